@@ -1,0 +1,1 @@
+//! The process that owns terminals and runs, and serves the contract.

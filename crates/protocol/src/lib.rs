@@ -1,0 +1,1 @@
+//! The contract between the daemon and its front-ends.

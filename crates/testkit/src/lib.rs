@@ -1,0 +1,1 @@
+//! An in-process daemon and helpers for stories about it.

@@ -1,0 +1,125 @@
+//! Ids drawn at random: `run_…` and `term_…`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::InvalidId;
+
+/// Crockford's base 32 in lower case: no letter that a person takes for another.
+/// Source: <https://www.crockford.com/base32.html>.
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+/// Draws `length` characters of five random bits each.
+///
+/// # Panics
+/// When the operating system has no randomness to give, which leaves no sane way on.
+fn draw(length: usize) -> String {
+    let mut bytes = vec![0u8; length];
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    bytes.iter().map(|byte| char::from(ALPHABET[usize::from(byte & 31)])).collect()
+}
+
+macro_rules! random_id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal, $length:literal, $expected:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(String);
+
+        impl $name {
+            /// Draws a new id.
+            #[must_use]
+            pub fn random() -> Self {
+                Self(format!(concat!($prefix, "{}"), draw($length)))
+            }
+
+            /// Returns the id as it is written everywhere.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                let invalid = || InvalidId::new(text, $expected);
+                let rest = text.strip_prefix($prefix).ok_or_else(invalid)?;
+                let well_formed = rest.len() == $length && rest.bytes().all(|byte| ALPHABET.contains(&byte));
+                if well_formed { Ok(Self(text.to_owned())) } else { Err(invalid()) }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string" })
+            }
+        }
+    };
+}
+
+random_id! {
+    /// One execution of a workflow, under a name that outlives every client and every restart.
+    RunId, "run_", 16, "a run id (run_ and 16 characters)"
+}
+
+random_id! {
+    /// A live terminal. Its users know it as `session_id`.
+    TerminalId, "term_", 10, "a session id (term_ and 10 characters)"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_survives_writing_and_reading() {
+        for _ in 0..100 {
+            let id = RunId::random();
+            assert_eq!(id.to_string().parse(), Ok(id));
+        }
+    }
+
+    #[test]
+    fn an_id_of_another_kind_is_refused_with_what_was_expected() {
+        let error = "term_0123456789".parse::<RunId>().unwrap_err();
+        assert_eq!(error.to_string(), "'term_0123456789' is not a run id (run_ and 16 characters)");
+        assert!("term_".parse::<TerminalId>().is_err());
+        assert!("term_012345678O".parse::<TerminalId>().is_err(), "a capital O is not in the alphabet");
+    }
+}

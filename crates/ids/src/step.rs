@@ -1,0 +1,66 @@
+//! Which occurrence of which part of a run.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{InvalidId, RunId};
+
+/// One step of a run, named the same on every replay: `run / state / visit`.
+///
+/// A terminal keeps its ledger of keystrokes under this name, so two different
+/// writes must never share one, and a repeated one must never get a new one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StepId {
+    /// The run that the step belongs to.
+    pub run: RunId,
+    /// The state of a machine, or the node of a call.
+    pub place: String,
+    /// How often the run has come by here, counted from 1.
+    pub visit: u32,
+}
+
+impl fmt::Display for StepId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.run, self.place, self.visit)
+    }
+}
+
+impl FromStr for StepId {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        let invalid = || InvalidId::new(text, "a step id (run/place/visit)");
+        let (run, rest) = text.split_once('/').ok_or_else(invalid)?;
+        let (place, visit) = rest.rsplit_once('/').ok_or_else(invalid)?;
+        Ok(Self {
+            run: run.parse().map_err(|_| invalid())?,
+            place: place.to_owned(),
+            visit: visit.parse().map_err(|_| invalid())?,
+        })
+    }
+}
+
+impl Serialize for StepId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for StepId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_survives_writing_and_reading() {
+        let step = StepId { run: RunId::random(), place: "ask".into(), visit: 3 };
+        assert_eq!(step.to_string().parse(), Ok(step));
+    }
+}

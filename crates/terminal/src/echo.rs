@@ -1,0 +1,160 @@
+//! Which part of the output is only the input coming back.
+//!
+//! A wait for `password` must not be satisfied by somebody typing `password`.
+//! Where the shell integration marks the command line, the echo is known. Elsewhere
+//! it is recognised: output that follows an input and spells it out, character by
+//! character, line by line. A line counts once all of it has come back; one that
+//! turns out differently was output all along.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Follows the output for the echo of what was typed.
+#[derive(Debug, Default)]
+pub(crate) struct Echo {
+    /// What has come back in full, oldest first.
+    confirmed: VecDeque<Range<u64>>,
+    awaited: Option<Awaited>,
+}
+
+#[derive(Debug)]
+struct Awaited {
+    /// Lines still to come back, the first one being followed; each with its line end, if it has one.
+    lines: VecDeque<String>,
+    /// How many bytes of the first line have come back, and since where.
+    matched: usize,
+    start: u64,
+}
+
+/// What following more output came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Followed {
+    /// Nothing that changes what was said before.
+    Nothing,
+    /// What was taken for an echo, from this offset on, is output after all.
+    Withdrawn(u64),
+}
+
+/// Echoes further back than this many are forgotten; nobody waits from there.
+const MOST_CONFIRMED: usize = 64;
+
+/// An input longer than this is not followed: no pattern means to match in it by accident.
+const LONGEST_FOLLOWED: usize = 16 * 1024;
+
+impl Echo {
+    /// Notes that `text` is about to be typed, with the output standing at `offset`.
+    pub(crate) fn expect(&mut self, text: &str, offset: u64) {
+        // What a control character does to the line is the program's business; the echo is followed up to it.
+        let plain = text.split(|character: char| character.is_control() && !matches!(character, '\n' | '\r'));
+        let plain = plain.into_iter().next().unwrap_or_default();
+        let unified = plain.replace("\r\n", "\n").replace('\r', "\n");
+        let lines: VecDeque<String> = unified.split_inclusive('\n').map(str::to_owned).collect();
+        self.awaited = (!lines.is_empty() && unified.len() <= LONGEST_FOLLOWED).then_some(Awaited {
+            lines,
+            matched: 0,
+            start: offset,
+        });
+    }
+
+    /// Follows output: `text` is what stands from `offset` on.
+    pub(crate) fn follow(&mut self, offset: u64, text: &str) -> Followed {
+        let mut at = offset;
+        for character in text.chars() {
+            let Some(awaited) = &mut self.awaited else { return Followed::Nothing };
+            let line = &awaited.lines[0];
+            let expected = line[awaited.matched..].chars().next();
+            if awaited.matched == 0 {
+                awaited.start = at;
+            }
+            at += character.len_utf8() as u64;
+            // A line that a program wraps itself has returns in it.
+            if character == '\r' && awaited.matched > 0 {
+                continue;
+            }
+            if expected != Some(character) {
+                let withdrawn = awaited.start;
+                let began = awaited.matched > 0;
+                self.awaited = None;
+                return if began { Followed::Withdrawn(withdrawn) } else { Followed::Nothing };
+            }
+            awaited.matched += character.len_utf8();
+            if awaited.matched == line.len() {
+                self.confirmed.push_back(awaited.start..at);
+                if self.confirmed.len() > MOST_CONFIRMED {
+                    self.confirmed.pop_front();
+                }
+                awaited.lines.pop_front();
+                awaited.matched = 0;
+                if awaited.lines.is_empty() {
+                    self.awaited = None;
+                }
+            }
+        }
+        Followed::Nothing
+    }
+
+    /// Whether an echo may still be coming.
+    pub(crate) fn is_following(&self) -> bool {
+        self.awaited.is_some()
+    }
+
+    /// The parts of `range` that are echo, or look like the beginning of one, in order.
+    pub(crate) fn within(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let open = self
+            .awaited
+            .as_ref()
+            .filter(|awaited| awaited.matched > 0)
+            .map(|awaited| awaited.start..awaited.start + awaited.matched as u64);
+        self.confirmed
+            .iter()
+            .cloned()
+            .chain(open)
+            .map(move |echo| echo.start.max(range.start)..echo.end.min(range.end))
+            .filter(|echo| !echo.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(typed: &str, output: &[&str]) -> (Vec<Range<u64>>, Vec<Followed>) {
+        let mut echo = Echo::default();
+        echo.expect(typed, 0);
+        let mut at = 0;
+        let mut followed = Vec::new();
+        for piece in output {
+            followed.push(echo.follow(at, piece));
+            at += piece.len() as u64;
+        }
+        (echo.within(0..u64::MAX).collect(), followed)
+    }
+
+    #[test]
+    fn a_line_that_comes_back_is_echo_and_what_follows_is_not() {
+        assert_eq!(after("hello\n", &["hel", "lo\nhello\n"]).0, [0..6]);
+    }
+
+    #[test]
+    fn a_beginning_counts_as_echo_until_it_turns_out_otherwise() {
+        assert_eq!(after("yes\n", &["ye"]).0, [0..2]);
+        let (echo, followed) = after("yes\n", &["ye", "ar"]);
+        assert!(echo.is_empty());
+        assert_eq!(followed, [Followed::Nothing, Followed::Withdrawn(0)]);
+    }
+
+    #[test]
+    fn a_program_that_does_not_echo_loses_nothing() {
+        assert!(after("secret\n", &["\n", "secret was wrong\n"]).0.is_empty());
+    }
+
+    #[test]
+    fn several_lines_are_followed_one_by_one() {
+        assert_eq!(after("a\nbc\n", &["a\nbc\nout"]).0, [0..2, 2..5]);
+    }
+
+    #[test]
+    fn a_tab_ends_what_can_be_foreseen() {
+        assert_eq!(after("ls /us\t", &["ls /usr/"]).0, [0..6]);
+    }
+}

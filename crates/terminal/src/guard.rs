@@ -1,0 +1,198 @@
+//! A bound on what a control string may make the parsers remember.
+//!
+//! Both parsers behind this collect an operating system command (OSC, ECMA-48
+//! 8.3.89) until its terminator, however long it grows, and the emulator keeps a
+//! hyperlink's address with every cell. A program that prints `ESC ]` and then
+//! gigabytes would take the daemon's memory. So: an OSC longer than
+//! [`LONGEST`] is cancelled and the rest of it dropped, and hyperlinks (OSC 8)
+//! are dropped whole, since nothing here shows them.
+
+/// The longest OSC that is passed on, in bytes. Titles, folders and colours are far shorter.
+pub(crate) const LONGEST: usize = 16 * 1024;
+
+const ESC: u8 = 0x1b;
+const CAN: u8 = 0x18;
+const SUB: u8 = 0x1a;
+const BEL: u8 = 0x07;
+
+/// Stands before the parsers and watches for the beginning and end of an OSC.
+#[derive(Debug, Default)]
+pub(crate) struct Guard {
+    state: State,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+enum State {
+    #[default]
+    Text,
+    /// An `ESC` was passed on; what it begins is not known yet.
+    Escape,
+    /// `ESC ]` was read and is held back until it is known whether this is a hyperlink.
+    Undecided { digit_seen: bool },
+    /// Inside an OSC that is passed on, so many bytes long.
+    Passing { length: usize },
+    /// Inside an OSC that is not passed on.
+    Dropping,
+}
+
+impl Guard {
+    /// Passes `bytes` to `sink` in order, as slices, without what is dropped.
+    pub(crate) fn pass(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u8])) {
+        let mut at = 0;
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            match self.state {
+                State::Text => {
+                    let stop = memchr::memchr(ESC, rest).map_or(rest.len(), |esc| esc + 1);
+                    if stop > 0 && rest[stop - 1] == ESC {
+                        // The escape itself waits: it belongs to what follows.
+                        emit(&mut sink, &rest[..stop - 1]);
+                        self.state = State::Escape;
+                    } else {
+                        emit(&mut sink, rest);
+                    }
+                    at += stop;
+                }
+                State::Escape => match rest[0] {
+                    b']' => {
+                        self.state = State::Undecided { digit_seen: false };
+                        at += 1;
+                    }
+                    // `ESC ESC`: the first one is over, the second one begins.
+                    ESC => {
+                        sink(&[ESC]);
+                        at += 1;
+                    }
+                    _ => {
+                        sink(&[ESC]);
+                        self.state = State::Text;
+                    }
+                },
+                State::Undecided { digit_seen } => match (digit_seen, rest[0]) {
+                    (false, b'8') => {
+                        self.state = State::Undecided { digit_seen: true };
+                        at += 1;
+                    }
+                    (true, b';') => {
+                        self.state = State::Dropping;
+                        at += 1;
+                    }
+                    _ => {
+                        sink(if digit_seen { b"\x1b]8" } else { b"\x1b]" });
+                        self.state = State::Passing { length: 0 };
+                    }
+                },
+                State::Passing { length } => {
+                    let stop = end_of_string(rest);
+                    let (take, ended) = stop.map_or((rest.len(), false), |stop| (stop, true));
+                    if length + take > LONGEST {
+                        sink(&[CAN]);
+                        self.state = State::Dropping;
+                        continue;
+                    }
+                    emit(&mut sink, &rest[..take]);
+                    at += take;
+                    self.state = State::Passing { length: length + take };
+                    if ended {
+                        at += self.finish_string(rest[take], Some(&mut sink));
+                    }
+                }
+                State::Dropping => match end_of_string(rest) {
+                    None => at = bytes.len(),
+                    Some(stop) => {
+                        at += stop;
+                        at += self.finish_string(rest[stop], None::<&mut fn(&[u8])>);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Consumes the byte that ends a string; an `ESC` is left to begin what it begins.
+    fn finish_string(&mut self, byte: u8, sink: Option<&mut impl FnMut(&[u8])>) -> usize {
+        if byte == ESC {
+            self.state = State::Escape;
+        } else {
+            if let Some(sink) = sink {
+                sink(&[byte]);
+            }
+            self.state = State::Text;
+        }
+        1
+    }
+}
+
+fn emit(sink: &mut impl FnMut(&[u8]), bytes: &[u8]) {
+    if !bytes.is_empty() {
+        sink(bytes);
+    }
+}
+
+fn end_of_string(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|byte| matches!(*byte, ESC | BEL | CAN | SUB))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn passed(pieces: &[&[u8]]) -> Vec<u8> {
+        let mut guard = Guard::default();
+        let mut out = Vec::new();
+        for piece in pieces {
+            guard.pass(piece, |bytes| out.extend_from_slice(bytes));
+        }
+        out
+    }
+
+    #[test]
+    fn ordinary_output_passes_unchanged() {
+        let output = b"a\x1b[1mb\x1b]0;title\x07c\x1b]133;A\x1b\\d\x1bPq123\x1b\\e";
+        assert_eq!(passed(&[output]), output);
+    }
+
+    #[test]
+    fn a_hyperlink_loses_its_address_and_keeps_its_text() {
+        let out = passed(&[b"see \x1b]8;;https://example.org/\x1b\\here\x1b]8;;\x07!"]);
+        assert_eq!(String::from_utf8(out).unwrap(), "see \x1b\\here!");
+    }
+
+    #[test]
+    fn an_endless_title_is_cancelled() {
+        let mut guard = Guard::default();
+        let mut out = Vec::new();
+        guard.pass(b"a\x1b]0;", |bytes| out.extend_from_slice(bytes));
+        for _ in 0..1000 {
+            guard.pass(&[b'x'; 4096], |bytes| out.extend_from_slice(bytes));
+        }
+        guard.pass(b"\x07b", |bytes| out.extend_from_slice(bytes));
+        assert!(out.len() <= LONGEST + 16);
+        assert!(out.ends_with(b"\x18b"));
+    }
+
+    #[test]
+    fn an_osc_80_is_not_a_hyperlink() {
+        assert_eq!(passed(&[b"\x1b]80;x\x07"]), b"\x1b]80;x\x07");
+    }
+
+    proptest! {
+        #[test]
+        fn where_the_reads_are_cut_makes_no_difference(
+            bytes in prop::collection::vec(prop::sample::select(b"a8;]\x1b\x07\x18P\\0".to_vec()), 0..200),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            cuts.sort_unstable();
+            let mut pieces: Vec<&[u8]> = Vec::new();
+            let mut last = 0;
+            for cut in cuts {
+                pieces.push(&bytes[last..cut]);
+                last = cut;
+            }
+            pieces.push(&bytes[last..]);
+            prop_assert_eq!(passed(&pieces), passed(&[&bytes]));
+        }
+    }
+}

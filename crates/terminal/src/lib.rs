@@ -1,0 +1,34 @@
+//! Live terminals: a program on a pseudo-terminal, its screen, its history, its
+//! keys, and waiting for what it prints.
+//!
+//! Owns every pseudo-terminal of this process, from start to end. Callers hold a
+//! [`Terminals`] and get a [`Terminal`] for each; the parts of a terminal live in
+//! a task of its own, so that a keystroke, a resize and a read can not race.
+//! Nothing here polls: output, ends and deadlines wake the task that waits.
+//!
+//! This crate knows nothing of workflows and nothing of how it is reached.
+
+mod echo;
+mod guard;
+mod history;
+mod integration;
+mod keys;
+mod lines;
+mod process;
+mod screen;
+mod terminal;
+mod terminals;
+mod transcript;
+mod wait;
+
+pub use integration::Integration;
+pub use keys::UnknownKey;
+pub use process::{Exit, SpawnError, Survivor, TERMINAL_VARIABLE};
+pub use rustix::process::Signal;
+pub use screen::{Cursor, Modes, Size};
+pub use terminal::{
+    Attached, Closed, Closing, Description, Excerpt, Gone, Input, InputError, Output, Part, Sent, Settle, Terminal,
+    View,
+};
+pub use terminals::{OpenError, Opened, Options, Spec, Terminals};
+pub use wait::{Found, Quiet, Reason, Target, Until, Wait, Waited};

@@ -1,0 +1,21 @@
+//! Programs: how one is started on a pseudo-terminal, how it ends, and what it
+//! leaves running.
+
+mod child;
+mod orphans;
+mod pty;
+mod spawn;
+mod system;
+mod tree;
+
+pub use child::Exit;
+pub(crate) use child::{Child, signal_group};
+pub(crate) use orphans::Orphans;
+pub(crate) use pty::{Pty, Read};
+pub(crate) use spawn::Program;
+pub use spawn::SpawnError;
+pub use tree::Survivor;
+pub(crate) use tree::end_all;
+
+/// The variable by which a process that left its family is still known as this terminal's.
+pub const TERMINAL_VARIABLE: &str = "STEPLATCH_TERMINAL";

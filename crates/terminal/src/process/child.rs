@@ -1,0 +1,66 @@
+//! A running program that is ours to wait for.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, waitid};
+use tokio::io::unix::AsyncFd;
+
+use super::orphans::Orphans;
+use super::spawn::{Program, SpawnError, spawn};
+use super::system::watched;
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exit {
+    /// The exit code; for a program that a signal ended, 128 and the signal's number, as shells have it.
+    pub code: i32,
+    /// The signal that ended it, if one did.
+    pub signal: Option<i32>,
+}
+
+/// The session leader of a terminal.
+#[derive(Debug)]
+pub(crate) struct Child {
+    pid: Pid,
+    pidfd: AsyncFd<OwnedFd>,
+    orphans: Orphans,
+}
+
+impl Child {
+    /// Starts `program` on the terminal whose other side is `slave`. Blocks for the time of a fork and an exec.
+    pub(crate) fn start(program: &Program, slave: OwnedFd, orphans: &Orphans) -> Result<Self, SpawnError> {
+        // Under the lock, so that an end that comes at once is not taken for an orphan's.
+        let (pid, pidfd) = orphans.adding(|| {
+            let pid = spawn(program, slave)?;
+            let pidfd = pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(io::Error::from)?;
+            Ok::<_, SpawnError>((pid, (pid, pidfd)))
+        })?;
+        Ok(Self { pid, pidfd: watched(pidfd)?, orphans: orphans.clone() })
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Waits until the program has ended and returns how. Every later call returns an error.
+    pub(crate) async fn wait(&self) -> io::Result<Exit> {
+        loop {
+            let mut ready = self.pidfd.readable().await?;
+            match waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG)? {
+                None => ready.clear_ready(),
+                Some(status) => {
+                    self.orphans.remove(self.pid);
+                    let signal = status.terminating_signal();
+                    let code = status.exit_status().or(signal.map(|signal| 128 + signal)).unwrap_or(-1);
+                    return Ok(Exit { code, signal });
+                }
+            }
+        }
+    }
+}
+
+/// Sends a signal to the processes of a group; one that is gone needs none.
+pub(crate) fn signal_group(group: Pid, signal: Signal) {
+    let _ = rustix::process::kill_process_group(group, signal);
+}

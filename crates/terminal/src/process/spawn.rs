@@ -1,0 +1,75 @@
+//! Starting a program as the leader of a new session on a pseudo-terminal.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use rustix::process::Pid;
+
+use super::system::between_fork_and_exec;
+
+/// A program to start: what, where, and with which environment (the whole of it).
+#[derive(Debug, Clone)]
+pub(crate) struct Program {
+    /// The program and its arguments; the program is looked up in the `PATH` of `environment`.
+    pub(crate) arguments: Vec<OsString>,
+    /// The folder that it starts in.
+    pub(crate) folder: PathBuf,
+    /// Its environment, complete.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+}
+
+/// Why a program could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// There was no program to start.
+    #[error("no program was named")]
+    Nothing,
+    /// No such program in the `PATH`, or no such file.
+    #[error("program '{0}' was not found")]
+    NotFound(String),
+    /// It is there and may not be executed.
+    #[error("program '{0}' may not be executed")]
+    NotExecutable(String),
+    /// The folder to start in is not there.
+    #[error("folder '{0}' does not exist")]
+    NoFolder(PathBuf),
+    /// The system had no terminal, process or memory to give.
+    #[error("the system could not start it")]
+    System(#[from] io::Error),
+}
+
+/// Starts `program` with `slave` as its controlling terminal and as its standard streams.
+///
+/// Returns when the program is executed, or has failed to be; a few hundred microseconds.
+pub(super) fn spawn(program: &Program, slave: OwnedFd) -> Result<Pid, SpawnError> {
+    let [name, arguments @ ..] = program.arguments.as_slice() else { return Err(SpawnError::Nothing) };
+    // Looked at first, because afterwards a missing folder and a missing program are the same error.
+    if !program.folder.is_dir() {
+        return Err(SpawnError::NoFolder(program.folder.clone()));
+    }
+    let mut command = Command::new(name);
+    command
+        .args(arguments)
+        .current_dir(&program.folder)
+        .env_clear()
+        .envs(program.environment.iter().map(|(key, value)| (key, value)))
+        .stdin(Stdio::from(slave.try_clone()?))
+        .stdout(Stdio::from(slave.try_clone()?))
+        .stderr(Stdio::from(slave));
+    between_fork_and_exec(&mut command);
+    let child = command.spawn().map_err(|error| {
+        let name = name.to_string_lossy().into_owned();
+        match error.kind() {
+            io::ErrorKind::NotFound => SpawnError::NotFound(name),
+            io::ErrorKind::PermissionDenied => SpawnError::NotExecutable(name),
+            // E2BIG, ENOMEM, EAGAIN …
+            _ => SpawnError::System(error),
+        }
+    })?;
+    // A process id is positive and fits, or there would be no process.
+    let pid = Pid::from_raw(child.id().cast_signed()).expect("a process that was started has an id");
+    Ok(pid)
+}

@@ -1,0 +1,42 @@
+//! The only two calls of this project that the compiler can not check, with why they are sound.
+#![expect(unsafe_code, reason = "this file exists to hold these calls and to explain them")]
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use tokio::io::unix::AsyncFd;
+
+/// Lets the reactor watch a descriptor.
+///
+/// # Errors
+/// When the reactor can not watch it, or has no room.
+pub(super) fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: `register` wants a descriptor that is open, stays open and stays the same for as long as it is
+    // registered. An `OwnedFd` is open until it is dropped, is never exchanged behind a shared reference, and
+    // is owned by the `AsyncFd` from here on.
+    Ok(unsafe { AsyncFd::register(fd) }?)
+}
+
+/// Makes the child a session leader with the terminal on its standard input as controlling terminal, and
+/// gives it the signal handling that a program expects to begin with.
+pub(super) fn between_fork_and_exec(command: &mut Command) {
+    // A signal that was ignored before exec stays ignored after it: started under nohup, every shell of
+    // ours would be deaf to hang-ups. `Command` itself restores SIGPIPE and the signal mask.
+    const DEFAULT: [libc::c_int; 7] =
+        [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGCHLD, libc::SIGTSTP, libc::SIGTTOU];
+    // SAFETY: the closure runs in the forked child of a process with several threads, so it may only make
+    // async-signal-safe calls (signal-safety(7)): signal, setsid and ioctl are system calls without locks
+    // or allocation, and the error is built from a number. `signal` is given no handler of ours.
+    unsafe {
+        command.pre_exec(|| {
+            for signal in DEFAULT {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            rustix::process::setsid()?;
+            rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+            Ok(())
+        });
+    }
+}

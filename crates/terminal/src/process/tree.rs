@@ -1,0 +1,183 @@
+//! Ending everything that a terminal started.
+//!
+//! Closing a terminal hangs up its session, and a process that does not care
+//! lives on: `nohup`, `setsid`, a daemon that forks twice. So the family is looked
+//! up in `/proc` by three signs (its session, its ancestors, and for those who left
+//! both, a variable in the environment it was started with) and asked to end ever
+//! less politely until nobody is left, or somebody is left and is named.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::io::unix::AsyncFd;
+use tokio::time::{Instant, timeout_at};
+
+use super::TERMINAL_VARIABLE;
+use super::system::watched;
+
+/// A process that could not be ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Survivor {
+    /// Its process id.
+    pub pid: i32,
+    /// Its name, as the kernel has it.
+    pub name: String,
+}
+
+#[derive(Debug, Clone)]
+struct Process {
+    parent: i32,
+    session: i32,
+    name: String,
+    /// It has ended and waits to be collected.
+    ended: bool,
+}
+
+/// Ends every process of the terminal `id`, whose session leader is `leader`.
+///
+/// `first` is the signal to begin with; then come SIGTERM and SIGKILL. Returns who is left.
+pub(crate) async fn end_all(leader: Pid, id: String, first: Option<Signal>) -> Vec<Survivor> {
+    let polite = [(first.unwrap_or(Signal::HUP), 400), (Signal::TERM, 400)];
+    let firm = [(Signal::KILL, 1000), (Signal::KILL, 1000)];
+    let steps = polite.into_iter().filter(|_| first != Some(Signal::KILL)).chain(firm);
+    for (signal, patience) in steps {
+        let members = family(leader, &id).await;
+        if members.is_empty() {
+            return Vec::new();
+        }
+        let mut waiting = Vec::new();
+        for &pid in members.keys() {
+            if let Some(member) = Member::open(pid) {
+                member.signal(signal);
+                // A stopped process does not see a signal before it goes on.
+                member.signal(Signal::CONT);
+                waiting.push(member);
+            }
+        }
+        let deadline = Instant::now() + Duration::from_millis(patience);
+        for member in waiting {
+            if timeout_at(deadline, member.ended()).await.is_err() {
+                break;
+            }
+        }
+    }
+    family(leader, &id).await.into_iter().map(|(pid, process)| Survivor { pid, name: process.name }).collect()
+}
+
+/// One process, held by a descriptor, so that its number can not come to mean another one.
+struct Member {
+    pidfd: AsyncFd<OwnedFd>,
+}
+
+impl Member {
+    fn open(pid: i32) -> Option<Self> {
+        let pidfd = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::NONBLOCK).ok()?;
+        Some(Self { pidfd: watched(pidfd).ok()? })
+    }
+
+    fn signal(&self, signal: Signal) {
+        // It may be gone, or not ours to signal; the next look at the family tells.
+        let _ = pidfd_send_signal(self.pidfd.get_ref(), signal);
+    }
+
+    async fn ended(&self) {
+        let _ = self.pidfd.readable().await;
+    }
+}
+
+async fn family(leader: Pid, id: &str) -> BTreeMap<i32, Process> {
+    let leader = leader.as_raw_nonzero().get();
+    let mark = format!("{TERMINAL_VARIABLE}={id}");
+    let looked_up = tokio::task::spawn_blocking(move || {
+        let mut processes = processes();
+        let members = members(&processes, leader, |pid| carries(pid, &mark));
+        processes.retain(|pid, process| members.contains(pid) && !process.ended);
+        processes
+    });
+    looked_up.await.unwrap_or_default()
+}
+
+/// Who belongs to the session leader `leader`, given all processes of the system.
+fn members(processes: &BTreeMap<i32, Process>, leader: i32, marked: impl Fn(i32) -> bool) -> BTreeSet<i32> {
+    let us = i32::try_from(std::process::id()).unwrap_or(0);
+    let mut members: BTreeSet<i32> = processes
+        .iter()
+        .filter(|(pid, process)| {
+            let adopted = process.parent == us || process.parent == 1;
+            **pid == leader || process.session == leader || (adopted && **pid != us && marked(**pid))
+        })
+        .map(|(&pid, _)| pid)
+        .collect();
+    // Descendants, wherever they went: until a pass finds nobody new.
+    loop {
+        let more: Vec<i32> = processes
+            .iter()
+            .filter(|(pid, process)| members.contains(&process.parent) && !members.contains(*pid))
+            .map(|(&pid, _)| pid)
+            .collect();
+        if more.is_empty() {
+            return members;
+        }
+        members.extend(more);
+    }
+}
+
+fn carries(pid: i32, mark: &str) -> bool {
+    std::fs::read(format!("/proc/{pid}/environ"))
+        .is_ok_and(|environment| environment.split(|&byte| byte == 0).any(|entry| entry == mark.as_bytes()))
+}
+
+fn processes() -> BTreeMap<i32, Process> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return BTreeMap::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter_map(|pid| Some((pid, parse_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?)))
+        .collect()
+}
+
+/// Reads a line of `/proc/PID/stat`, see proc_pid_stat(5). The name stands in parentheses and may contain
+/// some itself, so the fields are counted from the last one.
+fn parse_stat(line: &str) -> Option<Process> {
+    let (head, tail) = line.rsplit_once(')')?;
+    let (_, name) = head.split_once('(')?;
+    let mut fields = tail.split_ascii_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let session = fields.nth(1)?.parse().ok()?;
+    Some(Process { parent, session, name: name.to_owned(), ended: matches!(state, "Z" | "X") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(parent: i32, session: i32) -> Process {
+        Process { parent, session, name: String::new(), ended: false }
+    }
+
+    #[test]
+    fn a_name_with_parentheses_does_not_shift_the_fields() {
+        let process = parse_stat("42 (a) S (b) Z 7 42 41 34816 42 4194304").unwrap();
+        assert_eq!((process.name.as_str(), process.parent, process.session), ("a) S (b", 7, 41));
+        assert!(process.ended);
+    }
+
+    #[test]
+    fn the_family_is_session_descendants_and_marked_orphans() {
+        let processes = BTreeMap::from([
+            (1, process(0, 1)),
+            (10, process(1, 10)),  // the leader
+            (11, process(10, 10)), // a job
+            (12, process(11, 12)), // setsid, its parent still there
+            (13, process(1, 13)),  // forked twice, marked
+            (14, process(13, 14)), // its child
+            (15, process(1, 10)),  // orphan that stayed in the session
+            (20, process(1, 20)),  // somebody else
+        ]);
+        let members = members(&processes, 10, |pid| pid == 13);
+        assert_eq!(members.into_iter().collect::<Vec<_>>(), [10, 11, 12, 13, 14, 15]);
+    }
+}

@@ -1,0 +1,92 @@
+//! The screen that a program draws on, behind a small trait of our own.
+//!
+//! The emulator makes no promise about its interface, so everything else here
+//! knows it only as a [`Screen`]: bytes go in, values come out. A screen is never
+//! shared; readers get copies.
+
+mod emulator;
+mod paint;
+
+use std::time::Instant;
+
+pub(crate) use emulator::Emulator;
+
+/// How large a screen is, in cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// Cells in a row.
+    pub cols: u16,
+    /// Rows.
+    pub rows: u16,
+}
+
+impl Size {
+    /// The smallest and the largest number of rows or columns that a terminal is given.
+    pub const BOUNDS: std::ops::RangeInclusive<u16> = 2..=1000;
+
+    /// Returns this size if both sides lie within [`Size::BOUNDS`].
+    #[must_use]
+    pub fn checked(self) -> Option<Self> {
+        (Self::BOUNDS.contains(&self.cols) && Self::BOUNDS.contains(&self.rows)).then_some(self)
+    }
+}
+
+impl Default for Size {
+    fn default() -> Self {
+        Self { cols: 120, rows: 40 }
+    }
+}
+
+/// Where the cursor stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cursor {
+    /// Row, counted from 0 at the top.
+    pub row: u16,
+    /// Column, counted from 0 at the left.
+    pub col: u16,
+    /// Whether the program shows it.
+    pub visible: bool,
+}
+
+/// What the program has asked of the keyboard and the screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Modes {
+    /// Cursor keys are sent as `ESC O A` rather than `ESC [ A` (DECCKM).
+    pub application_cursor: bool,
+    /// Pasted text is to be wrapped in `ESC [ 200 ~` and `ESC [ 201 ~`.
+    pub bracketed_paste: bool,
+    /// A full-screen program has the alternate screen.
+    pub alternate_screen: bool,
+}
+
+/// A terminal's screen.
+pub(crate) trait Screen: Send {
+    /// Draws what a program printed.
+    fn feed(&mut self, bytes: &[u8]);
+    /// Puts modes back to their defaults without touching what is shown (DECSTR).
+    fn soft_reset(&mut self);
+    /// Takes combining characters off the cells at the cursor, which carry more than any script needs.
+    fn relieve(&mut self);
+    /// Changes the size; lines of the main screen are wrapped anew.
+    fn resize(&mut self, size: Size);
+    /// Takes what the program is owed as answers to its questions, as bytes to write to it.
+    fn take_replies(&mut self) -> Vec<u8>;
+    /// The size as of now.
+    fn size(&self) -> Size;
+    /// The title that the program set, or an empty text.
+    fn title(&self) -> String;
+    /// The cursor as of now.
+    fn cursor(&self) -> Cursor;
+    /// The modes as of now.
+    fn modes(&self) -> Modes;
+    /// The rows as plain text, blanks at the right and empty rows at the bottom cut.
+    fn text(&self) -> String;
+    /// The rows as text with colours (SGR sequences), cut likewise.
+    fn ansi(&self) -> String;
+    /// Escape sequences that show this very state on a terminal of the same size, cursor and modes included.
+    fn snapshot(&self) -> String;
+    /// When output that a program asked to hold back (synchronized update, mode 2026) must be shown at the latest.
+    fn held_until(&self) -> Option<Instant>;
+    /// Shows what was held back.
+    fn release(&mut self);
+}

@@ -1,0 +1,342 @@
+//! The screen as `alacritty_terminal` keeps it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use alacritty_terminal::Term;
+use alacritty_terminal::event::{Event, EventListener, WindowSize};
+use alacritty_terminal::grid::Dimensions;
+use alacritty_terminal::index::{Column, Line, Point};
+use alacritty_terminal::term::cell::{Cell, Flags};
+use alacritty_terminal::term::{Config, TermMode};
+use alacritty_terminal::vte::ansi::{NamedColor, Processor, Rgb};
+
+use super::{Cursor, Modes, Screen, Size, paint};
+
+/// Lines that the emulator itself remembers, so that a screen made taller shows what had just scrolled
+/// away. The history has everything; a line costs 3 KB here.
+const SCROLLBACK: usize = 1000;
+
+/// A screen drawn by `alacritty_terminal`.
+pub(crate) struct Emulator {
+    term: Term<Outbox>,
+    processor: Processor,
+    outbox: Outbox,
+    size: Size,
+}
+
+/// What the emulator has to tell, kept until somebody takes it.
+#[derive(Clone, Default)]
+struct Outbox(Arc<Mutex<Told>>);
+
+#[derive(Default)]
+struct Told {
+    replies: Vec<u8>,
+    title: String,
+    size: Size,
+}
+
+impl Outbox {
+    fn with<R>(&self, act: impl FnOnce(&mut Told) -> R) -> R {
+        // A panic while the lock was held can only have left a shorter reply behind.
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl EventListener for Outbox {
+    fn send_event(&self, event: Event) {
+        self.with(|told| match event {
+            Event::PtyWrite(text) => told.replies.extend_from_slice(text.as_bytes()),
+            Event::ColorRequest(index, format) => {
+                told.replies.extend_from_slice(format(default_colour(index)).as_bytes());
+            }
+            Event::TextAreaSizeRequest(format) => {
+                let window =
+                    WindowSize { num_lines: told.size.rows, num_cols: told.size.cols, cell_width: 8, cell_height: 16 };
+                told.replies.extend_from_slice(format(window).as_bytes());
+            }
+            Event::Title(title) => told.title = title,
+            Event::ResetTitle => told.title.clear(),
+            // Nobody's clipboard is ours to give or to take; the rest is for windows.
+            _ => {}
+        });
+    }
+}
+
+/// What a program is told when it asks for a colour that it has not set: light text on dark, the xterm
+/// palette otherwise.
+fn default_colour(index: usize) -> Rgb {
+    const FOREGROUND: usize = NamedColor::Foreground as usize;
+    const BACKGROUND: usize = NamedColor::Background as usize;
+    const BASE: [(u8, u8, u8); 16] = [
+        (0, 0, 0),
+        (205, 0, 0),
+        (0, 205, 0),
+        (205, 205, 0),
+        (0, 0, 238),
+        (205, 0, 205),
+        (0, 205, 205),
+        (229, 229, 229),
+        (127, 127, 127),
+        (255, 0, 0),
+        (0, 255, 0),
+        (255, 255, 0),
+        (92, 92, 255),
+        (255, 0, 255),
+        (0, 255, 255),
+        (255, 255, 255),
+    ];
+    let level = |step: usize| if step == 0 { 0 } else { (step * 40 + 55) as u8 };
+    let (r, g, b) = match index {
+        0..=15 => BASE[index],
+        16..=231 => (level((index - 16) / 36), level((index - 16) / 6 % 6), level((index - 16) % 6)),
+        232..=255 => {
+            let grey = ((index - 232) * 10 + 8) as u8;
+            (grey, grey, grey)
+        }
+        BACKGROUND => (30, 30, 30),
+        FOREGROUND => (220, 220, 220),
+        _ => (220, 220, 220),
+    };
+    Rgb { r, g, b }
+}
+
+impl Dimensions for Size {
+    fn total_lines(&self) -> usize {
+        usize::from(self.rows)
+    }
+
+    fn screen_lines(&self) -> usize {
+        usize::from(self.rows)
+    }
+
+    fn columns(&self) -> usize {
+        usize::from(self.cols)
+    }
+}
+
+fn fresh(size: Size, outbox: &Outbox) -> Term<Outbox> {
+    let config = Config {
+        scrolling_history: SCROLLBACK,
+        // Its keyboard stack takes from the wrong list when it is full, and panics; ours is in `keyboard`.
+        kitty_keyboard: false,
+        ..Config::default()
+    };
+    Term::new(config, &size, outbox.clone())
+}
+
+impl Emulator {
+    /// Begins an empty screen.
+    #[must_use]
+    pub(crate) fn new(size: Size) -> Self {
+        let outbox = Outbox::default();
+        outbox.with(|told| told.size = size);
+        Self { term: fresh(size, &outbox), processor: Processor::new(), outbox, size }
+    }
+
+    /// Runs a piece of the emulator that handles foreign input.
+    ///
+    /// A bug in it must not end the terminal: the screen begins anew then, and the history is untouched.
+    fn guarded(&mut self, act: impl FnOnce(&mut Term<Outbox>, &mut Processor)) {
+        let (term, processor) = (&mut self.term, &mut self.processor);
+        if catch_unwind(AssertUnwindSafe(|| act(term, processor))).is_err() {
+            tracing::error!("the emulator failed on a program's output; its screen begins anew");
+            self.term = fresh(self.size, &self.outbox);
+            self.processor = Processor::new();
+        }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &[Cell]> + '_ {
+        let grid = self.term.grid();
+        (0..i32::from(self.size.rows)).map(move |row| {
+            let row = &grid[Line(row)];
+            &row[Column(0)..Column(usize::from(self.size.cols))]
+        })
+    }
+}
+
+impl Screen for Emulator {
+    fn feed(&mut self, bytes: &[u8]) {
+        self.guarded(|term, processor| processor.advance(term, bytes));
+    }
+
+    fn soft_reset(&mut self) {
+        // DECSTR as DEC STD 070 has it, in sequences that the emulator knows: origin mode and margins off
+        // (which moves the cursor, so it is saved around them), cursor shown, insert mode, application keys
+        // and attributes off, ASCII in G0.
+        const RESET: &[u8] = b"\x1b7\x1b[?6l\x1b[r\x1b8\x1b[?25h\x1b[4l\x1b[?1l\x1b>\x1b[m\x1b(B\x0f";
+        self.guarded(|term, processor| processor.advance(term, RESET));
+    }
+
+    fn relieve(&mut self) {
+        let Point { line, column } = self.term.grid().cursor.point;
+        for column in [column, Column(column.0.saturating_sub(1)), Column(column.0.saturating_sub(2))] {
+            self.term.grid_mut()[line][column].extra = None;
+        }
+    }
+
+    fn resize(&mut self, size: Size) {
+        self.outbox.with(|told| told.size = size);
+        self.size = size;
+        self.guarded(|term, _| term.resize(size));
+    }
+
+    fn take_replies(&mut self) -> Vec<u8> {
+        self.outbox.with(|told| std::mem::take(&mut told.replies))
+    }
+
+    fn size(&self) -> Size {
+        self.size
+    }
+
+    fn title(&self) -> String {
+        self.outbox.with(|told| told.title.clone())
+    }
+
+    fn cursor(&self) -> Cursor {
+        let Point { line, column } = self.term.grid().cursor.point;
+        Cursor {
+            row: u16::try_from(line.0).unwrap_or(0),
+            col: u16::try_from(column.0).unwrap_or(0),
+            visible: self.term.mode().contains(TermMode::SHOW_CURSOR),
+        }
+    }
+
+    fn modes(&self) -> Modes {
+        let mode = self.term.mode();
+        Modes {
+            application_cursor: mode.contains(TermMode::APP_CURSOR),
+            bracketed_paste: mode.contains(TermMode::BRACKETED_PASTE),
+            alternate_screen: mode.contains(TermMode::ALT_SCREEN),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut out = String::with_capacity(1024);
+        for (index, row) in self.rows().enumerate() {
+            if index > 0 {
+                out.push('\n');
+            }
+            let begin = out.len();
+            for cell in row {
+                push_cell(&mut out, cell);
+            }
+            let end = begin + out[begin..].trim_end().len();
+            out.truncate(end);
+        }
+        out.truncate(out.trim_end_matches('\n').len());
+        out
+    }
+
+    fn ansi(&self) -> String {
+        paint::rows(self.rows())
+    }
+
+    fn snapshot(&self) -> String {
+        paint::snapshot(self.rows(), self.cursor(), *self.term.mode())
+    }
+
+    fn held_until(&self) -> Option<Instant> {
+        self.processor.sync_timeout().sync_timeout()
+    }
+
+    fn release(&mut self) {
+        self.guarded(|term, processor| processor.stop_sync(term));
+    }
+}
+
+/// Appends what a cell shows; the second half of a wide character shows nothing of its own.
+pub(super) fn push_cell(out: &mut String, cell: &Cell) {
+    if cell.flags.intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER) {
+        return;
+    }
+    out.push(match cell.c {
+        // Tabs stand in the first cell that they cross; on a grid they are blanks.
+        '\t' => ' ',
+        shown => shown,
+    });
+    out.extend(cell.zerowidth().into_iter().flatten());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(cols: u16, rows: u16, bytes: &[u8]) -> Emulator {
+        let mut screen = Emulator::new(Size { cols, rows });
+        screen.feed(bytes);
+        screen
+    }
+
+    #[test]
+    fn rows_are_cut_at_the_right_and_at_the_bottom() {
+        assert_eq!(shown(10, 4, b"a  \r\n\r\n  b   \r\n").text(), "a\n\n  b");
+    }
+
+    #[test]
+    fn wide_and_combining_characters_stand_in_their_cells() {
+        let screen = shown(20, 3, "漢字 e\u{301}! 👍|\r\n".as_bytes());
+        assert_eq!(screen.text(), "漢字 e\u{301}! 👍|");
+        let bar = shown(20, 3, "漢e\u{301}|".as_bytes());
+        assert_eq!(bar.cursor().col, 4);
+    }
+
+    #[test]
+    fn a_program_that_asks_where_the_cursor_is_gets_an_answer() {
+        let mut screen = shown(20, 5, b"ab\x1b[6n");
+        assert_eq!(screen.take_replies(), b"\x1b[1;3R");
+        screen.feed(b"\x1b[c\x1b]11;?\x1b\\");
+        let replies = String::from_utf8(screen.take_replies()).unwrap();
+        assert_eq!(replies, "\x1b[?6c\x1b]11;rgb:1e1e/1e1e/1e1e\x1b\\");
+    }
+
+    #[test]
+    fn a_soft_reset_leaves_the_text_and_the_cursor() {
+        let mut screen = shown(20, 5, b"one\r\n\x1b[2;4r\x1b[?6h\x1b[?1h\x1b[?25l\x1b[2;3H");
+        let before = screen.cursor();
+        screen.soft_reset();
+        assert_eq!((screen.cursor().row, screen.cursor().col), (before.row, before.col));
+        assert!(screen.cursor().visible && !screen.modes().application_cursor);
+        assert_eq!(screen.text(), "one");
+    }
+
+    #[test]
+    fn a_tower_of_combining_characters_is_taken_down() {
+        let mut screen = shown(20, 5, format!("a{}", "\u{301}".repeat(1000)).as_bytes());
+        screen.relieve();
+        assert_eq!(screen.text(), "a");
+    }
+
+    #[test]
+    fn endless_keyboard_requests_do_no_harm() {
+        let mut screen = shown(20, 5, b"x");
+        screen.feed(&b"\x1b[>1u".repeat(10_000));
+        assert_eq!(screen.text(), "x");
+    }
+
+    #[test]
+    fn a_snapshot_shows_the_same_on_another_screen() {
+        let original = shown(
+            30,
+            6,
+            "plain \x1b[1;31mred\x1b[0m \x1b[48;2;1;2;3m\x1b[4mx\x1b[0m\r\n漢字\x1b[?1049h\x1b[2;5Halt\x1b[?1h"
+                .as_bytes(),
+        );
+        let mut copy = Emulator::new(original.size());
+        copy.feed(original.snapshot().as_bytes());
+        assert_eq!(copy.text(), original.text());
+        assert_eq!(copy.ansi(), original.ansi());
+        assert_eq!(copy.cursor(), original.cursor());
+        assert_eq!(copy.modes(), original.modes());
+    }
+
+    #[test]
+    fn a_resize_wraps_lines_anew() {
+        let mut screen = shown(10, 5, b"abcdefgh\r\n$ ");
+        screen.resize(Size { cols: 4, rows: 5 });
+        assert!(screen.text().ends_with("efgh\n$"));
+        screen.resize(Size { cols: 10, rows: 5 });
+        assert_eq!(screen.text(), "abcdefgh\n$");
+    }
+}

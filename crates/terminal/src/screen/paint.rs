@@ -1,0 +1,153 @@
+//! A screen as escape sequences: for readers who want its colours, and for a
+//! person's terminal that joins later.
+//!
+//! Sequences are those of ECMA-48 (SGR, CUP) and xterm's private modes
+//! (<https://invisible-island.net/xterm/ctlseqs/ctlseqs.html>).
+
+use std::fmt::Write as _;
+
+use alacritty_terminal::term::TermMode;
+use alacritty_terminal::term::cell::{Cell, Flags};
+use alacritty_terminal::vte::ansi::{Color, NamedColor};
+
+use super::Cursor;
+use super::emulator::push_cell;
+
+/// The rows with their colours, blanks at the right and rows at the bottom cut where they show nothing.
+pub(super) fn rows<'a>(rows: impl Iterator<Item = &'a [Cell]>) -> String {
+    let mut out = String::new();
+    let mut written = 0;
+    for (index, row) in rows.enumerate() {
+        if index > 0 {
+            out.push('\n');
+        }
+        if paint_row(&mut out, row) {
+            written = out.len();
+        }
+    }
+    out.truncate(written);
+    out
+}
+
+/// Paints a whole screen: clears it, draws every row at its place, sets the modes and the cursor.
+pub(super) fn snapshot<'a>(rows: impl Iterator<Item = &'a [Cell]>, cursor: Cursor, mode: TermMode) -> String {
+    let mut out = String::from("\x1b[!p\x1b[?7l");
+    out.push_str(if mode.contains(TermMode::ALT_SCREEN) { "\x1b[?1049h" } else { "\x1b[?1049l" });
+    out.push_str("\x1b[m\x1b[2J");
+    for (index, row) in rows.enumerate() {
+        let mut line = String::new();
+        if paint_row(&mut line, row) {
+            let _ = write!(out, "\x1b[{};1H{line}", index + 1);
+        }
+    }
+    let private = [
+        (TermMode::LINE_WRAP, "7"),
+        (TermMode::APP_CURSOR, "1"),
+        (TermMode::BRACKETED_PASTE, "2004"),
+        (TermMode::MOUSE_REPORT_CLICK, "1000"),
+        (TermMode::MOUSE_DRAG, "1002"),
+        (TermMode::MOUSE_MOTION, "1003"),
+        (TermMode::SGR_MOUSE, "1006"),
+        (TermMode::FOCUS_IN_OUT, "1004"),
+    ];
+    for (flag, number) in private {
+        let _ = write!(out, "\x1b[?{number}{}", if mode.contains(flag) { 'h' } else { 'l' });
+    }
+    out.push_str(if mode.contains(TermMode::APP_KEYPAD) { "\x1b=" } else { "\x1b>" });
+    let _ = write!(out, "\x1b[{};{}H", cursor.row + 1, cursor.col + 1);
+    out.push_str(if cursor.visible { "\x1b[?25h" } else { "\x1b[?25l" });
+    out
+}
+
+/// Appends one row and resets the attributes behind it. Returns whether there was anything to show.
+fn paint_row(out: &mut String, row: &[Cell]) -> bool {
+    let shows = |cell: &Cell| {
+        !matches!(cell.c, ' ' | '\t')
+            || cell.bg != Color::Named(NamedColor::Background)
+            || cell.flags.intersects(Flags::INVERSE | Flags::ALL_UNDERLINES | Flags::STRIKEOUT)
+    };
+    let Some(last) = row.iter().rposition(shows) else { return false };
+    let mut style = Style::default();
+    for cell in &row[..=last] {
+        let wanted = Style::of(cell);
+        if wanted != style {
+            wanted.write(out);
+            style = wanted;
+        }
+        push_cell(out, cell);
+    }
+    if style != Style::default() {
+        out.push_str("\x1b[m");
+    }
+    true
+}
+
+#[derive(Clone, Copy, PartialEq)]
+struct Style {
+    fg: Color,
+    bg: Color,
+    flags: Flags,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self {
+            fg: Color::Named(NamedColor::Foreground),
+            bg: Color::Named(NamedColor::Background),
+            flags: Flags::empty(),
+        }
+    }
+}
+
+impl Style {
+    fn of(cell: &Cell) -> Self {
+        const SHOWN: Flags = Flags::INVERSE
+            .union(Flags::BOLD)
+            .union(Flags::DIM)
+            .union(Flags::ITALIC)
+            .union(Flags::HIDDEN)
+            .union(Flags::STRIKEOUT)
+            .union(Flags::ALL_UNDERLINES);
+        Self { fg: cell.fg, bg: cell.bg, flags: cell.flags.intersection(SHOWN) }
+    }
+
+    fn write(self, out: &mut String) {
+        out.push_str("\x1b[0");
+        let attributes = [
+            (Flags::BOLD, ";1"),
+            (Flags::DIM, ";2"),
+            (Flags::ITALIC, ";3"),
+            (Flags::INVERSE, ";7"),
+            (Flags::HIDDEN, ";8"),
+            (Flags::STRIKEOUT, ";9"),
+            (Flags::UNDERLINE, ";4"),
+            (Flags::DOUBLE_UNDERLINE, ";4:2"),
+            (Flags::UNDERCURL, ";4:3"),
+            (Flags::DOTTED_UNDERLINE, ";4:4"),
+            (Flags::DASHED_UNDERLINE, ";4:5"),
+        ];
+        for (flag, code) in attributes {
+            if self.flags.contains(flag) {
+                out.push_str(code);
+            }
+        }
+        colour(out, self.fg, 30, NamedColor::Foreground);
+        colour(out, self.bg, 40, NamedColor::Background);
+        out.push('m');
+    }
+}
+
+/// Appends `;…` for a colour, nothing for the default one. `base` is 30 for text and 40 for the ground.
+fn colour(out: &mut String, colour: Color, base: usize, default: NamedColor) {
+    // Writing to a String does not fail.
+    let _ = match colour {
+        Color::Named(name) if name == default => Ok(()),
+        Color::Named(name) => match name as usize {
+            index @ 0..=7 => write!(out, ";{}", base + index),
+            index @ 8..=15 => write!(out, ";{}", base + 60 + index - 8),
+            _ => Ok(()),
+        },
+        Color::Indexed(index) => write!(out, ";{};5;{index}", base + 8),
+        Color::Spec(rgb) => write!(out, ";{};2;{};{};{}", base + 8, rgb.r, rgb.g, rgb.b),
+    };
+}

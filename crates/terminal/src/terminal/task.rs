@@ -1,0 +1,671 @@
+//! The task that owns a terminal's parts and answers for them.
+//!
+//! What can wake it is in one `select`: a request, output, room to write, the end
+//! of the program, a deadline. After each, every pending wait is looked at.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::{Attached, Closed, Closing, Description, Excerpt, Input, InputError, Output, Part, Request, Sent, View};
+use crate::echo::{Echo, Followed};
+use crate::guard::Guard;
+use crate::history::Zone;
+use crate::process::{Child, Exit, Pty, Read, end_all, signal_group};
+use crate::screen::{Screen, Size};
+use crate::transcript::{Mark, Pause, Transcript};
+use crate::wait::{EchoZones, Found, Pass, Quiet, Reason, Search, Target, Until, Wait, Waited, on_screen};
+use crate::{keys, lines};
+
+/// What a terminal is made of.
+pub(crate) struct Parts {
+    pub(crate) pty: Pty,
+    pub(crate) child: Child,
+    pub(crate) screen: Box<dyn Screen>,
+    pub(crate) transcript: Transcript,
+    /// What does not change, and what the task keeps current.
+    pub(crate) description: Description,
+    /// Whether marks of a shell integration can be expected.
+    pub(crate) integrated: bool,
+    /// How long it stays readable after its program has ended.
+    pub(crate) grace: Duration,
+}
+
+/// Portions read in one turn, so that a flood does not keep requests waiting.
+const READS_PER_TURN: usize = 32;
+
+/// The parsers get output in pieces no larger than this: one of them looks ahead for each invalid byte.
+const PIECE: usize = 4096;
+
+/// Input that a program has not read yet is kept up to this size.
+const MOST_WAITING_INPUT: usize = 4 << 20;
+
+/// How long output may still come after the program ended, while somebody else holds the terminal open.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// Portions that an attached client may be behind before it is shown the screen anew.
+const VIEWER_BACKLOG: usize = 256;
+
+struct Task {
+    pty: Pty,
+    child: Child,
+    screen: Box<dyn Screen>,
+    transcript: Transcript,
+    description: Description,
+    grace: Duration,
+    guard: Guard,
+    echo: Echo,
+    shell: Shell,
+    outgoing: VecDeque<u8>,
+    /// The other side is closed: nothing to read, nobody to write to.
+    closed: bool,
+    /// The program ended so; the rest of its output is awaited until then.
+    ending: Option<(Exit, Instant)>,
+    /// It ended and all of its output is here; readable until then.
+    ended: Option<(Exit, Instant)>,
+    input_offset: u64,
+    last_output: Instant,
+    /// Counts changes of the screen, so that it is searched once for each.
+    drawn: u64,
+    waits: Vec<Pending>,
+    viewers: broadcast::Sender<Output>,
+}
+
+/// What the marks tell of the shell.
+#[derive(Debug, Default)]
+struct Shell {
+    integrated: bool,
+    /// Prompts seen so far.
+    prompts: u64,
+    at_prompt: bool,
+    /// Enter was typed and the shell has not come back to its prompt since.
+    sent: bool,
+    running: bool,
+    last_exit: Option<i32>,
+}
+
+/// Somebody who waits.
+struct Pending {
+    search: Search,
+    has_patterns: bool,
+    /// The patterns again, for a wait that looks at the screen, and the drawing it looked at last.
+    screen: Option<(Vec<steplatch_pattern::Pattern>, u64)>,
+    /// Ends at a prompt: any, or one shown after so many.
+    prompt_after: Option<u64>,
+    quiet: Option<Quiet>,
+    /// When it began, and whether there was output since.
+    began: Instant,
+    heard: bool,
+    deadline: Instant,
+    missed_before: Option<u64>,
+    reply: Reply,
+}
+
+enum Reply {
+    Wait(u64, oneshot::Sender<(Waited, View)>),
+    Sent(u64, oneshot::Sender<Result<Sent, InputError>>),
+    Ready(oneshot::Sender<View>),
+}
+
+impl Pending {
+    fn quiet_at(&self, last_output: Instant) -> Option<Instant> {
+        let quiet = self.quiet?;
+        Some(if self.heard {
+            last_output.max(self.began) + quiet.after_output
+        } else {
+            self.began + quiet.without_output
+        })
+    }
+}
+
+/// Keeps a terminal until it is closed, then calls `removed`.
+pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Request>, removed: impl FnOnce() + Send) {
+    let mut task = Task {
+        pty: parts.pty,
+        child: parts.child,
+        screen: parts.screen,
+        transcript: parts.transcript,
+        description: parts.description,
+        grace: parts.grace,
+        guard: Guard::default(),
+        echo: Echo::default(),
+        shell: Shell { integrated: parts.integrated, ..Shell::default() },
+        outgoing: VecDeque::new(),
+        closed: false,
+        ending: None,
+        ended: None,
+        input_offset: 0,
+        last_output: Instant::now(),
+        drawn: 0,
+        waits: Vec::new(),
+        viewers: broadcast::Sender::new(VIEWER_BACKLOG),
+    };
+    let closing = task.serve(&mut requests).await;
+    let closed = task.close(closing.as_ref().map(|(closing, _)| *closing).unwrap_or_default()).await;
+    removed();
+    if let Some((_, reply)) = closing {
+        // The caller may have gone away; the terminal is closed all the same.
+        let _ = reply.send(closed);
+    }
+}
+
+type ClosingRequest = Option<(Closing, oneshot::Sender<Closed>)>;
+
+impl Task {
+    /// Serves until somebody closes the terminal, its grace time is over, or nobody is left to ask.
+    async fn serve(&mut self, requests: &mut mpsc::UnboundedReceiver<Request>) -> ClosingRequest {
+        loop {
+            let more = self.look_at_waits();
+            let deadline = self.next_deadline();
+            let readable = !self.closed && self.ended.is_none_or(|_| !self.closed);
+            tokio::select! {
+                request = requests.recv() => match request {
+                    None => return None,
+                    Some(Request::Close(closing, reply)) => return Some((closing, reply)),
+                    Some(request) => self.handle(request),
+                },
+                result = self.pty.readable(), if readable => match result {
+                    Ok(()) => self.read(),
+                    Err(_) => self.closed = true,
+                },
+                _ = self.pty.writable(), if !self.closed && !self.outgoing.is_empty() => self.write_waiting(),
+                exit = self.child.wait(), if self.ending.is_none() && self.ended.is_none() => {
+                    let exit = exit.unwrap_or(Exit { code: -1, signal: None });
+                    self.ending = Some((exit, Instant::now() + LAST_WORDS));
+                }
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {}
+                () = tokio::task::yield_now(), if more => {}
+            }
+            self.end_if_over();
+            if self.ended.is_some_and(|(_, until)| Instant::now() >= until) {
+                return None;
+            }
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        let waits = self.waits.iter().flat_map(|wait| {
+            let quiet = wait.quiet_at(self.last_output).filter(|_| self.outgoing.is_empty());
+            [Some(wait.deadline), quiet].into_iter().flatten()
+        });
+        let own = [
+            self.ending.map(|(_, until)| until),
+            self.ended.map(|(_, until)| until),
+            self.screen.held_until().map(Instant::from_std),
+        ];
+        waits.chain(own.into_iter().flatten()).min()
+    }
+
+    fn handle(&mut self, request: Request) {
+        // A caller that went away does not need its answer.
+        match request {
+            Request::Send(input, reply) => self.send(&input, reply),
+            Request::Wait(wait, number, reply) => self.wait(wait, number, reply),
+            Request::Forget(number) => {
+                self.waits.retain(|wait| !matches!(wait.reply, Reply::Wait(known, _) if known == number));
+            }
+            Request::Ready(quiet, at_most, reply) => {
+                let mut wait = self.pending(Vec::new(), 0, at_most, Reply::Ready(reply));
+                wait.prompt_after = Some(0);
+                wait.quiet = Some(quiet);
+                wait.heard = self.transcript.history().end() > 0;
+                self.waits.push(wait);
+            }
+            Request::View(colours, reply) => drop(reply.send(self.view(colours))),
+            Request::Read(part, reply) => drop(reply.send(self.excerpt(part))),
+            Request::Describe(reply) => drop(reply.send(self.describe())),
+            Request::Resize(size, reply) => {
+                self.resize(size);
+                let _ = reply.send(());
+            }
+            Request::Signal(signal, reply) => {
+                let answer = match self.exit() {
+                    Some(exit) => Err(Some(exit)),
+                    None => {
+                        signal_group(self.pty.foreground().unwrap_or(self.child.pid()), signal);
+                        Ok(())
+                    }
+                };
+                let _ = reply.send(answer);
+            }
+            Request::Attach(reply) => {
+                let attached = Attached {
+                    snapshot: self.screen.snapshot(),
+                    size: self.screen.size(),
+                    output: self.viewers.subscribe(),
+                };
+                let _ = reply.send(attached);
+            }
+            Request::Close(..) => unreachable!("closing is handled where requests are taken"),
+        }
+    }
+
+    // ---- output ----
+
+    fn read(&mut self) {
+        let mut buffer = [0u8; 16 * 1024];
+        for _ in 0..READS_PER_TURN {
+            match self.pty.read(&mut buffer) {
+                Ok(Read::Bytes(count)) => self.take_in(&buffer[..count]),
+                Ok(Read::Nothing) => break,
+                Ok(Read::End) | Err(_) => {
+                    self.closed = true;
+                    self.outgoing.clear();
+                    break;
+                }
+            }
+        }
+        self.transcript.settle();
+        self.write_waiting();
+    }
+
+    fn take_in(&mut self, bytes: &[u8]) {
+        let before = self.transcript.history().end();
+        let (screen, transcript, outgoing) = (&mut self.screen, &mut self.transcript, &mut self.outgoing);
+        self.guard.pass(bytes, |passed| {
+            for piece in passed.chunks(PIECE) {
+                let mut rest = piece;
+                while !rest.is_empty() {
+                    let (taken, pause) = transcript.advance(rest);
+                    screen.feed(&rest[..taken]);
+                    outgoing.extend(screen.take_replies());
+                    match pause {
+                        None => {}
+                        Some(Pause::SoftReset) => screen.soft_reset(),
+                        Some(Pause::Overloaded) => screen.relieve(),
+                        Some(Pause::KeyboardQuery(flags)) => outgoing.extend(format!("\x1b[?{flags}u").bytes()),
+                    }
+                    rest = &rest[taken..];
+                }
+            }
+        });
+        self.drawn += 1;
+        self.last_output = Instant::now();
+        self.description.last_activity = SystemTime::now();
+        for wait in &mut self.waits {
+            wait.heard = true;
+        }
+        for mark in self.transcript.take_marks() {
+            self.shell.take(&mark);
+        }
+        self.follow_echo(before);
+        if self.viewers.receiver_count() > 0 {
+            // Nobody listening is no error, and a slow listener is told that it missed something.
+            let _ = self.viewers.send(Output::Bytes(Arc::from(bytes)));
+        }
+    }
+
+    fn follow_echo(&mut self, from: u64) {
+        if !self.echo.is_following() {
+            return;
+        }
+        let (start, newest) = self.transcript.history().newest();
+        let Some(text) = from.checked_sub(start).and_then(|at| newest.get(at as usize..)) else { return };
+        if let Followed::Withdrawn(offset) = self.echo.follow(from, text) {
+            for wait in &mut self.waits {
+                wait.search.look_again_from(offset);
+            }
+        }
+    }
+
+    /// Notes the end of the program once its last output is in.
+    fn end_if_over(&mut self) {
+        if let Some((exit, until)) = self.ending
+            && (self.closed || Instant::now() >= until)
+        {
+            self.ending = None;
+            self.ended = Some((exit, Instant::now() + self.grace));
+            self.shell.running = false;
+            let _ = self.viewers.send(Output::Ended(exit));
+        }
+        if self.screen.held_until().is_some_and(|until| std::time::Instant::now() >= until) {
+            self.screen.release();
+            self.drawn += 1;
+        }
+    }
+
+    // ---- input ----
+
+    fn send(&mut self, input: &Input, reply: oneshot::Sender<Result<Sent, InputError>>) {
+        let bytes = match self.encoded(input) {
+            Ok(bytes) => bytes,
+            Err(error) => return drop(reply.send(Err(error))),
+        };
+        if let Some(exit) = self.exit() {
+            return drop(reply.send(Err(InputError::Ended(Some(exit)))));
+        }
+        if self.closed {
+            return drop(reply.send(Err(InputError::Ended(None))));
+        }
+        if self.outgoing.len() + bytes.len() > MOST_WAITING_INPUT {
+            return drop(reply.send(Err(InputError::Full { waiting: self.outgoing.len() })));
+        }
+        let offset = self.transcript.history().end();
+        if input.raw.is_empty() {
+            self.input_offset = offset;
+            if input.keys.is_empty() {
+                self.echo.expect(&input.text, offset);
+            }
+        }
+        if bytes.contains(&b'\r') {
+            self.shell.sent = true;
+            self.shell.at_prompt = false;
+        }
+        self.description.last_activity = SystemTime::now();
+        self.outgoing.extend(bytes);
+        self.write_waiting();
+        match input.settle {
+            None => drop(reply.send(Ok(Sent { offset, view: self.view(false) }))),
+            Some(settle) => {
+                let mut wait = self.pending(Vec::new(), offset, settle.at_most, Reply::Sent(offset, reply));
+                wait.prompt_after = Some(self.shell.prompts);
+                wait.quiet = Some(Quiet::of(settle.quiet));
+                self.waits.push(wait);
+            }
+        }
+    }
+
+    fn encoded(&self, input: &Input) -> Result<Vec<u8>, InputError> {
+        let modes = self.screen.modes();
+        let mut bytes = keys::text(&input.text, modes);
+        for name in &input.keys {
+            bytes.extend(keys::key(name, modes, self.transcript.disambiguates_keys())?);
+        }
+        bytes.extend_from_slice(&input.raw);
+        Ok(bytes)
+    }
+
+    fn write_waiting(&mut self) {
+        while !self.outgoing.is_empty() {
+            let (front, _) = self.outgoing.as_slices();
+            match self.pty.write(front) {
+                Ok(0) => break,
+                Ok(count) => drop(self.outgoing.drain(..count)),
+                Err(_) => {
+                    // Nobody will ever read it. The end of the program is noticed where output is read.
+                    self.outgoing.clear();
+                    break;
+                }
+            }
+        }
+    }
+
+    fn resize(&mut self, size: Size) {
+        if size == self.screen.size() {
+            return;
+        }
+        if let Err(error) = self.pty.resize(size) {
+            tracing::warn!(%error, "the kernel refused a size");
+            return;
+        }
+        self.screen.resize(size);
+        self.description.size = size;
+        self.drawn += 1;
+        let _ = self.viewers.send(Output::Resized(size));
+    }
+
+    // ---- waits ----
+
+    fn pending(
+        &self,
+        patterns: Vec<steplatch_pattern::Pattern>,
+        from: u64,
+        at_most: Duration,
+        reply: Reply,
+    ) -> Pending {
+        let now = Instant::now();
+        let start = self.transcript.history().start();
+        Pending {
+            has_patterns: !patterns.is_empty(),
+            search: Search::new(patterns, from),
+            screen: None,
+            prompt_after: None,
+            quiet: None,
+            began: now,
+            heard: false,
+            deadline: now + at_most,
+            missed_before: (from < start).then_some(start),
+            reply,
+        }
+    }
+
+    fn wait(&mut self, wait: Wait, number: u64, reply: oneshot::Sender<(Waited, View)>) {
+        let from = wait.since.unwrap_or(self.input_offset);
+        let mut pending = match wait.target {
+            Target::Output => self.pending(wait.patterns, from, wait.timeout, Reply::Wait(number, reply)),
+            Target::Screen => {
+                let mut pending = self.pending(Vec::new(), from, wait.timeout, Reply::Wait(number, reply));
+                // Whatever has been drawn so far was not looked at.
+                pending.screen = Some((wait.patterns, u64::MAX));
+                pending
+            }
+        };
+        match wait.until {
+            Until::Match | Until::Exit => {}
+            Until::Prompt => pending.prompt_after = Some(if self.shell.at_prompt { 0 } else { self.shell.prompts }),
+            Until::Quiet(quiet) => pending.quiet = Some(quiet),
+        }
+        self.waits.push(pending);
+    }
+
+    /// Ends every wait that is over. Returns whether some output is still to be searched.
+    fn look_at_waits(&mut self) -> bool {
+        let mut more = false;
+        let mut index = 0;
+        while index < self.waits.len() {
+            match self.look_at(index) {
+                Look::Over(reason, found, gave_up) => {
+                    let pending = self.waits.swap_remove(index);
+                    self.answer(pending, reason, found, gave_up);
+                }
+                Look::More => {
+                    more = true;
+                    index += 1;
+                }
+                Look::NotYet => index += 1,
+            }
+        }
+        more
+    }
+
+    fn look_at(&mut self, index: usize) -> Look {
+        let echo = EchoZones {
+            recognised: &self.echo,
+            open_line_was_sent: self.shell.sent || self.transcript.history().zone() != Zone::Input,
+        };
+        let now = Instant::now();
+        let wait = &mut self.waits[index];
+        match wait.search.advance(self.transcript.history(), echo) {
+            Ok(Pass::Found(found)) => return Look::Over(Reason::Match, Some(found), None),
+            Ok(Pass::More) if now < wait.deadline => return Look::More,
+            Ok(Pass::More | Pass::Nothing) => {}
+            Err(gave_up) => return Look::Over(Reason::Timeout, None, Some(gave_up)),
+        }
+        if let Some((patterns, looked_at)) = &mut wait.screen
+            && *looked_at != self.drawn
+        {
+            *looked_at = self.drawn;
+            match on_screen(patterns, &self.screen.text()) {
+                Ok(None) => {}
+                Ok(Some(found)) => return Look::Over(Reason::Match, Some(found), None),
+                Err(gave_up) => return Look::Over(Reason::Timeout, None, Some(gave_up)),
+            }
+        }
+        let over = if self.ended.is_some() {
+            Some(Reason::Exit)
+        } else if wait
+            .prompt_after
+            .is_some_and(|after| self.shell.prompts > after || (after == 0 && self.shell.at_prompt))
+        {
+            Some(Reason::Prompt)
+        } else if now >= wait.deadline {
+            Some(Reason::Timeout)
+        } else if self.outgoing.is_empty() && wait.quiet_at(self.last_output).is_some_and(|at| now >= at) {
+            Some(Reason::Quiet)
+        } else {
+            None
+        };
+        match over {
+            None => Look::NotYet,
+            Some(reason @ (Reason::Exit | Reason::Timeout)) if wait.has_patterns => {
+                let echoed = wait.search.in_echo(self.transcript.history(), echo);
+                Look::Over(if echoed.is_some() { Reason::Match } else { reason }, echoed, None)
+            }
+            Some(reason) => Look::Over(reason, None, None),
+        }
+    }
+
+    fn answer(
+        &self,
+        pending: Pending,
+        reason: Reason,
+        found: Option<Found>,
+        gave_up: Option<steplatch_pattern::TooMuchWork>,
+    ) {
+        let view = self.view(false);
+        // Whoever asked may have stopped listening.
+        match pending.reply {
+            Reply::Ready(reply) => drop(reply.send(view)),
+            Reply::Sent(offset, reply) => drop(reply.send(Ok(Sent { offset, view }))),
+            Reply::Wait(_, reply) => {
+                let behind = found.as_ref().and_then(|found| found.range.as_ref()).map(|range| range.end);
+                let waited = Waited {
+                    reason,
+                    found,
+                    offset: behind.unwrap_or(view.end),
+                    exit: view.exit,
+                    gave_up,
+                    missed_before: pending.missed_before,
+                };
+                let _ = reply.send((waited, view));
+            }
+        }
+    }
+
+    // ---- what it looks like ----
+
+    fn exit(&self) -> Option<Exit> {
+        self.ended.map(|(exit, _)| exit)
+    }
+
+    fn exit_code(&self) -> Option<i32> {
+        self.exit().map(|exit| exit.code).or(self.shell.last_exit)
+    }
+
+    fn busy(&self) -> Option<bool> {
+        if self.ended.is_some() || self.ending.is_some() {
+            Some(false)
+        } else if self.shell.integrated && self.shell.prompts > 0 {
+            Some(self.shell.running || self.shell.sent)
+        } else {
+            None
+        }
+    }
+
+    fn view(&self, colours: bool) -> View {
+        View {
+            screen: if colours { self.screen.ansi() } else { self.screen.text() },
+            cursor: self.screen.cursor(),
+            modes: self.screen.modes(),
+            title: self.screen.title(),
+            size: self.screen.size(),
+            busy: self.busy(),
+            exit_code: self.exit_code(),
+            exit: self.exit(),
+            end: self.transcript.history().end(),
+        }
+    }
+
+    fn describe(&self) -> Description {
+        Description {
+            title: self.screen.title(),
+            busy: self.busy(),
+            exit_code: self.exit_code(),
+            exit: self.exit(),
+            viewers: self.viewers.receiver_count(),
+            ..self.description.clone()
+        }
+    }
+
+    fn excerpt(&self, part: Part) -> Excerpt {
+        let history = self.transcript.history();
+        let (from, without_echo) = match part {
+            Part::From(offset) => (offset, false),
+            Part::SinceInput => (self.input_offset, true),
+            Part::Tail(count) => (history.last_lines(count), false),
+        };
+        let begins = from.max(history.start()).min(history.end());
+        let mut text = String::new();
+        for (range, zone) in history.zones(begins..history.end()) {
+            let echo = without_echo && zone == Zone::Input && range.start <= self.input_offset;
+            if zone != Zone::Alternate && !echo {
+                text.push_str(&history.read(range).1);
+            }
+        }
+        Excerpt {
+            text: lines::settled(&text),
+            start: begins,
+            end: history.end(),
+            dropped_before: (history.start() > 0 && from < history.start()).then(|| history.start()),
+        }
+    }
+
+    // ---- the end ----
+
+    async fn close(&mut self, closing: Closing) -> Closed {
+        let ending = end_all(self.child.pid(), self.description.id.as_str().to_owned(), closing.signal);
+        tokio::pin!(ending);
+        let survivors = loop {
+            tokio::select! {
+                survivors = &mut ending => break survivors,
+                result = self.pty.readable(), if !self.closed => match result {
+                    Ok(()) => self.read(),
+                    Err(_) => self.closed = true,
+                },
+            }
+        };
+        let exit = match (self.exit(), self.ending) {
+            (Some(exit), _) | (None, Some((exit, _))) => Some(exit),
+            (None, None) => timeout(LAST_WORDS, self.child.wait()).await.ok().and_then(Result::ok),
+        };
+        if let Some(exit) = exit {
+            self.ended = Some((exit, Instant::now()));
+            let _ = self.viewers.send(Output::Ended(exit));
+        }
+        self.look_at_waits();
+        Closed { exit, survivors }
+    }
+}
+
+enum Look {
+    Over(Reason, Option<Found>, Option<steplatch_pattern::TooMuchWork>),
+    /// Nothing so far, and there is output that was not searched yet.
+    More,
+    NotYet,
+}
+
+impl Shell {
+    fn take(&mut self, mark: &Mark) {
+        match mark {
+            Mark::PromptReady => {
+                self.prompts += 1;
+                self.at_prompt = true;
+                self.sent = false;
+                self.running = false;
+            }
+            Mark::CommandStarted => {
+                self.running = true;
+                self.at_prompt = false;
+            }
+            // The first prompt of a shell reports an end of nothing.
+            Mark::CommandEnded(code) if self.running => {
+                self.running = false;
+                self.last_exit = *code;
+            }
+            Mark::CommandEnded(_) => {}
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! All terminals of a process, by id.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use steplatch_ids::TerminalId;
+use tokio::sync::mpsc;
+
+use crate::history::History;
+use crate::integration::Integration;
+use crate::process::{Child, Orphans, Program, Pty, SpawnError, TERMINAL_VARIABLE};
+use crate::screen::{Emulator, Size};
+use crate::terminal::{Closing, Description, Open, Parts, Terminal, run};
+use crate::transcript::Transcript;
+
+/// What holds for every terminal of a process.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How many may be open at once.
+    pub most: usize,
+    /// How long one stays readable after its program has ended.
+    pub grace: Duration,
+    /// Bytes of memory for the older output of each, compressed.
+    pub history_budget: usize,
+    /// Where the shell integration is installed; without it, shells are started as they are.
+    pub integration: Option<Integration>,
+    /// Whether this process may become the parent of what terminals leave behind. Only a process that
+    /// starts all of its children through here may.
+    pub adopt_orphans: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            most: 50,
+            grace: Duration::from_secs(600),
+            history_budget: 16 << 20,
+            integration: None,
+            adopt_orphans: false,
+        }
+    }
+}
+
+/// A terminal to open.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// The program and its arguments.
+    pub arguments: Vec<OsString>,
+    /// How the command line is shown to people.
+    pub command: String,
+    /// The folder it starts in.
+    pub folder: PathBuf,
+    /// The environment that it inherits; what belongs to another terminal is taken out of it.
+    pub inherited: Vec<(OsString, OsString)>,
+    /// Variables that are set besides, whatever they are.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The size.
+    pub size: Size,
+    /// A name besides the id.
+    pub name: Option<String>,
+    /// Who opens it.
+    pub opened_by: Option<String>,
+}
+
+/// Why a terminal was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// As many as may be are open.
+    #[error("{most} terminals are open, which is the limit")]
+    TooMany {
+        /// The limit.
+        most: usize,
+    },
+    /// Another terminal has that name.
+    #[error("the name '{name}' is taken by {by}")]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Who has it.
+        by: TerminalId,
+    },
+    /// The program did not start.
+    #[error(transparent)]
+    Program(#[from] SpawnError),
+}
+
+/// A terminal that was opened.
+#[derive(Debug)]
+pub struct Opened {
+    /// The terminal.
+    pub terminal: Terminal,
+    /// Process id of its program.
+    pub pid: i32,
+    /// Whether its shell tells when it is at its prompt.
+    pub integrated: bool,
+}
+
+/// The open terminals. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Terminals {
+    options: Arc<Options>,
+    orphans: Orphans,
+    open: Arc<Mutex<Open>>,
+    names: Arc<Mutex<std::collections::HashMap<String, TerminalId>>>,
+}
+
+impl Terminals {
+    /// Begins without any terminal.
+    ///
+    /// # Errors
+    /// When orphans are to be adopted and the system refuses.
+    pub fn new(options: Options) -> std::io::Result<Self> {
+        let orphans = Orphans::default();
+        if options.adopt_orphans {
+            orphans.adopt()?;
+        }
+        Ok(Self { options: Arc::new(options), orphans, open: Arc::default(), names: Arc::default() })
+    }
+
+    /// Opens a terminal and starts its program. Returns once the program runs, before it has printed anything.
+    ///
+    /// # Errors
+    /// When the limit is reached, the name is taken, or the program can not be started.
+    pub async fn open(&self, spec: Spec) -> Result<Opened, OpenError> {
+        let id = TerminalId::random();
+        let reservation = self.reserve(&id, spec.name.as_deref())?;
+        let mut arguments = spec.arguments;
+        let mut environment = environment_of(spec.inherited, spec.environment, &id);
+        let nonce = self
+            .options
+            .integration
+            .as_ref()
+            .and_then(|integration| integration.prepare(&mut arguments, &mut environment));
+        let program = Program { arguments, folder: spec.folder, environment };
+        let orphans = self.orphans.clone();
+        let handle = tokio::runtime::Handle::current();
+        let started = tokio::task::spawn_blocking(move || {
+            // Registering with the reactor needs its context, and starting a program takes a fork's time.
+            let _context = handle.enter();
+            let (pty, slave) = Pty::open(spec.size)?;
+            let child = Child::start(&program, slave, &orphans)?;
+            Ok::<_, SpawnError>((pty, child))
+        });
+        let (pty, child) = started.await.map_err(std::io::Error::other).map_err(SpawnError::from)??;
+        let pid = child.pid().as_raw_nonzero().get();
+        let integrated = nonce.is_some();
+        let now = SystemTime::now();
+        let parts = Parts {
+            pty,
+            child,
+            screen: Box::new(Emulator::new(spec.size)),
+            transcript: Transcript::new(History::new(self.options.history_budget), nonce),
+            description: Description {
+                id: id.clone(),
+                command: spec.command,
+                name: spec.name,
+                opened_by: spec.opened_by,
+                created: now,
+                last_activity: now,
+                pid,
+                title: String::new(),
+                size: spec.size,
+                busy: None,
+                exit_code: None,
+                exit: None,
+                viewers: 0,
+            },
+            integrated,
+            grace: self.options.grace,
+        };
+        let terminal = reservation.keep();
+        let (requests, received) = mpsc::unbounded_channel();
+        let terminal = {
+            let real = Terminal::new(terminal, requests);
+            self.lock().insert(id.clone(), real.clone());
+            real
+        };
+        let terminals = self.clone();
+        tokio::spawn(run(parts, received, move || terminals.remove(&id)));
+        Ok(Opened { terminal, pid, integrated })
+    }
+
+    /// Returns the terminal with this id or name.
+    #[must_use]
+    pub fn get(&self, id_or_name: &str) -> Option<Terminal> {
+        let named = self.names.lock().unwrap_or_else(PoisonError::into_inner).get(id_or_name).cloned();
+        let id = named.or_else(|| id_or_name.parse().ok())?;
+        self.lock().get(&id).filter(|terminal| terminal.is_open()).cloned()
+    }
+
+    /// Returns all open terminals, in no order.
+    #[must_use]
+    pub fn all(&self) -> Vec<Terminal> {
+        self.lock().values().filter(|terminal| terminal.is_open()).cloned().collect()
+    }
+
+    /// Closes every terminal and what runs in it.
+    pub async fn close_all(&self) {
+        let closing: Vec<_> = self
+            .all()
+            .into_iter()
+            .map(|terminal| tokio::spawn(async move { terminal.close(Closing::default()).await }))
+            .collect();
+        for closed in closing {
+            // Closed by somebody else meanwhile is closed.
+            let _ = closed.await;
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a place and a name before the program is started, so that two openings can not share them.
+    fn reserve(&self, id: &TerminalId, name: Option<&str>) -> Result<Reservation<'_>, OpenError> {
+        let mut open = self.lock();
+        if open.len() >= self.options.most {
+            return Err(OpenError::TooMany { most: self.options.most });
+        }
+        if let Some(name) = name {
+            let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(by) = names.get(name) {
+                return Err(OpenError::NameTaken { name: name.to_owned(), by: by.clone() });
+            }
+            names.insert(name.to_owned(), id.clone());
+        }
+        open.insert(id.clone(), Terminal::new(id.clone(), mpsc::unbounded_channel().0));
+        Ok(Reservation { terminals: self, id: Some(id.clone()) })
+    }
+
+    fn remove(&self, id: &TerminalId) {
+        self.lock().remove(id);
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, named| named != id);
+    }
+}
+
+/// A place among the open terminals, given back unless it is kept.
+struct Reservation<'a> {
+    terminals: &'a Terminals,
+    id: Option<TerminalId>,
+}
+
+impl Reservation<'_> {
+    fn keep(mut self) -> TerminalId {
+        self.id.take().expect("a reservation is kept once, and then it is gone")
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = &self.id {
+            self.terminals.remove(id);
+        }
+    }
+}
+
+/// The environment of a terminal's program: inherited without what describes another terminal, then what
+/// describes this one, then what was asked for.
+fn environment_of(
+    inherited: Vec<(OsString, OsString)>,
+    asked: Vec<(OsString, OsString)>,
+    id: &TerminalId,
+) -> Vec<(OsString, OsString)> {
+    // Programs would believe these.
+    const FOREIGN: [&str; 9] = [
+        "TERM",
+        "LINES",
+        "COLUMNS",
+        "TERMCAP",
+        "TERM_PROGRAM",
+        "TERM_PROGRAM_VERSION",
+        "TMUX",
+        "TMUX_PANE",
+        "VTE_VERSION",
+    ];
+    let own = [("TERM", "xterm-256color"), ("COLORTERM", "truecolor")];
+    let mark = (TERMINAL_VARIABLE.into(), id.as_str().into());
+    let mut environment: Vec<(OsString, OsString)> =
+        inherited.into_iter().filter(|(key, _)| !FOREIGN.iter().any(|foreign| key == foreign)).collect();
+    environment.extend(own.map(|(key, value)| (key.into(), value.into())));
+    environment.extend(asked);
+    environment.push(mark);
+    environment
+}

@@ -1,0 +1,459 @@
+//! From bytes to text with positions, and to the marks between.
+//!
+//! Owns the second, small parser beside the emulator: it keeps the
+//! [`History`] and reports what an emulator does not tell, the marks of the
+//! shell integration (OSC 133, the FinalTerm convention, documented at
+//! <https://gitlab.freedesktop.org/Per_Bothner/specifications/blob/master/proposals/semantic-prompts.md>)
+//! and a soft reset (DECSTR).
+
+use unicode_width::UnicodeWidthChar;
+use vte::{Params, Parser, Perform};
+
+use crate::history::{History, Zone};
+use crate::lines::overlaid;
+
+/// Something that happened between two characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// The shell shows its prompt and is ready to read (OSC 133 ; B).
+    PromptReady,
+    /// A command line was taken and begins to run (OSC 133 ; C).
+    CommandStarted,
+    /// The command ended (OSC 133 ; D), with its exit code where the shell gave one.
+    CommandEnded(Option<i32>),
+}
+
+/// Why parsing stopped before the end of a portion: the emulator needs something first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pause {
+    /// DECSTR: the emulator has no such sequence, it is to be reset by others.
+    SoftReset,
+    /// More combining characters on one cell than any script has.
+    Overloaded,
+    /// The program asks which keyboard modes are on (kitty protocol); this is the answer.
+    KeyboardQuery(u8),
+}
+
+/// The text of a terminal as it comes in.
+pub(crate) struct Transcript {
+    parser: Parser,
+    writer: Writer,
+}
+
+impl Transcript {
+    /// `nonce` is what marks must carry to be believed; without one, no mark is.
+    pub(crate) fn new(history: History, nonce: Option<String>) -> Self {
+        let writer = Writer {
+            history,
+            nonce,
+            command_zone: Zone::Output,
+            alternate: false,
+            marks: Vec::new(),
+            pending_return: false,
+            rewound: false,
+            combining: 0,
+            keyboard: Keyboard::default(),
+            pause: None,
+        };
+        Self { parser: Parser::new(), writer }
+    }
+
+    /// Takes in bytes up to the first place where the emulator needs help.
+    ///
+    /// Returns how many were taken, and why it stopped if it was before the end.
+    pub(crate) fn advance(&mut self, bytes: &[u8]) -> (usize, Option<Pause>) {
+        let taken = self.parser.advance_until_terminated(&mut self.writer, bytes);
+        (taken, self.writer.pause.take())
+    }
+
+    /// Takes the marks that were met since the last call.
+    pub(crate) fn take_marks(&mut self) -> Vec<Mark> {
+        std::mem::take(&mut self.writer.marks)
+    }
+
+    pub(crate) fn history(&self) -> &History {
+        &self.writer.history
+    }
+
+    /// Whether the program asked for unambiguous keys.
+    pub(crate) fn disambiguates_keys(&self) -> bool {
+        self.writer.keyboard.flags(self.writer.alternate) & 1 != 0
+    }
+
+    /// Does the housekeeping that is due after a portion of output.
+    pub(crate) fn settle(&mut self) {
+        self.writer.history.settle();
+    }
+}
+
+struct Writer {
+    history: History,
+    nonce: Option<String>,
+    /// The zone as the marks tell it; the alternate screen goes before it.
+    command_zone: Zone,
+    alternate: bool,
+    marks: Vec<Mark>,
+    /// A `\r` that may still turn out to be half of a line end.
+    pending_return: bool,
+    /// The line was moved back in, so that an erase may take something away.
+    rewound: bool,
+    combining: usize,
+    keyboard: Keyboard,
+    pause: Option<Pause>,
+}
+
+/// The keyboard modes of the kitty protocol, a stack for each screen.
+///
+/// Source: <https://sw.kovidgoyal.net/kitty/keyboard-protocol/>, "Progressive enhancement".
+#[derive(Default)]
+struct Keyboard {
+    main: Vec<u8>,
+    alternate: Vec<u8>,
+}
+
+impl Keyboard {
+    /// Deeper stacks lose their oldest entry, as the protocol allows.
+    const DEEPEST: usize = 16;
+
+    fn flags(&self, alternate: bool) -> u8 {
+        let stack = if alternate { &self.alternate } else { &self.main };
+        stack.last().copied().unwrap_or(0)
+    }
+
+    fn stack(&mut self, alternate: bool) -> &mut Vec<u8> {
+        if alternate { &mut self.alternate } else { &mut self.main }
+    }
+
+    fn push(&mut self, alternate: bool, flags: u16) {
+        let stack = self.stack(alternate);
+        if stack.len() == Self::DEEPEST {
+            stack.remove(0);
+        }
+        stack.push((flags & 31) as u8);
+    }
+
+    fn pop(&mut self, alternate: bool, count: u16) {
+        let stack = self.stack(alternate);
+        stack.truncate(stack.len().saturating_sub(usize::from(count.max(1))));
+    }
+
+    fn set(&mut self, alternate: bool, flags: u16, how: u16) {
+        let flags = (flags & 31) as u8;
+        let stack = self.stack(alternate);
+        if stack.is_empty() {
+            stack.push(0);
+        }
+        if let Some(top) = stack.last_mut() {
+            *top = match how {
+                2 => *top | flags,
+                3 => *top & !flags,
+                _ => flags,
+            };
+        }
+    }
+}
+
+/// A line longer than this is not searched for what an erase takes away: it is one no person edits.
+const LONGEST_EDITED_LINE: usize = 16 * 1024;
+
+/// Combining characters that one cell may carry before the emulator is relieved of them.
+const MOST_COMBINING: usize = 32;
+
+impl Writer {
+    fn write(&mut self, character: char) {
+        if self.pending_return {
+            self.pending_return = false;
+            if !self.history.at_line_start() {
+                self.history.push('\r');
+                self.rewound = true;
+            }
+        }
+        self.history.push(character);
+    }
+
+    fn end_line(&mut self) {
+        self.pending_return = false;
+        self.rewound = false;
+        self.history.push('\n');
+    }
+
+    /// The cursor went to another row: words that stand on different rows are different words.
+    fn leave_row(&mut self) {
+        if !self.history.at_line_start() {
+            self.end_line();
+        }
+        self.pending_return = false;
+    }
+
+    /// Erases from the cursor to the end of the line, where there is something to erase.
+    fn erase_to_end(&mut self) {
+        if !(self.rewound || self.pending_return) || self.history.at_line_start() {
+            return;
+        }
+        let line = self.history.open_line();
+        if line.len() > LONGEST_EDITED_LINE {
+            return;
+        }
+        let kept: String = if self.pending_return {
+            String::new()
+        } else {
+            let overlaid = overlaid(line);
+            if !overlaid.reaches_past_cursor() {
+                return;
+            }
+            overlaid.before_cursor().collect()
+        };
+        self.pending_return = false;
+        self.history.push_str("\r\r");
+        self.history.push_str(&kept);
+        self.rewound = false;
+    }
+
+    fn enter(&mut self, zone: Zone) {
+        self.command_zone = zone;
+        self.apply_zone();
+    }
+
+    fn apply_zone(&mut self) {
+        let zone = if self.alternate { Zone::Alternate } else { self.command_zone };
+        self.history.begin_zone(zone);
+    }
+
+    fn semantic_prompt(&mut self, params: &[&[u8]]) {
+        let Some(nonce) = &self.nonce else { return };
+        let carries_nonce = params.iter().any(|param| param.strip_prefix(b"k=") == Some(nonce.as_bytes()));
+        if !carries_nonce {
+            return;
+        }
+        match params.first().copied() {
+            Some(b"A") => {
+                // The prompt begins on a line of its own for who reads the text, wherever the cursor stands.
+                self.enter(Zone::Prompt);
+            }
+            Some(b"B") => {
+                self.enter(Zone::Input);
+                self.marks.push(Mark::PromptReady);
+            }
+            Some(b"C") => {
+                self.pending_return = false;
+                self.enter(Zone::Output);
+                self.marks.push(Mark::CommandStarted);
+            }
+            Some(b"D") => {
+                self.enter(Zone::Output);
+                let code = params.get(1).and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
+                self.marks.push(Mark::CommandEnded(code));
+            }
+            _ => {}
+        }
+    }
+
+    fn set_modes(&mut self, params: &Params, on: bool) {
+        let switches_screen = params.iter().flatten().any(|&mode| matches!(mode, 47 | 1047 | 1049));
+        if switches_screen && self.alternate != on {
+            self.leave_row();
+            self.alternate = on;
+            self.apply_zone();
+        }
+    }
+}
+
+impl Perform for Writer {
+    fn print(&mut self, character: char) {
+        if !character.is_ascii() && character.width() == Some(0) {
+            self.combining += 1;
+            if self.combining > MOST_COMBINING {
+                self.pause = Some(Pause::Overloaded);
+                return;
+            }
+        } else {
+            self.combining = 0;
+        }
+        self.write(character);
+    }
+
+    fn execute(&mut self, byte: u8) {
+        match byte {
+            b'\n' | 0x0b | 0x0c => self.end_line(),
+            b'\r' => self.pending_return = true,
+            b'\t' => self.write('\t'),
+            0x08 if !self.history.at_line_start() && !self.pending_return => {
+                self.write('\x08');
+                self.rewound = true;
+            }
+            _ => {}
+        }
+    }
+
+    fn osc_dispatch(&mut self, params: &[&[u8]], _bell_terminated: bool) {
+        if let [b"133", rest @ ..] = params {
+            self.semantic_prompt(rest);
+        }
+    }
+
+    fn csi_dispatch(&mut self, params: &Params, intermediates: &[u8], _ignore: bool, action: char) {
+        let first = params.iter().next().and_then(|param| param.first().copied()).unwrap_or(0);
+        match (intermediates, action) {
+            // CUU, CUD, CNL, CPL, CUP, HVP, VPA, VPR: the cursor leaves its row.
+            ([], 'A' | 'B' | 'E' | 'F' | 'H' | 'f' | 'd' | 'e') => self.leave_row(),
+            // CUF, which some programs use for blanks.
+            ([], 'C') => {
+                for _ in 0..first.clamp(1, 256) {
+                    self.write(' ');
+                }
+            }
+            // CUB.
+            ([], 'D') => {
+                for _ in 0..first.clamp(1, 256) {
+                    self.execute(0x08);
+                }
+            }
+            // CHA and HPA to the first column.
+            ([], 'G' | '`') if first <= 1 => self.pending_return = true,
+            ([], 'G' | '`') if self.alternate => self.write(' '),
+            ([], 'K') => match first {
+                0 => self.erase_to_end(),
+                2 if !self.history.at_line_start() => {
+                    // The whole line goes, and what comes next usually starts at its beginning.
+                    self.pending_return = true;
+                    self.erase_to_end();
+                }
+                _ => {}
+            },
+            ([b'?'], 'h') => self.set_modes(params, true),
+            ([b'?'], 'l') => self.set_modes(params, false),
+            ([b'>'], 'u') => self.keyboard.push(self.alternate, first),
+            ([b'<'], 'u') => self.keyboard.pop(self.alternate, first),
+            ([b'='], 'u') => {
+                let how = params.iter().nth(1).and_then(|param| param.first().copied()).unwrap_or(1);
+                self.keyboard.set(self.alternate, first, how);
+            }
+            ([b'?'], 'u') => self.pause = Some(Pause::KeyboardQuery(self.keyboard.flags(self.alternate))),
+            ([b'!'], 'p') => self.pause = Some(Pause::SoftReset),
+            _ => {}
+        }
+    }
+
+    fn esc_dispatch(&mut self, intermediates: &[u8], _ignore: bool, byte: u8) {
+        match (intermediates, byte) {
+            // IND, NEL, RI.
+            ([], b'D' | b'E' | b'M') => self.leave_row(),
+            // RIS: whatever was on the alternate screen, it is gone.
+            ([], b'c') => {
+                self.leave_row();
+                self.alternate = false;
+                self.apply_zone();
+            }
+            _ => {}
+        }
+    }
+
+    fn terminated(&self) -> bool {
+        self.pause.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lines::settled;
+
+    const NONCE: &str = "n1";
+
+    fn taken(bytes: &[u8]) -> Transcript {
+        let mut transcript = Transcript::new(History::new(1 << 20), Some(NONCE.into()));
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (taken, _) = transcript.advance(rest);
+            rest = &rest[taken..];
+        }
+        transcript
+    }
+
+    fn text(bytes: &[u8]) -> String {
+        let transcript = taken(bytes);
+        let history = transcript.history();
+        history.read(0..history.end()).1
+    }
+
+    #[test]
+    fn escapes_are_removed_and_line_ends_are_one_character() {
+        assert_eq!(text(b"\x1b[1;31mred\x1b[0m\r\nplain\r\r\n\ttab\x07"), "red\nplain\n\ttab");
+    }
+
+    #[test]
+    fn a_coloured_match_of_grep_stays_one_word() {
+        assert_eq!(text(b"pre\x1b[01;31m\x1b[Kfix\x1b[m\x1b[Ked\r\n"), "prefixed\n");
+    }
+
+    #[test]
+    fn a_line_that_was_erased_reads_as_what_replaced_it() {
+        assert_eq!(settled(&text(b"working on it...\r\x1b[Kdone\r\n")), "done\n");
+        assert_eq!(settled(&text(b"working on it...\x1b[2K\rdone\r\n")), "done\n");
+        assert_eq!(settled(&text(b"working on it...\x1b[2K\x1b[1Gdone\r\n")), "done\n");
+    }
+
+    #[test]
+    fn editing_a_command_line_reads_as_the_line_that_was_sent() {
+        // Readline: type "lss", delete one, type " -l".
+        assert_eq!(settled(&text(b"$ lss\x08\x1b[K -l\r\n")), "$ ls -l\n");
+    }
+
+    #[test]
+    fn words_on_different_rows_are_not_glued_together() {
+        assert_eq!(text(b"\x1b[2;1Hone\x1b[3;1Htwo\x1b[10;5Hthree"), "one\ntwo\nthree");
+    }
+
+    #[test]
+    fn marks_divide_the_text_into_prompt_input_and_output() {
+        let transcript =
+            taken(b"\x1b]133;A;k=n1\x07$ \x1b]133;B;k=n1\x07ls\r\n\x1b]133;C;k=n1\x07a b\r\n\x1b]133;D;2;k=n1\x07");
+        let history = transcript.history();
+        let zones: Vec<_> =
+            history.zones(0..history.end()).map(|(range, zone)| (history.read(range).1, zone)).collect();
+        assert_eq!(zones, [("$ ".into(), Zone::Prompt), ("ls\n".into(), Zone::Input), ("a b\n".into(), Zone::Output)]);
+    }
+
+    #[test]
+    fn marks_report_the_exit_code_and_a_forged_one_is_not_believed() {
+        let mut transcript = taken(b"\x1b]133;D;0;k=wrong\x07\x1b]133;D;0\x07\x1b]133;D;127;k=n1\x07");
+        assert_eq!(transcript.take_marks(), [Mark::CommandEnded(Some(127))]);
+    }
+
+    #[test]
+    fn what_a_full_screen_program_draws_is_told_apart() {
+        let transcript = taken(b"before\r\n\x1b[?1049h\x1b[Hdrawn\x1b[?1049lafter");
+        let history = transcript.history();
+        let outside: String = history
+            .zones(0..history.end())
+            .filter(|(_, zone)| *zone != Zone::Alternate)
+            .map(|(range, _)| history.read(range).1)
+            .collect();
+        assert_eq!(outside, "before\nafter");
+    }
+
+    #[test]
+    fn a_soft_reset_is_reported_where_it_stands() {
+        let mut transcript = Transcript::new(History::new(1024), None);
+        let (taken, pause) = transcript.advance(b"ab\x1b[!pcd");
+        assert_eq!((taken, pause), (6, Some(Pause::SoftReset)));
+    }
+
+    #[test]
+    fn keyboard_modes_are_a_stack_and_can_be_asked_for() {
+        let mut transcript = Transcript::new(History::new(1024), None);
+        transcript.advance(b"\x1b[>1u\x1b[>5u");
+        assert!(transcript.disambiguates_keys());
+        assert_eq!(transcript.advance(b"\x1b[?u").1, Some(Pause::KeyboardQuery(5)));
+        transcript.advance(b"\x1b[<9u");
+        assert!(!transcript.disambiguates_keys());
+        transcript.advance(&b"\x1b[>1u".repeat(100_000));
+        assert!(transcript.disambiguates_keys());
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_do_no_harm() {
+        let noise: Vec<u8> = (0..=255).cycle().take(10_000).collect();
+        taken(&noise);
+    }
+}

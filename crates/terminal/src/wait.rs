@@ -1,0 +1,443 @@
+//! Waiting for what a terminal prints.
+//!
+//! Owns what may end a wait and how the output is searched. A wait first looks at
+//! what is there already, from its offset on, and is then told of every portion
+//! that arrives; it never asks. Text is searched once: each pass begins where the
+//! last one ended, a little earlier where a match may lie across the border.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use steplatch_pattern::{Match, Pattern, TooMuchWork};
+
+use crate::echo::Echo;
+use crate::history::{History, Zone, ceil_char_boundary, floor_char_boundary};
+use crate::process::Exit;
+
+/// What a wait waits for, and for how long.
+#[derive(Debug, Clone)]
+pub struct Wait {
+    /// What to look for; whichever is found first ends the wait. May be empty where `until` names something else.
+    pub patterns: Vec<Pattern>,
+    /// Where to look.
+    pub target: Target,
+    /// Offset to look from; without it, the output since the last input.
+    pub since: Option<u64>,
+    /// What ends the wait besides a match and the end of the program.
+    pub until: Until,
+    /// How long it waits at the most.
+    pub timeout: Duration,
+}
+
+/// Where a wait looks for its patterns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Target {
+    /// In the output as text, also what has scrolled away.
+    #[default]
+    Output,
+    /// On the screen as it is drawn, for full-screen programs.
+    Screen,
+}
+
+/// What ends a wait, besides a match, the end of the program, and the time limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Until {
+    /// Nothing else.
+    #[default]
+    Match,
+    /// The shell's prompt.
+    Prompt,
+    /// Nothing else: the wait is for the end of the program.
+    Exit,
+    /// So much time without output.
+    Quiet(Quiet),
+}
+
+/// How long a terminal must be silent to be called quiet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quiet {
+    /// After some output.
+    pub after_output: Duration,
+    /// Without any output since the wait began.
+    pub without_output: Duration,
+}
+
+impl Quiet {
+    /// The same patience whether or not there was output.
+    #[must_use]
+    pub fn of(duration: Duration) -> Self {
+        Self { after_output: duration, without_output: duration }
+    }
+}
+
+/// Why a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// A pattern was found.
+    Match,
+    /// The shell is at its prompt.
+    Prompt,
+    /// The program has ended.
+    Exit,
+    /// There was no output for as long as was asked.
+    Quiet,
+    /// The time was up.
+    Timeout,
+}
+
+/// A match.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Which of the patterns, counted from 0.
+    pub pattern: usize,
+    /// What it matched.
+    pub text: String,
+    /// What its groups matched, group 1 first.
+    pub groups: Vec<Option<String>>,
+    /// Where the match lies in the output, as offsets; none for a match on the screen.
+    pub range: Option<Range<u64>>,
+    /// It lies in the echo of what was typed, and nothing better came.
+    pub in_echo: bool,
+}
+
+impl Found {
+    fn new(pattern: usize, text: &str, found: &Match, base: Option<u64>) -> Self {
+        Self {
+            pattern,
+            text: text[found.range.clone()].to_owned(),
+            groups: found.groups.iter().map(|group| group.clone().map(|range| text[range].to_owned())).collect(),
+            range: base.map(|base| base + found.range.start as u64..base + found.range.end as u64),
+            in_echo: false,
+        }
+    }
+}
+
+/// How a wait ended.
+#[derive(Debug, Clone)]
+pub struct Waited {
+    /// Why.
+    pub reason: Reason,
+    /// What was found, if anything was.
+    pub found: Option<Found>,
+    /// Where the next wait may look from: behind the match, else behind all output.
+    pub offset: u64,
+    /// The exit of the program, once it has ended.
+    pub exit: Option<Exit>,
+    /// A pattern that could not be searched for to the end.
+    pub gave_up: Option<TooMuchWork>,
+    /// Offset from which on output was held when the wait began to look, where that is later than it asked.
+    pub missed_before: Option<u64>,
+}
+
+/// How much text one pass looks at; more is left for the next one, so that nobody else has to wait.
+const WINDOW: u64 = 1 << 20;
+
+/// How far a match that spans lines may reach back over a border between two passes.
+const REACH: u64 = 16 * 1024;
+
+/// How far back the beginning of a line is looked for.
+const LONGEST_LINE: usize = 64 * 1024;
+
+/// The search of one wait through the output.
+#[derive(Debug)]
+pub(crate) struct Search {
+    patterns: Vec<Pattern>,
+    spans_lines: bool,
+    from: u64,
+    /// Everything before this was searched.
+    searched: u64,
+}
+
+/// How far one pass came.
+#[derive(Debug)]
+pub(crate) enum Pass {
+    Found(Found),
+    /// All output was searched.
+    Nothing,
+    /// There is more to search already.
+    More,
+}
+
+impl Search {
+    pub(crate) fn new(patterns: Vec<Pattern>, from: u64) -> Self {
+        let spans_lines = patterns.iter().any(|pattern| may_span_lines(pattern.as_str()));
+        Self { patterns, spans_lines, from, searched: from }
+    }
+
+    /// Looks at `from` and later again.
+    pub(crate) fn look_again_from(&mut self, from: u64) {
+        self.searched = self.searched.min(from.max(self.from));
+    }
+
+    /// Searches what was not searched yet, one window of it.
+    pub(crate) fn advance(&mut self, history: &History, echo: EchoZones<'_>) -> Result<Pass, TooMuchWork> {
+        if self.patterns.is_empty() || self.searched > history.end() {
+            return Ok(Pass::Nothing);
+        }
+        self.from = self.from.max(history.start());
+        self.searched = self.searched.max(self.from);
+        let stop = history.end().min(self.searched + WINDOW);
+        // A line may have been matched in part only, and may match in whole now.
+        let back = if self.spans_lines { REACH } else { LONGEST_LINE as u64 };
+        let earliest = self.searched.saturating_sub(back).max(self.from);
+        let (base, text) = text_between(history, earliest, stop);
+        let text = text.as_ref();
+        let border = ceil_char_boundary(text, (self.searched - base) as usize);
+        let begin = if self.spans_lines { 0 } else { text[..border].rfind('\n').map_or(0, |newline| newline + 1) };
+        let mut at = base + begin as u64;
+        for part in echo.outside(history, at..stop) {
+            if let Some(found) = self.first_in(text, base, part.clone())? {
+                return Ok(Pass::Found(found));
+            }
+            at = part.end;
+        }
+        debug_assert!(at <= stop);
+        self.searched = stop;
+        Ok(if stop < history.end() { Pass::More } else { Pass::Nothing })
+    }
+
+    /// Searches the echo, which counts when nothing better came.
+    pub(crate) fn in_echo(&self, history: &History, echo: EchoZones<'_>) -> Option<Found> {
+        let stop = history.end();
+        let from = self.from.max(history.start());
+        for part in echo.inside(history, from..stop) {
+            // A match that begins in the echo may end behind it.
+            let (base, text) = text_between(history, part.start, (part.end + REACH).min(stop));
+            let text: &str = text.as_ref();
+            let found = self.first_in(text, base, base..base + text.len() as u64).ok().flatten();
+            if let Some(found) = found
+                && found.range.as_ref().is_some_and(|range| range.start < part.end)
+            {
+                return Some(Found { in_echo: true, ..found });
+            }
+        }
+        None
+    }
+
+    /// The match that begins first within `part`; between two that begin together, the pattern named first.
+    fn first_in(&self, text: &str, base: u64, part: Range<u64>) -> Result<Option<Found>, TooMuchWork> {
+        let stop = floor_char_boundary(text, (part.end - base) as usize);
+        let start = ceil_char_boundary(text, (part.start - base) as usize);
+        let visible = &text[..stop];
+        let mut first: Option<(usize, Match)> = None;
+        for (index, pattern) in self.patterns.iter().enumerate() {
+            if let Some(found) = pattern.find_at(visible, start)?
+                && first.as_ref().is_none_or(|(_, best)| found.range.start < best.range.start)
+            {
+                first = Some((index, found));
+            }
+        }
+        Ok(first.map(|(index, found)| Found::new(index, visible, &found, Some(base))))
+    }
+}
+
+/// Searches a screen for the match that begins first.
+pub(crate) fn on_screen(patterns: &[Pattern], screen: &str) -> Result<Option<Found>, TooMuchWork> {
+    let search = Search { patterns: patterns.to_vec(), spans_lines: true, from: 0, searched: 0 };
+    let found = search.first_in(screen, 0, 0..screen.len() as u64)?;
+    Ok(found.map(|found| Found { range: None, ..found }))
+}
+
+/// Returns the held text between two offsets, borrowed where it lies in one piece.
+fn text_between(history: &History, from: u64, to: u64) -> (u64, std::borrow::Cow<'_, str>) {
+    let (hot_start, hot) = history.newest();
+    if from >= hot_start {
+        let low = ceil_char_boundary(hot, (from - hot_start) as usize);
+        let high = floor_char_boundary(hot, (to - hot_start) as usize).max(low);
+        (hot_start + low as u64, std::borrow::Cow::Borrowed(&hot[low..high]))
+    } else {
+        let (base, text) = history.read(from..to);
+        (base, std::borrow::Cow::Owned(text))
+    }
+}
+
+/// Whether a match of this pattern may contain the end of a line. Says yes too often rather than too seldom.
+fn may_span_lines(pattern: &str) -> bool {
+    const SIGNS: [&str; 10] = ["\n", r"\n", r"\s", r"\S", r"\W", r"\D", r"\x", r"\u", "[^", "(?"];
+    SIGNS.iter().any(|sign| pattern.contains(sign))
+}
+
+/// What is known of the echo when output is searched.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EchoZones<'a> {
+    /// What was recognised.
+    pub(crate) recognised: &'a Echo,
+    /// Whether the command line that is open now was sent off, so that all of it is echo.
+    pub(crate) open_line_was_sent: bool,
+}
+
+impl EchoZones<'_> {
+    /// The parts of `range` that are echo, in order and without overlaps.
+    fn inside(self, history: &History, range: Range<u64>) -> Vec<Range<u64>> {
+        let end = history.end();
+        let typed = history.zones(range.clone()).filter_map(|(part, zone)| {
+            let open = part.end == end && history.zone() == Zone::Input;
+            (zone == Zone::Input && (!open || self.open_line_was_sent)).then_some(part)
+        });
+        let mut parts: Vec<Range<u64>> = typed.chain(self.recognised.within(range)).collect();
+        parts.sort_unstable_by_key(|part| part.start);
+        let mut merged: Vec<Range<u64>> = Vec::with_capacity(parts.len());
+        for part in parts {
+            match merged.last_mut() {
+                Some(last) if part.start <= last.end => last.end = last.end.max(part.end),
+                _ => merged.push(part),
+            }
+        }
+        merged
+    }
+
+    /// The parts of `range` that are not echo, in order.
+    fn outside(self, history: &History, range: Range<u64>) -> Vec<Range<u64>> {
+        let mut parts = Vec::new();
+        let mut at = range.start;
+        for echo in self.inside(history, range.clone()) {
+            if at < echo.start {
+                parts.push(at..echo.start);
+            }
+            at = echo.end;
+        }
+        if at < range.end || parts.is_empty() && at == range.end && range.is_empty() {
+            parts.push(at..range.end);
+        }
+        parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    struct Typescript {
+        history: History,
+        echo: Echo,
+        search: Search,
+    }
+
+    impl Typescript {
+        fn waiting_for(pattern: &str) -> Self {
+            let search = Search::new(vec![Pattern::new(pattern).unwrap()], 0);
+            Self { history: History::new(1 << 20), echo: Echo::default(), search }
+        }
+
+        fn typed(mut self, text: &str) -> Self {
+            self.echo.expect(text, self.history.end());
+            self
+        }
+
+        fn prints(&mut self, text: &str) -> Option<String> {
+            let at = self.history.end();
+            self.history.push_str(text);
+            if let crate::echo::Followed::Withdrawn(from) = self.echo.follow(at, text) {
+                self.search.look_again_from(from);
+            }
+            self.history.settle();
+            loop {
+                let echo = EchoZones { recognised: &self.echo, open_line_was_sent: true };
+                match self.search.advance(&self.history, echo).unwrap() {
+                    Pass::Found(found) => return Some(found.text),
+                    Pass::Nothing => return None,
+                    Pass::More => {}
+                }
+            }
+        }
+
+        fn in_echo(&self) -> Option<Found> {
+            let echo = EchoZones { recognised: &self.echo, open_line_was_sent: true };
+            self.search.in_echo(&self.history, echo)
+        }
+    }
+
+    #[test]
+    fn a_match_may_lie_across_two_reads() {
+        let mut wait = Typescript::waiting_for("pass(word|phrase):");
+        assert_eq!(wait.prints("enter pass"), None);
+        assert_eq!(wait.prints("word: "), Some("password:".into()));
+    }
+
+    #[test]
+    fn a_match_may_span_lines_across_reads() {
+        let mut wait = Typescript::waiting_for(r"one\ntwo");
+        assert_eq!(wait.prints("one\n"), None);
+        assert_eq!(wait.prints("two\n"), Some("one\ntwo".into()));
+    }
+
+    #[test]
+    fn the_echo_of_what_was_typed_does_not_match_and_its_output_does() {
+        let mut wait = Typescript::waiting_for("hello").typed("echo hello\n");
+        assert_eq!(wait.prints("echo hello\n"), None);
+        assert_eq!(wait.prints("hello\n"), Some("hello".into()));
+    }
+
+    #[test]
+    fn output_that_only_began_like_the_echo_is_found_after_all() {
+        let mut wait = Typescript::waiting_for("yesterday").typed("yes\n");
+        assert_eq!(wait.prints("yes"), None);
+        assert_eq!(wait.prints("terday\n"), Some("yesterday".into()));
+    }
+
+    #[test]
+    fn the_echo_counts_when_nothing_better_came_and_says_so() {
+        let mut wait = Typescript::waiting_for("hello").typed("hello\n");
+        assert_eq!(wait.prints("hello\n$ "), None);
+        let found = wait.in_echo().unwrap();
+        assert!(found.in_echo);
+        assert_eq!((found.text.as_str(), found.range), ("hello", Some(0..5)));
+    }
+
+    #[test]
+    fn a_marked_command_line_does_not_match_and_the_prompt_does() {
+        let mut wait = Typescript::waiting_for(r"make|\$ $");
+        wait.history.begin_zone(Zone::Input);
+        assert_eq!(wait.prints("make\n"), None);
+        wait.history.begin_zone(Zone::Output);
+        assert_eq!(wait.prints("done\n"), None);
+        wait.history.begin_zone(Zone::Prompt);
+        assert_eq!(wait.prints("$ "), Some("$ ".into()));
+    }
+
+    #[test]
+    fn the_first_of_several_patterns_is_the_one_that_comes_first_in_the_output() {
+        let patterns = ["never", "b+", "a"].map(|pattern| Pattern::new(pattern).unwrap());
+        let found = on_screen(&patterns, "xx bb a").unwrap().unwrap();
+        assert_eq!((found.pattern, found.text.as_str()), (1, "bb"));
+    }
+
+    #[test]
+    fn old_output_is_searched_too() {
+        let mut wait = Typescript::waiting_for("^line 17$");
+        wait.search.patterns = vec![Pattern::new("nothing like it").unwrap()];
+        for line in 0..100_000 {
+            wait.history.push_str(&format!("line {line}\n"));
+            wait.history.settle();
+        }
+        wait.search = Search::new(vec![Pattern::new("^line 17$").unwrap()], 0);
+        assert_eq!(wait.prints(""), Some("line 17".into()));
+    }
+
+    proptest! {
+        #[test]
+        fn how_the_output_is_cut_makes_no_difference(
+            text in "[ab\n]{0,200}",
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
+            pattern in prop::sample::select(vec!["aab", "^a$", "b\\nb", "ab\na", "a[^b]b"]),
+        ) {
+            let whole = Typescript::waiting_for(pattern).prints(&text);
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+            cuts.sort_unstable();
+            cuts.push(text.len());
+            let mut wait = Typescript::waiting_for(pattern);
+            let mut last = 0;
+            let mut piecewise = None;
+            for cut in cuts {
+                piecewise = piecewise.or(wait.prints(&text[last..cut]));
+                last = cut;
+            }
+            // A `$` may stand at a border that turns out not to be the end of a line: earlier is allowed, never less.
+            if whole.is_some() || pattern != "^a$" {
+                prop_assert_eq!(piecewise, whole);
+            }
+        }
+    }
+}

@@ -1,1 +1,42 @@
 //! The contract between the daemon and its front-ends.
+//!
+//! Owns every verb that can be asked of the daemon, once: its name, its
+//! parameters, its reply and what kind of deed it is. Tool schemas and help are
+//! derived from these types. Besides, it owns how verbs travel (lines of JSON),
+//! where the daemon is found, and the client that all front-ends use.
+
+mod arguments;
+mod client;
+mod codec;
+mod connect;
+mod daemon;
+mod message;
+mod place;
+mod runs;
+mod schema;
+mod terminals;
+mod verb;
+
+pub use arguments::{InvalidArguments, Read, read};
+pub use client::{CallError, Client, Events};
+pub use codec::{Line, LineReader, MAX_LINE, write_line};
+pub use connect::{ConnectError, Starter, connect, connect_or_start};
+pub use daemon::{DaemonStatus, DaemonStatusReply, Hello, HelloReply, StopDaemon, StopDaemonReply};
+pub use message::{ErrorCode, FromClient, FromDaemon, Refusal};
+pub use place::{NotPrivate, Place, Running, ensure_private};
+pub use runs::{
+    CancelWorkflow, CancelWorkflowReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, ListWorkflowRuns,
+    ListWorkflowRunsReply, RunEvent, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply,
+};
+pub use schema::{parameters, reply};
+pub use terminals::{
+    AttachTerminal, AttachTerminalReply, AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget, AwaitUntil,
+    ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
+    ListTerminalSessions, ListTerminalSessionsReply, OpenTerminal, OpenTerminalReply, ResizeTerminal,
+    ResizeTerminalReply, ScreenFormat, SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo, Survivor,
+    TerminalEvent, WriteTerminal, WriteTerminalReply,
+};
+pub use verb::{Command, Nature, VERBS, Verb, VerbInfo};
+
+/// The version of the contract. Raised when an older front-end or daemon would misread the other.
+pub const PROTOCOL_VERSION: u32 = 1;

@@ -1,0 +1,291 @@
+//! The client that every front-end uses.
+//!
+//! Owns one connection. Calls may be made from anywhere at the same time; one
+//! task reads results and events and hands them to whoever waits for them.
+//! Dropping a call takes it back: a wait ends in the daemon too.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::codec::{Line, LineReader};
+use crate::message::{ErrorCode, FromClient, FromDaemon, Refusal};
+use crate::verb::Verb;
+
+/// A connection to the daemon. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    outgoing: mpsc::UnboundedSender<Vec<u8>>,
+    next: AtomicU64,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    results: HashMap<u64, oneshot::Sender<FromDaemon>>,
+    events: HashMap<u64, mpsc::UnboundedSender<Value>>,
+    /// The connection is over; nothing more will be answered.
+    closed: bool,
+}
+
+/// Why a call has no reply.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// The connection ended before the reply came; the daemon may or may not have acted.
+    #[error("the connection to the daemon was lost")]
+    Lost,
+    /// The daemon did not carry it out.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The reply is not what this verb replies.
+    #[error("the daemon's reply to {verb} can not be read")]
+    Garbled {
+        /// The verb that was called.
+        verb: &'static str,
+        /// What could not be read.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// The events that one subscription brings, in order.
+#[derive(Debug)]
+pub struct Events {
+    received: mpsc::UnboundedReceiver<Value>,
+    request: u64,
+    shared: Arc<Shared>,
+}
+
+impl Events {
+    /// Returns the next event; `None` when the connection is over.
+    pub async fn next(&mut self) -> Option<Value> {
+        self.received.recv().await
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        self.shared.lock().events.remove(&self.request);
+        self.shared.cancel(self.request);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cancel(&self, request: u64) {
+        let message = FromClient::Cancel { request_id: request.into() };
+        // Nothing to take back on a connection that is over.
+        let _ = self.send(&message);
+    }
+
+    fn send(&self, message: &FromClient) -> Result<(), CallError> {
+        let mut line = serde_json::to_vec(message).expect("a message has only JSON in it");
+        line.push(b'\n');
+        self.outgoing.send(line).map_err(|_| CallError::Lost)
+    }
+
+    fn close(&self) {
+        let mut waiting = self.lock();
+        waiting.closed = true;
+        waiting.results.clear();
+        waiting.events.clear();
+    }
+}
+
+/// Takes a call back when it is dropped before its result came.
+struct CancelOnDrop<'a> {
+    shared: &'a Shared,
+    request: u64,
+    answered: bool,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.shared.lock().results.remove(&self.request);
+            self.shared.cancel(self.request);
+        }
+    }
+}
+
+impl Client {
+    /// Speaks over `stream`, which is read and written in tasks of their own until either side ends it.
+    pub fn over<S>(stream: S) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Send + 'static,
+    {
+        let (reading, mut writing) = tokio::io::split(stream);
+        let (outgoing, mut lines) = mpsc::unbounded_channel::<Vec<u8>>();
+        let shared = Arc::new(Shared { outgoing, next: AtomicU64::new(1), waiting: Mutex::default() });
+        tokio::spawn(async move {
+            while let Some(line) = lines.recv().await {
+                if writing.write_all(&line).await.is_err() {
+                    break;
+                }
+            }
+            // All clients are gone; the daemon sees the end of what they had to say.
+            let _ = writing.shutdown().await;
+        });
+        // The reader must not keep the connection open once nobody can call any more.
+        let reader = Arc::downgrade(&shared);
+        tokio::spawn(async move {
+            let mut lines = LineReader::new(BufReader::new(reading));
+            while let Some(line) = next_message(&mut lines).await {
+                let Some(shared) = reader.upgrade() else { return };
+                shared.deliver(line);
+            }
+            if let Some(shared) = reader.upgrade() {
+                shared.close();
+            }
+        });
+        Self { shared }
+    }
+
+    /// Whether the connection is over.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.shared.lock().closed
+    }
+
+    /// Asks for `verb` and returns its reply, whatever it says.
+    ///
+    /// # Errors
+    /// When the daemon did not carry it out, or is not there any more.
+    pub async fn call<V: Verb>(&self, verb: V) -> Result<V::Reply, CallError> {
+        Ok(self.call_with_warnings(verb).await?.0)
+    }
+
+    /// Like [`Client::call`], with what the daemon remarked on the parameters.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
+    pub async fn call_with_warnings<V: Verb>(&self, verb: V) -> Result<(V::Reply, Vec<String>), CallError> {
+        let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
+        let (data, warnings) = self.ask(self.request(), V::NAME, params).await?;
+        let reply = serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source })?;
+        Ok((reply, warnings))
+    }
+
+    /// Asks for the verb called `name` with parameters as they are, and returns the reply as it is.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
+    pub async fn call_raw(&self, name: &str, params: Value) -> Result<(Value, Vec<String>), CallError> {
+        self.ask(self.request(), name, params).await
+    }
+
+    /// Asks for a verb that brings events, and returns them with its reply.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
+    pub async fn subscribe<V: Verb>(&self, verb: V) -> Result<(V::Reply, Events), CallError> {
+        let request = self.request();
+        let (sender, received) = mpsc::unbounded_channel();
+        self.shared.lock().events.insert(request, sender);
+        let events = Events { received, request, shared: self.shared.clone() };
+        let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
+        let (data, _) = self.ask(request, V::NAME, params).await?;
+        let reply = serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source })?;
+        Ok((reply, events))
+    }
+
+    fn request(&self) -> u64 {
+        self.shared.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    async fn ask(&self, request: u64, name: &str, params: Value) -> Result<(Value, Vec<String>), CallError> {
+        let (sender, receiver) = oneshot::channel();
+        {
+            let mut waiting = self.shared.lock();
+            if waiting.closed {
+                return Err(CallError::Lost);
+            }
+            waiting.results.insert(request, sender);
+        }
+        let mut guard = CancelOnDrop { shared: &self.shared, request, answered: false };
+        let command =
+            FromClient::Command { command_type: name.to_owned(), params, request_id: request.into() };
+        self.shared.send(&command)?;
+        let answer = receiver.await;
+        guard.answered = true;
+        match answer.map_err(|_| CallError::Lost)? {
+            FromDaemon::Result { error_code: Some(code), error, .. } => {
+                Err(Refusal { code, error: error.unwrap_or_default() }.into())
+            }
+            FromDaemon::Result { data, warnings, .. } => Ok((data, warnings)),
+            FromDaemon::Event { .. } | FromDaemon::Error { .. } => {
+                unreachable!("only results are handed to those who wait for one")
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn deliver(&self, message: FromDaemon) {
+        match &message {
+            FromDaemon::Result { request_id, .. } => {
+                let waiting = request_id.as_u64().and_then(|request| self.lock().results.remove(&request));
+                if let Some(waiting) = waiting {
+                    // Whoever asked may have stopped listening just now.
+                    let _ = waiting.send(message);
+                }
+            }
+            FromDaemon::Event { request_id, event } => {
+                if let Some(request) = request_id.as_u64()
+                    && let Some(listener) = self.lock().events.get(&request)
+                {
+                    let _ = listener.send(event.clone());
+                }
+            }
+            FromDaemon::Error { error, supported } => {
+                tracing::warn!(error, ?supported, "the daemon complained");
+                // Without a request it concerns them all.
+                let refusals: Vec<_> = self.lock().results.drain().collect();
+                for (request, waiting) in refusals {
+                    let _ = waiting.send(FromDaemon::Result {
+                        success: false,
+                        data: Value::Null,
+                        error: Some(error.clone()),
+                        error_code: Some(if supported.is_some() {
+                            ErrorCode::UnsupportedProtocol
+                        } else {
+                            ErrorCode::Internal
+                        }),
+                        warnings: Vec::new(),
+                        request_id: request.into(),
+                    });
+                }
+            }
+        }
+    }
+}
+
+async fn next_message<R>(lines: &mut LineReader<R>) -> Option<FromDaemon>
+where
+    R: tokio::io::AsyncBufRead + Unpin,
+{
+    loop {
+        let line: io::Result<Option<Line>> = lines.next().await;
+        match line {
+            Ok(None) | Err(_) => return None,
+            Ok(Some(Line::TooLong)) => tracing::warn!("a message of the daemon was too long and is lost"),
+            Ok(Some(Line::Bytes(bytes))) => match serde_json::from_slice(&bytes) {
+                Ok(message) => return Some(message),
+                Err(error) => tracing::warn!(%error, "a message of the daemon can not be read"),
+            },
+        }
+    }
+}

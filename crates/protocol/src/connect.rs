@@ -1,0 +1,129 @@
+//! Reaching the daemon, and starting it when there is none.
+
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tokio::net::UnixStream;
+
+use crate::client::{CallError, Client};
+use crate::daemon::{Hello, HelloReply};
+use crate::place::Place;
+use crate::{ErrorCode, PROTOCOL_VERSION};
+
+/// How a daemon is started: the program, which then gets `daemon start`.
+#[derive(Debug, Clone)]
+pub struct Starter {
+    /// The program, usually this very one.
+    pub program: PathBuf,
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// Nobody listens.
+    #[error("no daemon is running for '{}'; start it with: steplatch daemon start", .0.display())]
+    NotRunning(PathBuf),
+    /// It could not be started.
+    #[error("the daemon could not be started: {0}")]
+    NotStarted(String),
+    /// It speaks another version of the contract.
+    #[error("{0}")]
+    OtherVersion(String),
+    /// It hung up before it said hello.
+    #[error("the daemon hung up: {0}")]
+    HungUp(#[source] CallError),
+    /// The system refused.
+    #[error("the daemon can not be reached: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Connects to the daemon of `place` and says hello.
+///
+/// # Errors
+/// When none is running, or it does not understand us.
+pub async fn connect(place: &Place, hello: Hello) -> Result<(Client, HelloReply), ConnectError> {
+    let socket = place.socket();
+    let stream = match UnixStream::connect(&socket).await {
+        Ok(stream) => stream,
+        // Its owner may have been started with another XDG_RUNTIME_DIR, and noted where it listens.
+        Err(first) if absent(&first) => match place.running().filter(|running| running.socket != socket) {
+            Some(running) => match UnixStream::connect(&running.socket).await {
+                Ok(stream) => stream,
+                Err(error) if absent(&error) => return Err(not_running(place)),
+                Err(error) => return Err(error.into()),
+            },
+            None => return Err(not_running(place)),
+        },
+        Err(error) => return Err(error.into()),
+    };
+    greet(Client::over(stream), hello).await
+}
+
+fn absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+fn not_running(place: &Place) -> ConnectError {
+    ConnectError::NotRunning(place.state().to_owned())
+}
+
+async fn greet(client: Client, mut hello: Hello) -> Result<(Client, HelloReply), ConnectError> {
+    if hello.protocol_version == 0 {
+        hello.protocol_version = PROTOCOL_VERSION;
+    }
+    match client.call(hello).await {
+        Ok(reply) => Ok((client, reply)),
+        Err(CallError::Refused(refusal)) if refusal.code == ErrorCode::UnsupportedProtocol => {
+            Err(ConnectError::OtherVersion(refusal.error))
+        }
+        Err(error) => Err(ConnectError::HungUp(error)),
+    }
+}
+
+/// Connects to the daemon of `place`; starts it first when none is running.
+///
+/// # Errors
+/// When it can not be started, or does not understand us.
+pub async fn connect_or_start(
+    place: &Place,
+    hello: Hello,
+    starter: &Starter,
+) -> Result<(Client, HelloReply), ConnectError> {
+    match connect(place, hello.clone()).await {
+        Err(ConnectError::NotRunning(_)) => {}
+        other => return other,
+    }
+    let program = starter.program.clone();
+    let state = place.state().to_owned();
+    let started = tokio::task::spawn_blocking(move || start(&program, &state)).await;
+    started.map_err(io::Error::other)?.map_err(ConnectError::NotStarted)?;
+    connect(place, hello).await
+}
+
+/// Runs `daemon start`, which returns once the daemon listens, or has said why it does not.
+///
+/// It is the parent of the daemon and ends, so that the daemon is nobody's child: a client that is ended
+/// with all of its children must not take the daemon with it.
+fn start(program: &Path, state: &Path) -> Result<(), String> {
+    let told = |error: io::Error| format!("{}: {error}", program.display());
+    let mut child = Command::new(program)
+        .args(["daemon", "start", "--state-dir"])
+        .arg(state)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(told)?;
+    let mut complaint = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        // What can not be read is not worth more than the exit code.
+        let _ = stderr.by_ref().take(64 * 1024).read_to_string(&mut complaint);
+    }
+    let status = child.wait().map_err(told)?;
+    if status.success() {
+        return Ok(());
+    }
+    let complaint = complaint.trim().trim_start_matches("error: ");
+    Err(if complaint.is_empty() { format!("it ended with {status}") } else { complaint.to_owned() })
+}

@@ -1,0 +1,73 @@
+//! Verbs about the daemon itself.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Begin a connection: say who you are, and what terminals that you open inherit.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Hello {
+    /// The newest version of the contract that the client speaks
+    pub protocol_version: u32,
+    /// The client's name, shown as opened_by
+    #[serde(default)]
+    pub client: String,
+    /// The client's folder: where terminals start, and which files are meant
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// The client's environment, which terminals that it opens inherit
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<BTreeMap<String, String>>,
+}
+
+/// Who answered.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct HelloReply {
+    /// The version of the contract that is spoken from now on
+    pub protocol_version: u32,
+    /// The daemon's version
+    pub version: String,
+    /// Process id of the daemon
+    pub pid: u32,
+}
+
+/// Tell how the daemon is.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DaemonStatus {}
+
+/// How the daemon is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DaemonStatusReply {
+    /// Process id
+    pub pid: u32,
+    /// Version
+    pub version: String,
+    /// Version of the contract
+    pub protocol_version: u32,
+    /// Where it listens
+    pub socket: String,
+    /// Folder of its state
+    pub state_dir: String,
+    /// Open terminals
+    pub terminals: usize,
+    /// Runs that have not ended
+    pub runs: usize,
+    /// Connected clients
+    pub clients: usize,
+    /// Seconds since it started
+    pub uptime_seconds: f64,
+}
+
+/// Stop the daemon. Its terminals are closed and its runs end.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct StopDaemon {}
+
+/// What is being ended.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct StopDaemonReply {
+    /// Process id of the daemon that stops
+    pub pid: u32,
+    /// Terminals that are closed
+    pub terminals: usize,
+}

@@ -1,0 +1,193 @@
+//! Where a daemon is found, and whose it is.
+//!
+//! One daemon serves one user and one state folder. Its socket lies in a folder
+//! that only the user can enter; which one follows from the state folder, so that
+//! two state folders have two daemons. Environment: `STEPLATCH_STATE_DIR`, and the
+//! XDG base directories (<https://specifications.freedesktop.org/basedir-spec/>).
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// The folders of one daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    state: PathBuf,
+    runtime: PathBuf,
+}
+
+/// What a running daemon notes about itself in its state folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Running {
+    /// Its process id.
+    pub pid: u32,
+    /// Where it listens.
+    pub socket: PathBuf,
+    /// Its version.
+    pub version: String,
+}
+
+/// A folder that is not private to this user.
+#[derive(Debug, thiserror::Error)]
+pub enum NotPrivate {
+    /// It belongs to somebody else.
+    #[error("folder '{}' belongs to user {owner}, not to you; remove it or set XDG_RUNTIME_DIR to a folder of yours", .folder.display())]
+    Foreign {
+        /// The folder.
+        folder: PathBuf,
+        /// Whose it is.
+        owner: u32,
+    },
+    /// Something that is not a folder has its name.
+    #[error("'{}' is not a folder", .0.display())]
+    NotAFolder(PathBuf),
+    /// The system refused.
+    #[error("folder '{}' can not be used", .folder.display())]
+    System {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Place {
+    /// Returns the place for `state` folder, or the user's own without one.
+    ///
+    /// # Errors
+    /// When neither `STEPLATCH_STATE_DIR`, `XDG_STATE_HOME` nor `HOME` is set.
+    pub fn from_environment(state: Option<&Path>) -> io::Result<Self> {
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let usual = variable("XDG_STATE_HOME")
+            .or_else(|| variable("HOME").map(|home| home.join(".local/state")))
+            .map(|folder| folder.join("steplatch"));
+        let asked = state.map(Path::to_owned).or_else(|| variable("STEPLATCH_STATE_DIR"));
+        let Some(state) = asked.or_else(|| usual.clone()) else {
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "no state folder: set HOME, XDG_STATE_HOME or STEPLATCH_STATE_DIR",
+            ));
+        };
+        let state = std::path::absolute(state)?;
+        let user = rustix::process::getuid().as_raw();
+        let base = variable("XDG_RUNTIME_DIR")
+            .map_or_else(|| PathBuf::from(format!("/tmp/steplatch-{user}")), |folder| folder.join("steplatch"));
+        let runtime = if Some(&state) == usual.as_ref() { base } else { base.join(fingerprint(&state)) };
+        Ok(Self { state, runtime })
+    }
+
+    /// A place in given folders, for tests.
+    #[must_use]
+    pub fn new(state: PathBuf, runtime: PathBuf) -> Self {
+        Self { state, runtime }
+    }
+
+    /// The folder of what lasts.
+    #[must_use]
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+
+    /// The folder of what lasts as long as the daemon.
+    #[must_use]
+    pub fn runtime(&self) -> &Path {
+        &self.runtime
+    }
+
+    /// Where the daemon listens.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.runtime.join("daemon.sock")
+    }
+
+    /// Where the daemon writes its log.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.runtime.join("daemon.log")
+    }
+
+    /// The file whose lock says that a daemon owns this state.
+    #[must_use]
+    pub fn lock(&self) -> PathBuf {
+        self.state.join("daemon.lock")
+    }
+
+    /// What the daemon that owns this state noted about itself, if one did. It may have died since.
+    #[must_use]
+    pub fn running(&self) -> Option<Running> {
+        serde_json::from_slice(&fs::read(self.lock()).ok()?).ok()
+    }
+}
+
+/// Makes `folder` and its parents if they are not there, and sees to it that only this user can enter it.
+///
+/// # Errors
+/// When it belongs to somebody else, is no folder, or the system refuses.
+pub fn ensure_private(folder: &Path) -> Result<(), NotPrivate> {
+    let system = |source| NotPrivate::System { folder: folder.to_owned(), source };
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => NotPrivate::NotAFolder(folder.to_owned()),
+        _ => system(source),
+    })?;
+    // Not through a link: in a folder that all may write to, somebody else could have put one there.
+    let found = fs::symlink_metadata(folder).map_err(system)?;
+    if !found.is_dir() {
+        return Err(NotPrivate::NotAFolder(folder.to_owned()));
+    }
+    if found.uid() != rustix::process::getuid().as_raw() {
+        return Err(NotPrivate::Foreign { folder: folder.to_owned(), owner: found.uid() });
+    }
+    if found.mode() & 0o077 != 0 {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(system)?;
+    }
+    Ok(())
+}
+
+/// A short name for a path that stays the same on every start: FNV-1a of 64 bits,
+/// <http://www.isthe.com/chongo/tech/comp/fnv/>. It tells folders apart, it protects nothing.
+fn fingerprint(path: &Path) -> String {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_made_private() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = base.path().join("a/b");
+        ensure_private(&folder).unwrap();
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        ensure_private(&folder).unwrap();
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_link_in_place_of_the_folder_is_refused() {
+        let base = tempfile::tempdir().unwrap();
+        let link = base.path().join("link");
+        std::os::unix::fs::symlink(base.path(), &link).unwrap();
+        assert!(matches!(ensure_private(&link), Err(NotPrivate::NotAFolder(_))));
+        let file = base.path().join("file");
+        fs::write(&file, "").unwrap();
+        assert!(matches!(ensure_private(&file), Err(NotPrivate::NotAFolder(_))));
+    }
+
+    #[test]
+    fn two_state_folders_have_two_sockets() {
+        let one = Place::from_environment(Some(Path::new("/tmp/one"))).unwrap();
+        let other = Place::from_environment(Some(Path::new("/tmp/other"))).unwrap();
+        assert_ne!(one.socket(), other.socket());
+        assert_eq!(one.socket(), Place::from_environment(Some(Path::new("/tmp/one"))).unwrap().socket());
+    }
+}

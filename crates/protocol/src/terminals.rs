@@ -1,0 +1,607 @@
+//! Verbs about terminals.
+//!
+//! Six of them are the tools that users of *terminal-control-mcp* call, with the
+//! same names and fields; what they do not know is optional. A failure of the
+//! work is `success: false` with an `error`; only a mistake in the parameters is
+//! refused before anything is done.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+fn default_shell() -> String {
+    "bash".to_owned()
+}
+
+const fn default_cols() -> u16 {
+    120
+}
+
+const fn default_rows() -> u16 {
+    40
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn default_timeout() -> f64 {
+    10.0
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+/// Open a real terminal with a program in it: a shell, or any other program. Returns when the shell is at its prompt.
+///
+/// The terminal lives on until exit_terminal, also when this connection ends. Use the returned session_id in all other
+/// calls. Then: send_input to type, await_output to wait for what it prints, get_screen_content to look.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct OpenTerminal {
+    /// Shell to start, with arguments if needed (split as a shell would)
+    #[serde(default = "default_shell")]
+    pub shell: String,
+    /// Folder to start in (default: the client's)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_directory: Option<String>,
+    /// Environment variables to set before the program starts
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<BTreeMap<String, String>>,
+    /// Program and arguments to start instead of a shell, such as ["python3", "-q"]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Vec<String>>,
+    /// Columns
+    #[serde(default = "default_cols")]
+    #[schemars(range(min = 2, max = 1000))]
+    pub cols: u16,
+    /// Rows
+    #[serde(default = "default_rows")]
+    #[schemars(range(min = 2, max = 1000))]
+    pub rows: u16,
+    /// A name that may be used in place of the session_id
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Wait for the first prompt before returning
+    #[serde(default = "yes")]
+    pub wait_ready: bool,
+}
+
+/// What came of opening a terminal.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct OpenTerminalReply {
+    /// Whether a terminal was opened
+    pub success: bool,
+    /// Its id, for all other calls
+    #[serde(default)]
+    pub session_id: String,
+    /// The command line that runs in it
+    #[serde(default)]
+    pub shell: String,
+    /// Address of a page that shows it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub web_url: Option<String>,
+    /// The screen
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub screen_content: Option<String>,
+    /// When the screen was read (ISO 8601, UTC)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<String>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Process id of the program
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+    /// Columns
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cols: Option<u16>,
+    /// Rows
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<u16>,
+}
+
+/// Type text or press keys in a terminal. Nothing is appended: end a command with \n to press Enter.
+///
+/// Text is sent as it is; JSON escapes reach control characters (\u0003 is Ctrl-C). Returns the screen at the next
+/// prompt, or after a short quiet, at most 50 ms later: for anything slower call await_output.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct SendInput {
+    /// Terminal to type into
+    pub session_id: String,
+    /// Text to type; \n is Enter
+    #[serde(default)]
+    pub input_text: String,
+    /// Keys to press after the text: enter, tab, escape, up, f5, page-down, ctrl-c, alt-b …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<Vec<String>>,
+    /// The text is a secret: it is hidden in everything that is returned or stored
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub secret: bool,
+    /// Wait until nothing was printed for so many milliseconds (0: do not wait)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 30_000))]
+    pub wait_for_quiet_ms: Option<u32>,
+}
+
+/// What came of an input.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct SendInputReply {
+    /// Whether the input was sent
+    pub success: bool,
+    /// The terminal
+    pub session_id: String,
+    /// What happened, in words
+    pub message: String,
+    /// The screen afterwards
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub screen_content: Option<String>,
+    /// When the screen was read (ISO 8601, UTC)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<String>,
+    /// Whether the program still runs
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_running: Option<bool>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Position in the output just before the input, for await_output's since
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+    /// Whether a command runs in the foreground, where the shell tells
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy: Option<bool>,
+    /// Exit code of the last command, where the shell tells
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+}
+
+/// Where await_output looks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AwaitTarget {
+    /// Everything printed, also what scrolled away
+    #[default]
+    Output,
+    /// The screen as drawn, for full-screen programs
+    Screen,
+}
+
+/// What ends await_output besides a match.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AwaitUntil {
+    /// Nothing but the end of the program and the timeout
+    #[default]
+    Match,
+    /// The shell's prompt
+    Prompt,
+    /// The end of the program
+    Exit,
+    /// Half a second without output
+    Quiet,
+}
+
+/// Why await_output returned.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AwaitReason {
+    /// The pattern was found
+    Match,
+    /// The shell is at its prompt
+    Prompt,
+    /// The program ended
+    Exit,
+    /// There was no output for a while
+    Quiet,
+    /// The time was up
+    #[default]
+    Timeout,
+}
+
+/// Wait until a pattern appears in a terminal's output. Returns the moment it does.
+///
+/// Looks at what was printed since the last input first (or since an offset), then waits. The echo of what you typed does
+/// not match. Python regular expressions; ^ and $ match at lines. A timeout is success: true with match_text: null.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AwaitOutput {
+    /// Terminal to watch
+    #[serde(default)]
+    pub session_id: String,
+    /// Regular expression to wait for (may be left out with until: prompt, exit or quiet)
+    #[serde(default)]
+    pub pattern: String,
+    /// Seconds to wait at most
+    #[serde(default = "default_timeout")]
+    #[schemars(range(min = 0.0, max = 3600.0))]
+    pub timeout: f64,
+    /// Position in the output to look from, as returned in offset
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<u64>,
+    /// Where to look
+    #[serde(default)]
+    pub target: AwaitTarget,
+    /// What else ends the wait
+    #[serde(default)]
+    pub until: AwaitUntil,
+    /// More patterns; the first one found ends the wait
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patterns: Option<Vec<String>>,
+    /// More terminals to watch; the first one with a match ends the wait
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_ids: Option<Vec<String>>,
+}
+
+/// How a wait ended.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AwaitOutputReply {
+    /// Whether the wait ended without an error; also true on a timeout
+    pub success: bool,
+    /// The terminal, with several the one where the wait ended
+    pub session_id: String,
+    /// What the pattern matched
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub match_text: Option<String>,
+    /// The screen
+    #[serde(default)]
+    pub screen_content: String,
+    /// Seconds waited
+    #[serde(default)]
+    pub elapsed_time: f64,
+    /// When the wait ended (ISO 8601, UTC)
+    #[serde(default)]
+    pub timestamp: String,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What the pattern's groups matched, group 1 first
+    #[serde(default)]
+    pub groups: Vec<Option<String>>,
+    /// Why the wait ended
+    #[serde(default)]
+    pub reason: AwaitReason,
+    /// Position to look from in the next wait: behind the match
+    #[serde(default)]
+    pub offset: u64,
+    /// Exit code of the program once it ended, or of the last command at a prompt
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Whether the time was up before the wait could end otherwise
+    #[serde(default)]
+    pub timeout_occurred: bool,
+    /// Which of several patterns was found
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// The match lies in what was typed, and nothing better came
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub in_echo: bool,
+}
+
+/// Which part of a terminal to read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ContentMode {
+    /// The screen as drawn
+    #[default]
+    Screen,
+    /// All output since the terminal was opened
+    History,
+    /// What came after the last input
+    SinceInput,
+    /// The last lines of the output
+    Tail,
+}
+
+/// How a screen is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ScreenFormat {
+    /// Plain text
+    #[default]
+    Text,
+    /// Text with colour sequences (screen only)
+    Ansi,
+}
+
+/// Read a terminal: its screen, or its output by position.
+///
+/// Output longer than limit keeps its head and tail and says what was left out; next_offset continues from there.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GetScreenContent {
+    /// Terminal to read
+    pub session_id: String,
+    /// screen, history, since_input or tail
+    #[serde(default)]
+    pub content_mode: ContentMode,
+    /// Lines for tail (default 50)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line_count: Option<u32>,
+    /// Position in the output to read history from
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+    /// Characters to return at most (default 10000)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub limit: Option<u32>,
+    /// text, or ansi for a screen with its colours
+    #[serde(default)]
+    pub format: ScreenFormat,
+}
+
+/// Where the cursor stands, counted from 0 at the top left.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CursorPosition {
+    /// Row
+    pub row: u16,
+    /// Column
+    pub col: u16,
+    /// Whether the program shows it
+    pub visible: bool,
+}
+
+/// What was read.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GetScreenContentReply {
+    /// Whether the terminal could be read
+    pub success: bool,
+    /// The terminal
+    pub session_id: String,
+    /// Whether its program still runs
+    pub process_running: bool,
+    /// The text
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub screen_content: Option<String>,
+    /// When it was read (ISO 8601, UTC)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<String>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The cursor
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<CursorPosition>,
+    /// The title that the program set
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The folder that the program is in
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// Whether a full-screen program has the screen
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alternate_screen: Option<bool>,
+    /// Whether a command runs in the foreground, where the shell tells
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy: Option<bool>,
+    /// Exit code of the program once it ended, else of the last command, where the shell tells
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Whether something was left out
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub truncated: bool,
+    /// Position from which to read on
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_offset: Option<u64>,
+}
+
+/// List the open terminals, also those whose program has ended and that can still be read.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ListTerminalSessions {}
+
+/// One terminal of a list.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct SessionInfo {
+    /// Its id
+    pub session_id: String,
+    /// The command line that runs in it
+    pub command: String,
+    /// active, or exited
+    pub state: String,
+    /// When it was opened (seconds since 1970)
+    pub created_at: f64,
+    /// When it was last typed into or printed (seconds since 1970)
+    pub last_activity: f64,
+    /// Address of a page that shows it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub web_url: Option<String>,
+    /// Its name
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The title that the program set
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The folder that the program is in
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// Whether a command runs in the foreground, where the shell tells
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy: Option<bool>,
+    /// As in get_screen_content
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Columns
+    pub cols: u16,
+    /// Rows
+    pub rows: u16,
+    /// Process id of the program
+    pub pid: i32,
+    /// Who opened it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened_by: Option<String>,
+    /// Clients that are attached
+    #[serde(default)]
+    pub attached: usize,
+}
+
+/// The open terminals, oldest first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ListTerminalSessionsReply {
+    /// Always true
+    pub success: bool,
+    /// The terminals
+    pub sessions: Vec<SessionInfo>,
+    /// How many they are
+    pub total_sessions: usize,
+}
+
+/// Close a terminal and end everything that was started in it, background jobs included.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ExitTerminal {
+    /// Terminal to close
+    pub session_id: String,
+    /// Signal to begin with, such as TERM or INT (default: HUP)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    /// Kill at once, without asking the programs to end
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub force: bool,
+}
+
+/// A process that could not be ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Survivor {
+    /// Its process id
+    pub pid: i32,
+    /// Its name
+    pub name: String,
+}
+
+/// What came of closing a terminal.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ExitTerminalReply {
+    /// Whether there was such a terminal
+    pub success: bool,
+    /// The terminal
+    pub session_id: String,
+    /// What happened, in words
+    pub message: String,
+    /// How its program ended
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Processes that could not be ended
+    #[serde(default)]
+    pub survivors: Vec<Survivor>,
+}
+
+/// Change the size of a terminal. Its program is told.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ResizeTerminal {
+    /// Terminal to resize
+    pub session_id: String,
+    /// Columns
+    #[schemars(range(min = 2, max = 1000))]
+    pub cols: u16,
+    /// Rows
+    #[schemars(range(min = 2, max = 1000))]
+    pub rows: u16,
+}
+
+/// What came of resizing.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ResizeTerminalReply {
+    /// Whether the size is now that
+    pub success: bool,
+    /// The terminal
+    pub session_id: String,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Send a signal to the program in the foreground of a terminal.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct SendSignal {
+    /// Terminal whose program to signal
+    pub session_id: String,
+    /// The signal: INT, TERM, HUP, QUIT, KILL, STOP, CONT, USR1, USR2 or WINCH
+    pub signal: String,
+}
+
+/// What came of signalling.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct SendSignalReply {
+    /// Whether the signal was sent
+    pub success: bool,
+    /// The terminal
+    pub session_id: String,
+    /// What happened, in words
+    pub message: String,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Join a terminal: its screen now, and its output as it comes, as events on this connection.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AttachTerminal {
+    /// Terminal to join
+    pub session_id: String,
+}
+
+/// What a client that joins draws first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AttachTerminalReply {
+    /// Whether there is such a terminal
+    pub success: bool,
+    /// The terminal's id, also where it was called by its name
+    pub session_id: String,
+    /// Escape sequences that draw the screen
+    #[serde(default)]
+    pub snapshot: String,
+    /// Columns
+    #[serde(default)]
+    pub cols: u16,
+    /// Rows
+    #[serde(default)]
+    pub rows: u16,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// What an attached client is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event_type", rename_all = "snake_case")]
+pub enum TerminalEvent {
+    /// The program wrote something.
+    TerminalOutput {
+        /// The bytes, in base 64 (RFC 4648), because they need not be text.
+        bytes: String,
+    },
+    /// The client fell behind; this is the screen as it is now.
+    TerminalRedrawn {
+        /// Escape sequences that draw the screen.
+        snapshot: String,
+    },
+    /// The terminal has another size.
+    TerminalResized {
+        /// Columns.
+        cols: u16,
+        /// Rows.
+        rows: u16,
+    },
+    /// The program ended; nothing more will come.
+    TerminalEnded {
+        /// Its exit code, if the terminal was not closed under it.
+        exit_code: Option<i32>,
+    },
+}
+
+/// Write bytes to a terminal as they are: what a person's own terminal produced.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct WriteTerminal {
+    /// Terminal to write to
+    pub session_id: String,
+    /// The bytes, in base 64 (RFC 4648)
+    pub bytes: String,
+}
+
+/// What came of writing.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct WriteTerminalReply {
+    /// Whether the bytes were taken
+    pub success: bool,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}

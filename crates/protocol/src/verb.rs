@@ -1,0 +1,159 @@
+//! The table of verbs.
+//!
+//! A verb is the type of its parameters. One line here makes it part of the
+//! contract: the daemon must then answer it (the compiler sees to that), and a
+//! verb with a tool's name is offered to agents.
+
+use std::sync::LazyLock;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::arguments::{InvalidArguments, Read, read};
+use crate::{daemon, runs, terminals};
+
+/// Something that can be asked of the daemon. The type holds the parameters.
+pub trait Verb: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static {
+    /// The name on the wire, such as `OPEN_TERMINAL`.
+    const NAME: &'static str;
+    /// What comes back.
+    type Reply: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static;
+
+    /// The JSON Schema of the parameters, made once.
+    fn schema() -> &'static Value;
+}
+
+/// What kind of deed a verb is, for those who ask before it is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nature {
+    /// It changes nothing.
+    pub read_only: bool,
+    /// It may destroy something.
+    pub destructive: bool,
+    /// Done twice it does no more than done once.
+    pub idempotent: bool,
+    /// It reaches programs that may do anything.
+    pub open_world: bool,
+}
+
+impl Nature {
+    /// Looks and touches nothing.
+    pub const READS: Self = Self { read_only: true, destructive: false, idempotent: true, open_world: false };
+    /// Runs or feeds programs that may do anything.
+    pub const ACTS: Self = Self { read_only: false, destructive: true, idempotent: false, open_world: true };
+    /// Makes something new and harms nothing.
+    pub const OPENS: Self = Self { read_only: false, destructive: false, idempotent: false, open_world: true };
+    /// Ends something; again does no more.
+    pub const ENDS: Self = Self { read_only: false, destructive: true, idempotent: true, open_world: false };
+    /// Sets something to a value.
+    pub const SETS: Self = Self { read_only: false, destructive: false, idempotent: true, open_world: false };
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct VerbInfo {
+    /// The name on the wire.
+    pub name: &'static str,
+    /// The name as a tool for agents, if it is one.
+    pub tool: Option<&'static str>,
+    /// What is shown as the tool's title.
+    pub title: &'static str,
+    /// What kind of deed it is.
+    pub nature: Nature,
+    /// The JSON Schema of the parameters; its description is the verb's.
+    pub parameters: fn() -> Value,
+    /// The JSON Schema of the reply.
+    pub reply: fn() -> Value,
+}
+
+macro_rules! verbs {
+    ($( $module:ident :: $verb:ident => $reply:ident, $name:literal, $tool:expr, $title:literal, $nature:ident; )*) => {
+        $(
+            impl Verb for $module::$verb {
+                const NAME: &'static str = $name;
+                type Reply = $module::$reply;
+
+                fn schema() -> &'static Value {
+                    static SCHEMA: LazyLock<Value> = LazyLock::new(crate::schema::parameters::<$module::$verb>);
+                    &SCHEMA
+                }
+            }
+        )*
+
+        /// A verb with its parameters, as it is asked.
+        #[derive(Debug)]
+        #[allow(clippy::large_enum_variant, reason = "a command is moved once, from the wire to where it is answered")]
+        pub enum Command {
+            $( #[doc = $title] $verb($module::$verb), )*
+        }
+
+        impl Command {
+            /// Reads the parameters of the verb called `name`. `None` when there is no such verb.
+            pub fn parse(name: &str, parameters: Value) -> Option<Result<(Self, Vec<String>), InvalidArguments>> {
+                match name {
+                    $( $name => Some(read::<$module::$verb>(parameters)
+                        .map(|Read { verb, warnings }| (Self::$verb(verb), warnings))), )*
+                    _ => None,
+                }
+            }
+        }
+
+        /// Every verb of the contract.
+        pub const VERBS: &[VerbInfo] = &[
+            $( VerbInfo {
+                name: $name,
+                tool: $tool,
+                title: $title,
+                nature: Nature::$nature,
+                parameters: crate::schema::parameters::<$module::$verb>,
+                reply: crate::schema::reply::<$module::$verb>,
+            }, )*
+        ];
+    };
+}
+
+verbs! {
+    daemon::Hello => HelloReply, "HELLO", None, "Begin a connection", READS;
+    daemon::DaemonStatus => DaemonStatusReply, "DAEMON_STATUS", None, "Tell how the daemon is", READS;
+    daemon::StopDaemon => StopDaemonReply, "STOP_DAEMON", None, "Stop the daemon", ENDS;
+
+    terminals::OpenTerminal => OpenTerminalReply, "OPEN_TERMINAL", Some("open_terminal"), "Open a terminal", OPENS;
+    terminals::SendInput => SendInputReply, "SEND_INPUT", Some("send_input"), "Type into a terminal", ACTS;
+    terminals::AwaitOutput => AwaitOutputReply, "AWAIT_OUTPUT", Some("await_output"), "Wait for output", READS;
+    terminals::GetScreenContent => GetScreenContentReply, "GET_SCREEN_CONTENT", Some("get_screen_content"), "Read a terminal", READS;
+    terminals::ListTerminalSessions => ListTerminalSessionsReply, "LIST_TERMINAL_SESSIONS", Some("list_terminal_sessions"), "List terminals", READS;
+    terminals::ExitTerminal => ExitTerminalReply, "EXIT_TERMINAL", Some("exit_terminal"), "Close a terminal", ENDS;
+    terminals::ResizeTerminal => ResizeTerminalReply, "RESIZE_TERMINAL", Some("resize_terminal"), "Resize a terminal", SETS;
+    terminals::SendSignal => SendSignalReply, "SEND_SIGNAL", Some("send_signal"), "Signal a terminal's program", ACTS;
+    terminals::AttachTerminal => AttachTerminalReply, "ATTACH_TERMINAL", None, "Join a terminal", READS;
+    terminals::WriteTerminal => WriteTerminalReply, "WRITE_TERMINAL", None, "Write bytes to a terminal", ACTS;
+
+    runs::RunWorkflow => RunReply, "RUN_WORKFLOW", Some("run_workflow"), "Run a workflow", ACTS;
+    runs::GetRun => RunReply, "GET_RUN", Some("get_run"), "Look at a run", READS;
+    runs::CancelWorkflow => CancelWorkflowReply, "CANCEL_WORKFLOW", Some("cancel_run"), "Cancel a run", ENDS;
+    runs::GetWorkflowRun => GetWorkflowRunReply, "GET_WORKFLOW_RUN", None, "The record of a run", READS;
+    runs::ListWorkflowRuns => ListWorkflowRunsReply, "LIST_WORKFLOW_RUNS", Some("list_runs"), "List runs", READS;
+    runs::Subscribe => SubscribeReply, "SUBSCRIBE", None, "Follow the events of a run", READS;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_verb_and_every_tool_has_a_name_of_its_own_and_a_description() {
+        let names: BTreeSet<_> = VERBS.iter().map(|verb| verb.name).collect();
+        let tools: BTreeSet<_> = VERBS.iter().filter_map(|verb| verb.tool).collect();
+        assert_eq!(names.len(), VERBS.len());
+        assert_eq!(tools.len(), VERBS.iter().filter(|verb| verb.tool.is_some()).count());
+        for verb in VERBS {
+            let schema = (verb.parameters)();
+            let description = schema["description"].as_str().unwrap_or_default();
+            assert!(!description.is_empty(), "{} has no description", verb.name);
+            assert!(description.len() < 2048, "{} has a description that clients cut", verb.name);
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! The backtracking engine: one way after the other, and a count of the steps.
+//!
+//! Runs what the linear engine can not: look-around, back-references, atomic
+//! groups. It goes as CPython's `_sre` goes, so that groups end up with the same
+//! text. Every step is counted, those inside look-around too, and a search that
+//! takes more steps than its text allows is given up.
+
+use crate::program::{One, Program, Step, Turn};
+use crate::syntax::{Anchor, RepeatMode};
+
+/// How many steps every search may take: some ten milliseconds in a release build.
+const STEPS: usize = 5_000_000;
+
+/// How many more it may take for each byte of text: a few for each character of a line, at each of its characters.
+const STEPS_PER_BYTE: usize = 64;
+
+/// How many ways a search may hold open at once, which bounds its memory to some tens of megabytes.
+const MOST_WAYS: usize = 2_000_000;
+
+/// What a slot holds before anything is saved there.
+const NOTHING: usize = usize::MAX;
+
+/// A search was given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GivenUp;
+
+/// Finds the first match that begins at `from` or later; `from` is a boundary of characters.
+///
+/// Returns the slots of the run: begin and end of the match, then of each group, [`usize::MAX`] where there is none.
+pub(crate) fn search(program: &Program, text: &str, from: usize) -> Result<Option<Vec<usize>>, GivenUp> {
+    let budget = STEPS.saturating_add((text.len() - from).saturating_mul(STEPS_PER_BYTE));
+    let mut run = Run { program, text, slots: vec![NOTHING; program.slots], ways: Vec::new(), budget };
+    let mut at = from;
+    loop {
+        if let Some(first) = &program.first_bytes {
+            let next = text.as_bytes()[at..].iter().position(|byte| first[usize::from(*byte)]);
+            let Some(next) = next else { return Ok(None) };
+            // A byte inside a character can look like the first one of another set: go on to a boundary.
+            at += next;
+            if !text.is_char_boundary(at) {
+                at += 1;
+                continue;
+            }
+        }
+        if let Some(end) = run.attempt(0, at)? {
+            run.slots[0] = at;
+            run.slots[1] = end;
+            return Ok(Some(run.slots));
+        }
+        match text[at..].chars().next() {
+            Some(character) => at += character.len_utf8(),
+            None => return Ok(None),
+        }
+    }
+}
+
+/// Something to come back to.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// Another step to go on with.
+    Resume { step: usize, at: usize },
+    /// One more iteration of the lazy loop at this step.
+    Iterate { step: usize, at: usize },
+    /// Go on with one character less of what was repeated, down to `low`.
+    Retreat { step: usize, at: usize, low: usize },
+    /// Go on with one character more of what the step repeats, up to `left` of them.
+    Advance { step: usize, at: usize, left: u32 },
+    /// What a slot held, to be put back on the way.
+    Restore { slot: usize, value: usize },
+}
+
+/// Where a step leads: a step and a position, or nowhere.
+type Next = Option<(usize, usize)>;
+
+struct Run<'a> {
+    program: &'a Program,
+    text: &'a str,
+    slots: Vec<usize>,
+    ways: Vec<Way>,
+    budget: usize,
+}
+
+impl Run<'_> {
+    /// Runs from a step up to its `Accept`, and returns where that was. When it leads nowhere, nothing is left of it.
+    ///
+    /// Calls itself for parts that run for themselves, as deep as groups lie in one another.
+    fn attempt(&mut self, step: usize, at: usize) -> Result<Option<usize>, GivenUp> {
+        let base = self.ways.len();
+        let (mut step, mut at) = (step, at);
+        loop {
+            self.spend(1)?;
+            let program = self.program;
+            let next = match &program.steps[step] {
+                Step::Accept => {
+                    self.commit(base)?;
+                    return Ok(Some(at));
+                }
+                Step::One(one) => self.take(one, at).map(|at| (step + 1, at)),
+                Step::Many { one, min, max, mode } => self.many(step, at, one, (*min, *max), *mode)?,
+                Step::Anchor(anchor) => self.stands(*anchor, at).then_some((step + 1, at)),
+                Step::Split { first, second } => {
+                    self.push(Way::Resume { step: *second, at })?;
+                    Some((*first, at))
+                }
+                Step::Jump(target) => Some((*target, at)),
+                Step::Save(slot) => {
+                    self.save(*slot, at)?;
+                    Some((step + 1, at))
+                }
+                Step::Enter { count, last } => {
+                    self.save(*count, 0)?;
+                    self.save(*last, NOTHING)?;
+                    Some((step + 1, at))
+                }
+                Step::Loop(turn) => self.turn(step, at, turn)?,
+                Step::Atomic { end } => self.attempt(step + 1, at)?.map(|at| (*end, at)),
+                Step::Look { back, negated, end } => {
+                    (self.look(step + 1, at, *back, *negated)? != *negated).then_some((*end, at))
+                }
+                Step::Backref { group, ignore_case } => {
+                    self.group_again(*group, *ignore_case, at)?.map(|at| (step + 1, at))
+                }
+                Step::Condition { group, otherwise } => {
+                    Some((if self.group(*group).is_some() { step + 1 } else { *otherwise }, at))
+                }
+            };
+            let next = match next {
+                Some(next) => Some(next),
+                None => self.back(base)?,
+            };
+            match next {
+                Some(next) => (step, at) = next,
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// Gives up every way since `base`. What slots held stays: ways before `base` may need it.
+    fn commit(&mut self, base: usize) -> Result<(), GivenUp> {
+        self.spend(self.ways.len() - base)?;
+        let mut kept = base;
+        for index in base..self.ways.len() {
+            if matches!(self.ways[index], Way::Restore { .. }) {
+                self.ways[kept] = self.ways[index];
+                kept += 1;
+            }
+        }
+        self.ways.truncate(kept);
+        Ok(())
+    }
+
+    /// Goes back to the last way that is open since `base`, putting slots back in between.
+    fn back(&mut self, base: usize) -> Result<Next, GivenUp> {
+        let program = self.program;
+        while self.ways.len() > base
+            && let Some(way) = self.ways.pop()
+        {
+            self.spend(1)?;
+            match way {
+                Way::Restore { slot, value } => self.slots[slot] = value,
+                Way::Resume { step, at } => return Ok(Some((step, at))),
+                Way::Iterate { step, at } => {
+                    if let Step::Loop(turn) = &program.steps[step] {
+                        return self.iterate(step, at, turn).map(Some);
+                    }
+                }
+                Way::Retreat { step, at, low } => {
+                    let at = self.earlier(at, 1)?.unwrap_or(low);
+                    if at > low {
+                        self.push(Way::Retreat { step, at, low })?;
+                    }
+                    return Ok(Some((step, at)));
+                }
+                Way::Advance { step, at, left } => {
+                    if let Step::Many { one, .. } = &program.steps[step]
+                        && let Some(at) = self.take(one, at)
+                    {
+                        if left > 1 {
+                            self.push(Way::Advance { step, at, left: left - 1 })?;
+                        }
+                        return Ok(Some((step + 1, at)));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn many(
+        &mut self,
+        step: usize,
+        at: usize,
+        one: &One,
+        counts: (u32, u32),
+        mode: RepeatMode,
+    ) -> Result<Next, GivenUp> {
+        let (min, max) = counts;
+        let wanted = if mode == RepeatMode::Lazy { min } else { max };
+        let (mut end, mut low, mut taken) = (at, at, 0);
+        while taken < wanted
+            && let Some(next) = self.take(one, end)
+        {
+            self.spend(1)?;
+            taken += 1;
+            end = next;
+            if taken == min {
+                low = end;
+            }
+        }
+        if taken < min {
+            return Ok(None);
+        }
+        match mode {
+            RepeatMode::Greedy if end > low => self.push(Way::Retreat { step: step + 1, at: end, low })?,
+            RepeatMode::Lazy if max > min => self.push(Way::Advance { step, at: end, left: max - min })?,
+            RepeatMode::Greedy | RepeatMode::Lazy | RepeatMode::Possessive => {}
+        }
+        Ok(Some((step + 1, end)))
+    }
+
+    fn turn(&mut self, step: usize, at: usize, turn: &Turn) -> Result<Next, GivenUp> {
+        let done = self.slots[turn.count];
+        if done < turn.min as usize {
+            return self.iterate(step, at, turn).map(Some);
+        }
+        // After an iteration that took nothing, another one would take nothing either.
+        if done >= turn.max as usize || self.slots[turn.last] == at {
+            return Ok(Some((turn.exit, at)));
+        }
+        if turn.lazy {
+            self.push(Way::Iterate { step, at })?;
+            return Ok(Some((turn.exit, at)));
+        }
+        self.push(Way::Resume { step: turn.exit, at })?;
+        self.iterate(step, at, turn).map(Some)
+    }
+
+    fn iterate(&mut self, step: usize, at: usize, turn: &Turn) -> Result<(usize, usize), GivenUp> {
+        let done = self.slots[turn.count];
+        self.save(turn.count, done.saturating_add(1))?;
+        // Iterations that must be there are free to take nothing.
+        if done >= turn.min as usize {
+            self.save(turn.last, at)?;
+        }
+        Ok((step + 1, at))
+    }
+
+    /// Tells whether the part that begins at `step` is found here, or `back` characters earlier. What a negated
+    /// part saved is taken back: there is no match that it belongs to.
+    fn look(&mut self, step: usize, at: usize, back: u64, negated: bool) -> Result<bool, GivenUp> {
+        let Some(start) = self.earlier(at, back)? else { return Ok(false) };
+        let base = self.ways.len();
+        let found = self.attempt(step, start)?.is_some();
+        if negated {
+            self.back(base)?;
+        }
+        Ok(found)
+    }
+
+    /// Takes what a group took, once more.
+    fn group_again(&mut self, group: usize, ignore_case: bool, at: usize) -> Result<Option<usize>, GivenUp> {
+        let Some((begin, end)) = self.group(group) else { return Ok(None) };
+        let text = self.text;
+        self.spend(end - begin)?;
+        if !ignore_case {
+            return Ok(text[at..].starts_with(&text[begin..end]).then_some(at + end - begin));
+        }
+        let mut rest = text[at..].chars();
+        for expected in text[begin..end].chars() {
+            let same = |actual: char| actual == expected || actual.to_lowercase().eq(expected.to_lowercase());
+            if !rest.next().is_some_and(same) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(text.len() - rest.as_str().len()))
+    }
+
+    fn group(&self, group: usize) -> Option<(usize, usize)> {
+        let (begin, end) = (self.slots[2 * group], self.slots[2 * group + 1]);
+        (end != NOTHING && begin <= end).then_some((begin, end))
+    }
+
+    fn take(&self, one: &One, at: usize) -> Option<usize> {
+        let next = self.text[at..].chars().next()?;
+        one.takes(next).then(|| at + next.len_utf8())
+    }
+
+    /// Returns the position so many characters earlier, when there is one.
+    fn earlier(&mut self, at: usize, characters: u64) -> Result<Option<usize>, GivenUp> {
+        let Ok(characters) = usize::try_from(characters) else { return Ok(None) };
+        if characters == 0 {
+            return Ok(Some(at));
+        }
+        self.spend(characters.min(at))?;
+        Ok(self.text[..at].char_indices().nth_back(characters - 1).map(|(start, _)| start))
+    }
+
+    fn stands(&self, anchor: Anchor, at: usize) -> bool {
+        let (before, after) = self.text.split_at(at);
+        match anchor {
+            Anchor::LineStart => before.is_empty() || before.ends_with('\n'),
+            Anchor::LineEnd => after.is_empty() || after.starts_with('\n'),
+            Anchor::TextStart => before.is_empty(),
+            Anchor::TextEnd => after.is_empty(),
+            Anchor::TextEndOrLastNewline => after.is_empty() || after == "\n",
+            Anchor::WordBoundary { negated, ascii } => {
+                let word = |character: char| self.program.word.contains(character) && (character.is_ascii() || !ascii);
+                let boundary = before.chars().next_back().is_some_and(word) != after.chars().next().is_some_and(word);
+                boundary != negated
+            }
+        }
+    }
+
+    fn spend(&mut self, steps: usize) -> Result<(), GivenUp> {
+        self.budget = self.budget.checked_sub(steps).ok_or(GivenUp)?;
+        Ok(())
+    }
+
+    fn push(&mut self, way: Way) -> Result<(), GivenUp> {
+        if self.ways.len() >= MOST_WAYS {
+            return Err(GivenUp);
+        }
+        self.ways.push(way);
+        Ok(())
+    }
+
+    fn save(&mut self, slot: usize, value: usize) -> Result<(), GivenUp> {
+        self.push(Way::Restore { slot, value: self.slots[slot] })?;
+        self.slots[slot] = value;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::program::compile;
+    use crate::syntax::parse;
+    use crate::translate::{needs_backtracking, translate};
+
+    /// Well formed patterns that both engines can run.
+    fn patterns() -> impl Strategy<Value = String> {
+        let atom = prop::sample::select(vec![
+            "a", "b", "é", ".", r"\w", r"\W", "[ab]", "[^a]", "^", "$", r"\b", r"\A", r"\Z", "(?s:.)", r"\n",
+        ]);
+        let leaf = atom.prop_map(str::to_owned);
+        leaf.prop_recursive(4, 24, 3, |inner| {
+            let quantifiers = vec!["*", "+", "?", "*?", "+?", "??", "{2}", "{1,2}", "{,2}?", "{2,}"];
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 1..4).prop_map(|parts| parts.concat()),
+                prop::collection::vec(inner.clone(), 1..4).prop_map(|branches| format!("({})", branches.join("|"))),
+                (inner.clone(), prop::sample::select(quantifiers))
+                    .prop_map(|(part, times)| format!("(?:{part}){times}")),
+                inner.prop_map(|part| format!("(?i:{part})")),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn both_engines_find_a_match_at_the_same_place(pattern in patterns(), text in "[abAé \n]{0,10}") {
+            let syntax = parse(&pattern).expect("a well formed pattern");
+            prop_assert!(!needs_backtracking(&syntax.root));
+            let linear = regex::Regex::new(&translate(&syntax.root)).expect("a pattern for the linear engine");
+            let program = compile(&syntax.root, syntax.names.len());
+            let found = search(&program, &text, 0).map(|slots| slots.map(|slots| slots[0]));
+            prop_assert_eq!(found, Ok(linear.find(&text).map(|found| found.start())));
+        }
+    }
+}

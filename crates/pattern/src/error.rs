@@ -1,0 +1,57 @@
+//! What can be wrong with a pattern.
+
+use std::fmt;
+
+/// Why a text is not a pattern that we run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// The text breaks a rule of the dialect; its author can mend it at `position`.
+    #[error("pattern '{}' does not compile: {reason} at position {position}", Excerpt(.pattern))]
+    Invalid {
+        /// The pattern as given.
+        pattern: String,
+        /// Where the trouble is, in characters from the start of the pattern.
+        position: usize,
+        /// What the trouble is, as a fragment: "unclosed group".
+        reason: String,
+    },
+    /// The pattern is well formed, but no engine of ours can run it.
+    #[error("pattern '{}' is not supported: {reason}", Excerpt(.pattern))]
+    Unsupported {
+        /// The pattern as given.
+        pattern: String,
+        /// What stands in the way, as a fragment.
+        reason: String,
+    },
+    /// The pattern would take more memory than we grant one; a shorter one will do.
+    #[error("pattern '{}' is too large: {reason}", Excerpt(.pattern))]
+    TooLarge {
+        /// The pattern as given.
+        pattern: String,
+        /// Which bound it passes, as a fragment.
+        reason: String,
+    },
+}
+
+/// A search was given up because it went past the bound on its work.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("pattern '{}' takes too much work on this text", Excerpt(.pattern))]
+pub struct TooMuchWork {
+    /// The pattern as given.
+    pub pattern: String,
+}
+
+/// A pattern for the eyes of a reader: a page of pattern should not make a page of error.
+struct Excerpt<'a>(&'a str);
+
+/// How much of a pattern an error repeats.
+const EXCERPT_CHARACTERS: usize = 200;
+
+impl fmt::Display for Excerpt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.char_indices().nth(EXCERPT_CHARACTERS) {
+            None => f.write_str(self.0),
+            Some((end, _)) => write!(f, "{}…", &self.0[..end]),
+        }
+    }
+}

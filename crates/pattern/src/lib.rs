@@ -1,0 +1,22 @@
+//! Patterns in the dialect of Python's `re`, with a bound on their work.
+//!
+//! Owns how the patterns of users are read, translated and run. Callers hold a
+//! [`Pattern`]: compiled once, cheap to clone, safe to share between threads.
+//!
+//! Two things would surprise a reader who knows Python: `^` and `$` stand at the
+//! lines of a text from the start (as with `(?m)`), because people write patterns
+//! for single lines of a screen; and a search may end with [`TooMuchWork`] where
+//! Python would freeze.
+
+mod backtrack;
+mod error;
+mod escape;
+mod pattern;
+mod program;
+mod set;
+mod syntax;
+mod translate;
+
+pub use error::{PatternError, TooMuchWork};
+pub use escape::escape;
+pub use pattern::{Match, Pattern};

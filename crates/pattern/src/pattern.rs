@@ -1,0 +1,174 @@
+//! A compiled pattern and its two engines.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::backtrack::{self, GivenUp};
+use crate::error::{PatternError, TooMuchWork};
+use crate::program::{self, Program};
+use crate::{syntax, translate};
+
+/// How long a pattern may be. A page of pattern is a mistake, and costs a compiler's time.
+const MAX_SOURCE_BYTES: usize = 10_000;
+
+/// How much memory a compiled pattern may take: `\w{200}` fits, as a letter of any script is a large thing.
+const MAX_COMPILED_BYTES: usize = 10 << 20;
+
+/// The same for what only saves the backtracking engine from work. Too large, it is left out.
+const MAX_SIEVE_BYTES: usize = 1 << 20;
+
+/// How much memory the tables of one search may take while they grow.
+const MAX_TABLE_BYTES: usize = 2 << 20;
+
+/// A pattern that compiled, ready to search.
+///
+/// Clones share the compiled form.
+#[derive(Clone)]
+pub struct Pattern(Arc<Compiled>);
+
+struct Compiled {
+    source: String,
+    engine: Engine,
+    names: Vec<Option<String>>,
+}
+
+/// What runs a pattern.
+enum Engine {
+    /// Time in proportion to the text, whatever the pattern.
+    Linear(regex::Regex),
+    /// For what the other one can not express: look-around, back-references, atomic groups.
+    Backtracking {
+        program: Program,
+        /// Finds nothing where there is no match, and no later begin than the first match has.
+        sieve: Option<regex::Regex>,
+    },
+}
+
+/// Where a pattern was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Match {
+    /// The bytes of the text that the whole pattern matched.
+    pub range: Range<usize>,
+    /// What each group matched, group 1 first; `None` for a group that took no part.
+    ///
+    /// As long as [`Pattern::group_names`].
+    pub groups: Vec<Option<Range<usize>>>,
+}
+
+impl Pattern {
+    /// Compiles a pattern.
+    ///
+    /// # Errors
+    /// When the text breaks a rule of Python's dialect, passes a bound on size, or asks for what no engine has.
+    pub fn new(source: &str) -> Result<Self, PatternError> {
+        if source.len() > MAX_SOURCE_BYTES {
+            let reason = format!("{} bytes, where {MAX_SOURCE_BYTES} are allowed", source.len());
+            return Err(PatternError::TooLarge { pattern: source.to_owned(), reason });
+        }
+        let syntax = syntax::parse(source).map_err(|mistake| PatternError::Invalid {
+            pattern: source.to_owned(),
+            position: mistake.position,
+            reason: mistake.reason,
+        })?;
+        let engine = if translate::needs_backtracking(&syntax.root) {
+            let sieve = linear(&translate::translate(&translate::loosened(&syntax.root)), MAX_SIEVE_BYTES);
+            let program = program::compile(&syntax.root, syntax.names.len());
+            Engine::Backtracking { program, sieve: sieve.ok() }
+        } else {
+            let regex = linear(&translate::translate(&syntax.root), MAX_COMPILED_BYTES);
+            Engine::Linear(regex.map_err(|error| refused(source, &error))?)
+        };
+        Ok(Self(Arc::new(Compiled { source: source.to_owned(), engine, names: syntax.names })))
+    }
+
+    /// Returns the pattern as it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0.source
+    }
+
+    /// Returns the name of each group, group 1 first; `None` for a group without one.
+    #[must_use]
+    pub fn group_names(&self) -> &[Option<String>] {
+        &self.0.names
+    }
+
+    /// Finds the first match that begins at byte `from` of `text` or later.
+    ///
+    /// What lies before `from` is not searched, but `^`, `\b` and look-behind see it. A `from` inside a
+    /// character counts as the next character's; one past the end finds nothing.
+    ///
+    /// # Errors
+    /// When the search went past the bound on its work.
+    pub fn find_at(&self, text: &str, from: usize) -> Result<Option<Match>, TooMuchWork> {
+        let Some(from) = (from..=text.len()).find(|&at| text.is_char_boundary(at)) else { return Ok(None) };
+        match &self.0.engine {
+            Engine::Linear(regex) if self.0.names.is_empty() => {
+                Ok(regex.find_at(text, from).map(|found| Match { range: found.range(), groups: Vec::new() }))
+            }
+            Engine::Linear(regex) => Ok(regex.captures_at(text, from).and_then(|captures| {
+                let groups = captures.iter().skip(1).map(|group| group.map(|group| group.range())).collect();
+                captures.get(0).map(|whole| Match { range: whole.range(), groups })
+            })),
+            Engine::Backtracking { program, sieve } => {
+                let from = match sieve {
+                    Some(sieve) => match sieve.find_at(text, from) {
+                        Some(candidate) => candidate.start(),
+                        None => return Ok(None),
+                    },
+                    None => from,
+                };
+                let slots = backtrack::search(program, text, from).map_err(|GivenUp| self.too_much_work())?;
+                let range =
+                    |slots: &[usize]| (slots[0] <= slots[1] && slots[1] <= text.len()).then(|| slots[0]..slots[1]);
+                Ok(slots.and_then(|slots| {
+                    let mut groups = slots[..2 * (self.0.names.len() + 1)].chunks_exact(2).map(range);
+                    let whole = groups.next()??;
+                    Some(Match { range: whole, groups: groups.collect() })
+                }))
+            }
+        }
+    }
+
+    /// Tells whether the pattern is found anywhere in `text`.
+    ///
+    /// # Errors
+    /// When the search went past the bound on its work.
+    pub fn is_match(&self, text: &str) -> Result<bool, TooMuchWork> {
+        match &self.0.engine {
+            Engine::Linear(regex) => Ok(regex.is_match(text)),
+            Engine::Backtracking { .. } => Ok(self.find_at(text, 0)?.is_some()),
+        }
+    }
+
+    fn too_much_work(&self) -> TooMuchWork {
+        TooMuchWork { pattern: self.0.source.clone() }
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pattern").field(&self.0.source).finish()
+    }
+}
+
+fn linear(translated: &str, size_limit: usize) -> Result<regex::Regex, regex::Error> {
+    regex::RegexBuilder::new(translated).size_limit(size_limit).dfa_size_limit(MAX_TABLE_BYTES).build()
+}
+
+fn refused(source: &str, error: &regex::Error) -> PatternError {
+    let pattern = source.to_owned();
+    match error {
+        regex::Error::CompiledTooBig(limit) => {
+            let reason = format!("it takes more than {} MiB when compiled", limit >> 20);
+            PatternError::TooLarge { pattern, reason }
+        }
+        // The engine draws the translated pattern over several lines; what is wrong stands in the last.
+        error => {
+            let told = error.to_string();
+            let reason = told.lines().next_back().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            PatternError::Unsupported { pattern, reason }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Sets of characters, ready to be asked.
+
+use regex_syntax::hir::{Class, HirKind};
+
+/// A set of characters.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Set {
+    /// One bit for each ASCII character, which nearly all are.
+    ascii: u128,
+    /// The ranges beyond, sorted and apart.
+    others: Box<[(char, char)]>,
+}
+
+impl Set {
+    /// Reads a set or a single character as [`crate::translate`] writes it.
+    ///
+    /// What can not be read is the empty set; nothing that is written there is.
+    pub(crate) fn read(written: &str) -> Self {
+        let Ok(hir) = regex_syntax::parse(written) else { return Self::default() };
+        match hir.kind() {
+            HirKind::Literal(literal) => {
+                let text = str::from_utf8(&literal.0).unwrap_or_default();
+                Self::of(text.chars().map(|character| (character, character)))
+            }
+            HirKind::Class(Class::Unicode(class)) => {
+                Self::of(class.ranges().iter().map(|range| (range.start(), range.end())))
+            }
+            HirKind::Class(Class::Bytes(class)) => {
+                let range = |range: &regex_syntax::hir::ClassBytesRange| (range.start().into(), range.end().into());
+                Self::of(class.ranges().iter().map(range))
+            }
+            _ => Self::default(),
+        }
+    }
+
+    fn of(ranges: impl Iterator<Item = (char, char)>) -> Self {
+        let (mut ascii, mut others) = (0u128, Vec::new());
+        for (first, last) in ranges {
+            for character in u32::from(first)..=u32::from(last).min(127) {
+                ascii |= 1 << character;
+            }
+            if last > '\x7f' {
+                others.push((first.max('\u{80}'), last));
+            }
+        }
+        Self { ascii, others: others.into() }
+    }
+
+    /// Tells whether a character is in the set.
+    pub(crate) fn contains(&self, character: char) -> bool {
+        if character.is_ascii() {
+            return self.ascii >> u32::from(character) & 1 == 1;
+        }
+        let before = self.others.partition_point(|(_, last)| *last < character);
+        self.others.get(before).is_some_and(|(first, _)| *first <= character)
+    }
+
+    /// Tells whether any character beyond ASCII is in the set.
+    pub(crate) fn has_others(&self) -> bool {
+        !self.others.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_has_what_was_written_into_it() {
+        for (written, inside, outside) in [
+            ("[a-cé]", "abcé", "dè\n"),
+            (r"[^a\n]", "béZ", "a\n"),
+            (r"[\d_]", "0_9٣", "a-"),
+            ("(?i:k)", "kK\u{212a}", "x"),
+            ("x", "x", "y"),
+            (r"(?s:.)", "\nx", ""),
+            (r"[^\s\S]", "", "a \n"),
+        ] {
+            let set = Set::read(written);
+            assert!(inside.chars().all(|character| set.contains(character)), "{written}");
+            assert!(!outside.chars().any(|character| set.contains(character)), "{written}");
+        }
+    }
+}

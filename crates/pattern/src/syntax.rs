@@ -1,0 +1,774 @@
+//! What a pattern says, read by the rules of Python's `re`.
+//!
+//! The parser follows CPython's `re._parser` (3.11), so that what compiles there
+//! compiles here, and what is refused there is refused here at the same place.
+//! Flags are resolved while reading: a tree needs no flags but "ignore case".
+//! Source: <https://github.com/python/cpython/blob/3.11/Lib/re/_parser.py>.
+
+/// A pattern, read.
+#[derive(Debug)]
+pub(crate) struct Syntax {
+    /// The whole pattern.
+    pub(crate) root: Node,
+    /// The name of each group, group 1 first.
+    pub(crate) names: Vec<Option<String>>,
+}
+
+/// A part of a pattern.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Node {
+    /// Nothing, which matches everywhere.
+    Empty,
+    /// One character.
+    Literal(char),
+    /// Any character; with `newline`, a line feed too.
+    Any { newline: bool },
+    /// One character of a set.
+    Class { negated: bool, items: Vec<ClassItem> },
+    /// A place between characters.
+    Anchor(Anchor),
+    /// One after the other.
+    Concat(Vec<Node>),
+    /// The first that leads to a match.
+    Alternation(Vec<Node>),
+    /// Again and again.
+    Repeat { node: Box<Node>, min: u32, max: Option<u32>, mode: RepeatMode },
+    /// A group that remembers what it matched. Numbers follow the order in the pattern.
+    Capture(Box<Node>),
+    /// A part in which upper and lower case are the same, or are not.
+    IgnoreCase { on: bool, node: Box<Node> },
+    /// A part that is never tried another way once it has matched.
+    Atomic(Box<Node>),
+    /// A look at what comes next, or at what came before.
+    Look { behind: bool, negated: bool, node: Box<Node> },
+    /// What a group matched, once more.
+    Backref(usize),
+    /// One branch if a group took part, the other if it did not.
+    Conditional { group: usize, yes: Box<Node>, no: Box<Node> },
+}
+
+/// An entry of a set of characters.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum ClassItem {
+    /// From one character to another, both included.
+    Range(char, char),
+    /// One of the classes with a letter.
+    Category { kind: Category, negated: bool, ascii: bool },
+}
+
+/// A class of characters that has a letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Category {
+    /// `\d`
+    Digit,
+    /// `\s`
+    Space,
+    /// `\w`
+    Word,
+}
+
+/// A place between characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Anchor {
+    /// `^`
+    LineStart,
+    /// `$`
+    LineEnd,
+    /// `\A`, and `^` without the flag `m`
+    TextStart,
+    /// `\Z`
+    TextEnd,
+    /// `$` without the flag `m`: a line feed at the very end may follow.
+    TextEndOrLastNewline,
+    /// `\b`, `\B`
+    WordBoundary { negated: bool, ascii: bool },
+}
+
+/// How a repetition chooses its count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RepeatMode {
+    /// As many as possible first.
+    Greedy,
+    /// As few as possible first.
+    Lazy,
+    /// As many as possible, and no other count.
+    Possessive,
+}
+
+/// A rule of the dialect that a pattern breaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    /// In characters from the start of the pattern.
+    pub(crate) position: usize,
+    /// What it is, as a fragment.
+    pub(crate) reason: String,
+}
+
+/// How deep groups may lie in one another: the engines' own limit is 64, and a tree is walked by recursion.
+const MAX_DEPTH: usize = 40;
+
+/// Reads a pattern.
+pub(crate) fn parse(source: &str) -> Result<Syntax, Mistake> {
+    let mut parser = Parser::new(source);
+    let mut flags = Flags { multi_line: true, ..Flags::default() };
+    let root = parser.alternation(&mut flags, 0, true)?;
+    if parser.peek().is_some() {
+        return Err(mistake(parser.at, "unbalanced parenthesis"));
+    }
+    if let Some((at, group)) = parser.conditions.iter().find(|(_, group)| *group > parser.names.len()) {
+        return Err(mistake(*at, format!("invalid group reference {group}")));
+    }
+    let root = if flags.ignore_case { ignoring_case(true, root) } else { root };
+    Ok(Syntax { root, names: parser.names })
+}
+
+fn mistake(position: usize, reason: impl Into<String>) -> Mistake {
+    Mistake { position, reason: reason.into() }
+}
+
+/// The inline flags that hold at a place, beside "ignore case" inside groups, which the tree carries.
+#[derive(Debug, Clone, Copy, Default)]
+struct Flags {
+    ignore_case: bool,
+    multi_line: bool,
+    dot_all: bool,
+    verbose: bool,
+    ascii: bool,
+}
+
+struct Parser {
+    rest: Vec<char>,
+    at: usize,
+    names: Vec<Option<String>>,
+    /// The numbers of the groups that are not closed yet.
+    open: Vec<usize>,
+    /// How many characters each group takes, once it is closed.
+    widths: Vec<Width>,
+    /// How many groups there were where the outermost look-behind around this place began.
+    before_look_behind: Option<usize>,
+    /// Where conditions stand and the group they ask for: it may come later.
+    conditions: Vec<(usize, usize)>,
+}
+
+/// What stands before a quantifier, as far as its rules care.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Atom,
+    Anchor,
+    Repeat,
+}
+
+/// What one escape means.
+enum Escape {
+    Character(char),
+    Category(ClassItem),
+    Anchor(Anchor),
+    Backref(usize),
+}
+
+impl Parser {
+    fn new(source: &str) -> Self {
+        Self {
+            rest: source.chars().collect(),
+            at: 0,
+            names: Vec::new(),
+            open: Vec::new(),
+            widths: Vec::new(),
+            before_look_behind: None,
+            conditions: Vec::new(),
+        }
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest.get(self.at).copied()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let next = self.peek();
+        self.at += usize::from(next.is_some());
+        next
+    }
+
+    fn accept(&mut self, expected: char) -> bool {
+        let accepted = self.peek() == Some(expected);
+        self.at += usize::from(accepted);
+        accepted
+    }
+
+    fn take_while(&mut self, most: usize, wanted: impl Fn(char) -> bool) -> String {
+        let mut taken = String::new();
+        while taken.len() < most {
+            match self.peek() {
+                Some(next) if wanted(next) => taken.push(next),
+                _ => break,
+            }
+            self.at += 1;
+        }
+        taken
+    }
+
+    /// Branches up to the closing parenthesis or the end. Flags for the whole pattern may stand first in it.
+    fn alternation(&mut self, flags: &mut Flags, depth: usize, whole: bool) -> Result<Node, Mistake> {
+        let mut branches = vec![self.branch(flags, depth, whole)?];
+        while self.accept('|') {
+            branches.push(self.branch(flags, depth, false)?);
+        }
+        Ok(if branches.len() == 1 { branches.remove(0) } else { Node::Alternation(branches) })
+    }
+
+    fn branch(&mut self, flags: &mut Flags, depth: usize, first: bool) -> Result<Node, Mistake> {
+        let mut nodes: Vec<(Node, Before)> = Vec::new();
+        while let Some(next) = self.peek() {
+            let start = self.at;
+            let piece = match next {
+                '|' | ')' => break,
+                ' ' | '\t' | '\n' | '\r' | '\u{b}' | '\u{c}' if flags.verbose => {
+                    self.at += 1;
+                    continue;
+                }
+                '#' if flags.verbose => {
+                    while self.next().is_some_and(|skipped| skipped != '\n') {}
+                    continue;
+                }
+                '*' | '+' | '?' => {
+                    self.at += 1;
+                    let (min, max) = match next {
+                        '*' => (0, None),
+                        '+' => (1, None),
+                        _ => (0, Some(1)),
+                    };
+                    self.repeat(nodes.pop(), min, max, start)?
+                }
+                '{' => match self.counts(start)? {
+                    Some((min, max)) => self.repeat(nodes.pop(), min, max, start)?,
+                    None => (Node::Literal('{'), Before::Atom),
+                },
+                '(' => {
+                    self.at += 1;
+                    match self.group(flags, depth, first && nodes.is_empty(), start)? {
+                        Some(group) => (group, Before::Atom),
+                        None => continue,
+                    }
+                }
+                '[' => {
+                    self.at += 1;
+                    (self.class(*flags, start)?, Before::Atom)
+                }
+                '\\' => match self.escape(*flags, false)? {
+                    Escape::Character(character) => (Node::Literal(character), Before::Atom),
+                    Escape::Category(item) => (Node::Class { negated: false, items: vec![item] }, Before::Atom),
+                    Escape::Anchor(anchor) => (Node::Anchor(anchor), Before::Anchor),
+                    Escape::Backref(group) => (Node::Backref(group), Before::Atom),
+                },
+                '.' => {
+                    self.at += 1;
+                    (Node::Any { newline: flags.dot_all }, Before::Atom)
+                }
+                '^' => {
+                    self.at += 1;
+                    let anchor = if flags.multi_line { Anchor::LineStart } else { Anchor::TextStart };
+                    (Node::Anchor(anchor), Before::Anchor)
+                }
+                '$' => {
+                    self.at += 1;
+                    let anchor = if flags.multi_line { Anchor::LineEnd } else { Anchor::TextEndOrLastNewline };
+                    (Node::Anchor(anchor), Before::Anchor)
+                }
+                literal => {
+                    self.at += 1;
+                    (Node::Literal(literal), Before::Atom)
+                }
+            };
+            nodes.push(piece);
+        }
+        let mut nodes: Vec<Node> =
+            nodes.into_iter().map(|(node, _)| node).filter(|node| *node != Node::Empty).collect();
+        Ok(match nodes.len() {
+            0 => Node::Empty,
+            1 => nodes.remove(0),
+            _ => Node::Concat(nodes),
+        })
+    }
+
+    /// Reads `{…}` if it is a quantifier; as in Python, any other brace is a character.
+    fn counts(&mut self, start: usize) -> Result<Option<(u32, Option<u32>)>, Mistake> {
+        self.at += 1;
+        if self.peek() == Some('}') {
+            return Ok(None);
+        }
+        let digit = |character: char| character.is_ascii_digit();
+        let low = self.take_while(usize::MAX, digit);
+        let high = if self.accept(',') { self.take_while(usize::MAX, digit) } else { low.clone() };
+        if !self.accept('}') {
+            self.at = start + 1;
+            return Ok(None);
+        }
+        let number = |digits: &str| match digits {
+            "" => Ok(None),
+            digits => {
+                digits.parse::<u32>().map(Some).map_err(|_| mistake(start + 1, "the repetition number is too large"))
+            }
+        };
+        let (min, max) = (number(&low)?.unwrap_or(0), number(&high)?);
+        if max.is_some_and(|max| max < min) {
+            return Err(mistake(start + 1, "min repeat greater than max repeat"));
+        }
+        Ok(Some((min, max)))
+    }
+
+    fn repeat(
+        &mut self,
+        item: Option<(Node, Before)>,
+        min: u32,
+        max: Option<u32>,
+        start: usize,
+    ) -> Result<(Node, Before), Mistake> {
+        let node = match item {
+            None | Some((_, Before::Anchor)) => return Err(mistake(start, "nothing to repeat")),
+            Some((_, Before::Repeat)) => return Err(mistake(start, "multiple repeat")),
+            Some((node, Before::Atom)) => node,
+        };
+        let mode = if self.accept('?') {
+            RepeatMode::Lazy
+        } else if self.accept('+') {
+            RepeatMode::Possessive
+        } else {
+            RepeatMode::Greedy
+        };
+        Ok((repeated(node, min, max, mode), Before::Repeat))
+    }
+
+    /// Reads what follows an opening parenthesis; `None` for a comment, and for flags of the whole pattern.
+    fn group(&mut self, flags: &mut Flags, depth: usize, first: bool, start: usize) -> Result<Option<Node>, Mistake> {
+        if depth >= MAX_DEPTH {
+            return Err(mistake(start, "groups nested too deeply"));
+        }
+        let mut inner = *flags;
+        if !self.accept('?') {
+            return self.capture(None, inner, depth, start).map(Some);
+        }
+        let kind = self.next().ok_or_else(|| mistake(self.at, "unexpected end of pattern"))?;
+        let node = match kind {
+            'P' if self.accept('<') => {
+                let name = self.name('>', "group name")?;
+                return self.capture(Some(name), inner, depth, start).map(Some);
+            }
+            'P' if self.accept('=') => {
+                let at = self.at;
+                let name = self.name(')', "group name")?;
+                let group = self.named(&name).ok_or_else(|| mistake(at, format!("unknown group name '{name}'")))?;
+                self.may_refer_to(group, at)?;
+                return Ok(Some(Node::Backref(group)));
+            }
+            'P' => {
+                let what = self.peek().map(String::from).unwrap_or_default();
+                return Err(mistake(start + 1, format!("unknown extension ?P{what}")));
+            }
+            '#' => {
+                while let Some(next) = self.next() {
+                    if next == ')' {
+                        return Ok(None);
+                    }
+                }
+                return Err(mistake(start, "missing ), unterminated comment"));
+            }
+            ':' => self.alternation(&mut inner, depth + 1, false)?,
+            '>' => Node::Atomic(Box::new(self.alternation(&mut inner, depth + 1, false)?)),
+            '=' | '!' => {
+                let node = Box::new(self.alternation(&mut inner, depth + 1, false)?);
+                Node::Look { behind: false, negated: kind == '!', node }
+            }
+            '<' => match self.next() {
+                Some(kind @ ('=' | '!')) => self.look_behind(kind == '!', inner, depth, start)?,
+                Some(other) => return Err(mistake(start + 1, format!("unknown extension ?<{other}"))),
+                None => return Err(mistake(self.at, "unexpected end of pattern")),
+            },
+            '(' => self.conditional(inner, depth)?,
+            'a' | 'i' | 'L' | 'm' | 's' | 'u' | 'x' | '-' => {
+                self.at -= 1;
+                match self.flags(&mut inner)? {
+                    Scope::Group { ignore_case } => {
+                        let node = self.alternation(&mut inner, depth + 1, false)?;
+                        match ignore_case {
+                            Some(on) => ignoring_case(on, node),
+                            None => node,
+                        }
+                    }
+                    Scope::Whole if first => {
+                        *flags = inner;
+                        return Ok(None);
+                    }
+                    Scope::Whole => return Err(mistake(start, "global flags not at the start of the expression")),
+                }
+            }
+            other => return Err(mistake(start + 1, format!("unknown extension ?{other}"))),
+        };
+        self.close(start)?;
+        Ok(Some(node))
+    }
+
+    fn capture(&mut self, name: Option<String>, mut flags: Flags, depth: usize, start: usize) -> Result<Node, Mistake> {
+        if let Some(taken) = name.as_deref().filter(|name| self.named(name).is_some()) {
+            return Err(mistake(start + 4, format!("redefinition of group name '{taken}'")));
+        }
+        self.names.push(name);
+        self.widths.push(Width::UNKNOWN);
+        let number = self.names.len();
+        self.open.push(number);
+        let node = self.alternation(&mut flags, depth + 1, false)?;
+        self.close(start)?;
+        self.open.pop();
+        self.widths[number - 1] = Width::of(&node, &self.widths);
+        Ok(Node::Capture(Box::new(node)))
+    }
+
+    fn look_behind(&mut self, negated: bool, mut flags: Flags, depth: usize, start: usize) -> Result<Node, Mistake> {
+        let outermost = self.before_look_behind.is_none();
+        if outermost {
+            self.before_look_behind = Some(self.names.len());
+        }
+        let node = self.alternation(&mut flags, depth + 1, false)?;
+        if outermost {
+            self.before_look_behind = None;
+        }
+        let width = Width::of(&node, &self.widths);
+        if Some(width.least) == width.most {
+            Ok(Node::Look { behind: true, negated, node: Box::new(node) })
+        } else {
+            Err(mistake(start, "look-behind requires fixed-width pattern"))
+        }
+    }
+
+    /// Python's rule: a reference needs a group that is closed, and closed before a look-behind around it began.
+    fn may_refer_to(&self, group: usize, at: usize) -> Result<(), Mistake> {
+        if self.open.contains(&group) {
+            return Err(mistake(at, "cannot refer to an open group"));
+        }
+        match self.before_look_behind {
+            Some(before) if group > before => {
+                Err(mistake(at, "cannot refer to group defined in the same lookbehind subpattern"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn conditional(&mut self, mut flags: Flags, depth: usize) -> Result<Node, Mistake> {
+        let at = self.at;
+        let name = self.until(')', "group name")?;
+        let group = if is_identifier(&name) {
+            self.named(&name).ok_or_else(|| mistake(at, format!("unknown group name '{name}'")))?
+        } else {
+            match name.parse::<usize>() {
+                Ok(0) => return Err(mistake(at, "bad group number")),
+                Ok(group) if name.bytes().all(|byte| byte.is_ascii_digit()) => group,
+                _ => return Err(mistake(at, format!("bad character in group name '{name}'"))),
+            }
+        };
+        if self.before_look_behind.is_some() {
+            if group > self.names.len() {
+                return Err(mistake(at, "cannot refer to an open group"));
+            }
+            self.may_refer_to(group, at)?;
+        }
+        self.conditions.push((at, group));
+        let yes = self.branch(&mut flags, depth + 1, false)?;
+        let no = if self.accept('|') { self.branch(&mut flags, depth + 1, false)? } else { Node::Empty };
+        if self.peek() == Some('|') {
+            return Err(mistake(self.at, "conditional backref with more than two branches"));
+        }
+        if yes == Node::Empty && no == Node::Empty {
+            return Ok(Node::Empty);
+        }
+        Ok(Node::Conditional { group, yes: Box::new(yes), no: Box::new(no) })
+    }
+
+    fn close(&mut self, start: usize) -> Result<(), Mistake> {
+        if self.accept(')') { Ok(()) } else { Err(mistake(start, "unclosed group")) }
+    }
+
+    fn named(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|known| known.as_deref() == Some(name)).map(|index| index + 1)
+    }
+
+    fn name(&mut self, terminator: char, what: &str) -> Result<String, Mistake> {
+        let at = self.at;
+        let name = self.until(terminator, what)?;
+        if is_identifier(&name) { Ok(name) } else { Err(mistake(at, format!("bad character in group name '{name}'"))) }
+    }
+
+    fn until(&mut self, terminator: char, what: &str) -> Result<String, Mistake> {
+        let at = self.at;
+        let text = self.take_while(usize::MAX, |character| character != terminator);
+        let closed = self.accept(terminator);
+        if text.is_empty() {
+            Err(mistake(at, format!("missing {what}")))
+        } else if closed {
+            Ok(text)
+        } else {
+            Err(mistake(at, format!("missing {terminator}, unterminated name")))
+        }
+    }
+
+    /// Reads flags and what ends them: `)` for the whole pattern, `:` for a group.
+    fn flags(&mut self, flags: &mut Flags) -> Result<Scope, Mistake> {
+        let (mut added, mut removed, mut negative) = (String::new(), String::new(), false);
+        loop {
+            let at = self.at;
+            let ends = if negative { "missing :" } else { "missing -, : or )" };
+            match self.next() {
+                Some(')') if !negative => break,
+                Some(':') if !negative || !removed.is_empty() => break,
+                Some('-') if !negative => negative = true,
+                Some('a' | 'u' | 'L') if negative => {
+                    return Err(mistake(at, "bad inline flags: cannot turn off flags 'a', 'u' and 'L'"));
+                }
+                Some(flag @ ('i' | 'm' | 's' | 'x')) if negative => removed.push(flag),
+                Some(flag @ ('a' | 'i' | 'L' | 'm' | 's' | 'u' | 'x')) => {
+                    if added.chars().any(|other| other != flag && "auL".contains(other) && "auL".contains(flag)) {
+                        return Err(mistake(at, "bad inline flags: flags 'a', 'u' and 'L' are incompatible"));
+                    }
+                    added.push(flag);
+                }
+                Some(other) if other.is_alphabetic() => return Err(mistake(at, "unknown flag")),
+                Some(_) if negative && removed.is_empty() => return Err(mistake(at, "missing flag")),
+                _ => return Err(mistake(at, ends)),
+            }
+        }
+        if let Some(both) = added.chars().find(|flag| removed.contains(*flag)) {
+            return Err(mistake(self.at - 1, format!("bad inline flags: flag '{both}' turned on and off")));
+        }
+        let whole = self.rest[self.at - 1] == ')';
+        let mut ignore_case = None;
+        for (letters, on) in [(&added, true), (&removed, false)] {
+            for letter in letters.chars() {
+                match letter {
+                    'i' => ignore_case = Some(on),
+                    'm' => flags.multi_line = on,
+                    's' => flags.dot_all = on,
+                    'x' => flags.verbose = on,
+                    'a' => flags.ascii = true,
+                    'u' => flags.ascii = false,
+                    // Locale: there is none here, and a pattern that asks for it means text.
+                    _ => {}
+                }
+            }
+        }
+        if whole {
+            flags.ignore_case |= ignore_case.is_some();
+            return Ok(Scope::Whole);
+        }
+        Ok(Scope::Group { ignore_case })
+    }
+
+    fn class(&mut self, flags: Flags, start: usize) -> Result<Node, Mistake> {
+        let unclosed = || mistake(start, "unterminated character set");
+        let negated = self.accept('^');
+        let mut items = Vec::new();
+        let mut first = true;
+        loop {
+            let at = self.at;
+            let from = match self.peek().ok_or_else(unclosed)? {
+                ']' if !first => {
+                    self.at += 1;
+                    break;
+                }
+                _ => self.class_member(flags)?,
+            };
+            first = false;
+            if self.peek() != Some('-') {
+                items.push(from);
+                continue;
+            }
+            self.at += 1;
+            match self.peek().ok_or_else(unclosed)? {
+                ']' => {
+                    self.at += 1;
+                    items.push(from);
+                    items.push(ClassItem::Range('-', '-'));
+                    break;
+                }
+                _ => {
+                    let to = self.class_member(flags)?;
+                    match (from, to) {
+                        (ClassItem::Range(low, _), ClassItem::Range(high, _)) if low <= high => {
+                            items.push(ClassItem::Range(low, high));
+                        }
+                        _ => {
+                            let range: String = self.rest[at..self.at].iter().collect();
+                            return Err(mistake(at, format!("bad character range {range}")));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(Node::Class { negated, items })
+    }
+
+    fn class_member(&mut self, flags: Flags) -> Result<ClassItem, Mistake> {
+        if self.peek() == Some('\\') {
+            return match self.escape(flags, true)? {
+                Escape::Character(character) => Ok(ClassItem::Range(character, character)),
+                Escape::Category(item) => Ok(item),
+                Escape::Anchor(_) | Escape::Backref(_) => Err(mistake(self.at, "bad escape in a character set")),
+            };
+        }
+        let character = self.next().ok_or_else(|| mistake(self.at, "unterminated character set"))?;
+        Ok(ClassItem::Range(character, character))
+    }
+
+    /// Reads an escape, the parser standing at its backslash.
+    fn escape(&mut self, flags: Flags, in_class: bool) -> Result<Escape, Mistake> {
+        let start = self.at;
+        self.at += 1;
+        let letter = self.next().ok_or_else(|| mistake(start, "bad escape (end of pattern)"))?;
+        let category = |kind, negated| Ok(Escape::Category(ClassItem::Category { kind, negated, ascii: flags.ascii }));
+        let character = |character| Ok(Escape::Character(character));
+        match letter {
+            'd' | 'D' => category(Category::Digit, letter == 'D'),
+            's' | 'S' => category(Category::Space, letter == 'S'),
+            'w' | 'W' => category(Category::Word, letter == 'W'),
+            'b' if in_class => character('\u{8}'),
+            'b' | 'B' if !in_class => {
+                Ok(Escape::Anchor(Anchor::WordBoundary { negated: letter == 'B', ascii: flags.ascii }))
+            }
+            'A' if !in_class => Ok(Escape::Anchor(Anchor::TextStart)),
+            // Python 3.14 calls the end `\z` too, as everyone else does.
+            'Z' | 'z' if !in_class => Ok(Escape::Anchor(Anchor::TextEnd)),
+            'a' => character('\u{7}'),
+            'f' => character('\u{c}'),
+            'n' => character('\n'),
+            'r' => character('\r'),
+            't' => character('\t'),
+            'v' => character('\u{b}'),
+            'x' => self.hexadecimal(start, 2).map(Escape::Character),
+            'u' => self.hexadecimal(start, 4).map(Escape::Character),
+            'U' => self.hexadecimal(start, 8).map(Escape::Character),
+            'N' => Err(mistake(start, r"characters by name (\N{…}) are not supported, write \uXXXX")),
+            '0'..='9' => self.digits(start, in_class),
+            letter if letter.is_ascii_alphabetic() => Err(mistake(start, format!("bad escape \\{letter}"))),
+            other => character(other),
+        }
+    }
+
+    fn hexadecimal(&mut self, start: usize, count: usize) -> Result<char, Mistake> {
+        let digits = self.take_while(count, |character| character.is_ascii_hexdigit());
+        let written = || self.rest[start..self.at].iter().collect::<String>();
+        if digits.len() != count {
+            return Err(mistake(start, format!("incomplete escape {}", written())));
+        }
+        let code = u32::from_str_radix(&digits, 16).ok().and_then(char::from_u32);
+        code.ok_or_else(|| mistake(start, format!("bad escape {} (no such character)", written())))
+    }
+
+    /// Octal escape or group reference: the dialect tells them apart by counting digits.
+    fn digits(&mut self, start: usize, in_class: bool) -> Result<Escape, Mistake> {
+        let octal = |character: char| ('0'..='7').contains(&character);
+        self.at = start + 1;
+        let leading_zero = self.peek() == Some('0');
+        let digits = self.take_while(3, octal);
+        if leading_zero || digits.len() == 3 || (in_class && !digits.is_empty()) {
+            let code = u32::from_str_radix(&digits, 8).ok().filter(|code| *code <= 0o377).and_then(char::from_u32);
+            return code
+                .map(Escape::Character)
+                .ok_or_else(|| mistake(start, format!("octal escape value \\{digits} outside of range 0-0o377")));
+        }
+        self.at = start + 1;
+        let digits = self.take_while(2, |character| character.is_ascii_digit());
+        if in_class {
+            return Err(mistake(start, format!("bad escape \\{}", &digits[..1])));
+        }
+        match digits.parse() {
+            Ok(group) if group <= self.names.len() => {
+                self.may_refer_to(group, start)?;
+                Ok(Escape::Backref(group))
+            }
+            _ => Err(mistake(start + 1, format!("invalid group reference {digits}"))),
+        }
+    }
+}
+
+/// How many characters a part takes, at least and at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Width {
+    pub(crate) least: u64,
+    /// `None` when there is no bound.
+    pub(crate) most: Option<u64>,
+}
+
+impl Width {
+    const NOTHING: Self = Self { least: 0, most: Some(0) };
+    const ONE: Self = Self { least: 1, most: Some(1) };
+    pub(crate) const UNKNOWN: Self = Self { least: 0, most: None };
+
+    pub(crate) fn of(node: &Node, groups: &[Self]) -> Self {
+        match node {
+            Node::Empty | Node::Anchor(_) | Node::Look { .. } => Self::NOTHING,
+            Node::Literal(_) | Node::Any { .. } | Node::Class { .. } => Self::ONE,
+            Node::Concat(nodes) => nodes.iter().map(|node| Self::of(node, groups)).fold(Self::NOTHING, Self::then),
+            Node::Alternation(branches) => {
+                let widths = branches.iter().map(|branch| Self::of(branch, groups));
+                widths.reduce(Self::or).unwrap_or(Self::NOTHING)
+            }
+            Node::Repeat { node, min, max, .. } => {
+                let once = Self::of(node, groups);
+                let most = match once.most {
+                    Some(0) => Some(0),
+                    most => most.zip(*max).map(|(most, max)| most.saturating_mul(u64::from(max))),
+                };
+                Self { least: once.least.saturating_mul(u64::from(*min)), most }
+            }
+            Node::Capture(node) | Node::IgnoreCase { node, .. } | Node::Atomic(node) => Self::of(node, groups),
+            Node::Backref(group) => groups.get(group - 1).copied().unwrap_or(Self::UNKNOWN),
+            Node::Conditional { yes, no, .. } => Self::of(yes, groups).or(Self::of(no, groups)),
+        }
+    }
+
+    fn then(self, next: Self) -> Self {
+        let most = self.most.zip(next.most).map(|(one, other)| one.saturating_add(other));
+        Self { least: self.least.saturating_add(next.least), most }
+    }
+
+    fn or(self, other: Self) -> Self {
+        let most = self.most.zip(other.most).map(|(one, other)| one.max(other));
+        Self { least: self.least.min(other.least), most }
+    }
+}
+
+/// What a set of inline flags is for.
+enum Scope {
+    Whole,
+    Group { ignore_case: Option<bool> },
+}
+
+fn is_identifier(text: &str) -> bool {
+    let mut characters = text.chars();
+    characters.next().is_some_and(|first| first == '_' || first.is_alphabetic())
+        && characters.all(|next| next == '_' || next.is_alphanumeric())
+}
+
+fn ignoring_case(on: bool, node: Node) -> Node {
+    if node == Node::Empty { node } else { Node::IgnoreCase { on, node: Box::new(node) } }
+}
+
+/// Repeats a part. One that can only match nothing is not repeated: it holds at a place or it does not, and
+/// the engines refuse to count such a thing.
+fn repeated(node: Node, min: u32, max: Option<u32>, mode: RepeatMode) -> Node {
+    if !takes_nothing(&node) {
+        return Node::Repeat { node: Box::new(node), min, max, mode };
+    }
+    if min > 0 || node == Node::Empty {
+        return node;
+    }
+    Node::Alternation(if mode == RepeatMode::Lazy { vec![Node::Empty, node] } else { vec![node, Node::Empty] })
+}
+
+/// Tells whether a part can match nothing but the empty text, and remembers nothing.
+fn takes_nothing(node: &Node) -> bool {
+    match node {
+        Node::Empty | Node::Anchor(_) | Node::Look { .. } => true,
+        Node::Concat(nodes) | Node::Alternation(nodes) => nodes.iter().all(takes_nothing),
+        Node::IgnoreCase { node, .. } | Node::Atomic(node) | Node::Repeat { node, .. } => takes_nothing(node),
+        Node::Conditional { yes, no, .. } => takes_nothing(yes) && takes_nothing(no),
+        Node::Literal(_) | Node::Any { .. } | Node::Class { .. } | Node::Capture(_) | Node::Backref(_) => false,
+    }
+}

@@ -1,0 +1,160 @@
+//! No pattern and no text makes a search run away, and errors say what to mend.
+
+use std::time::{Duration, Instant};
+
+use expect_test::expect;
+use proptest::prelude::*;
+use steplatch_pattern::{Pattern, PatternError};
+
+fn error(pattern: &str) -> String {
+    Pattern::new(pattern).expect_err("a pattern that is refused").to_string()
+}
+
+#[test]
+fn an_error_names_the_pattern_the_reason_and_the_place() {
+    expect!["pattern 'ab(c' does not compile: unclosed group at position 2"].assert_eq(&error("ab(c"));
+    expect!["pattern 'é[a' does not compile: unterminated character set at position 1"].assert_eq(&error("é[a"));
+    expect![r"pattern '\q' does not compile: bad escape \q at position 0"].assert_eq(&error(r"\q"));
+    expect!["pattern '*' does not compile: nothing to repeat at position 0"].assert_eq(&error("*"));
+}
+
+#[test]
+fn a_page_of_pattern_is_refused_without_repeating_it() {
+    let long = "x".repeat(10_001);
+    assert!(matches!(Pattern::new(&long), Err(PatternError::TooLarge { .. })));
+    let message = error(&long);
+    assert!(message.ends_with("…' is too large: 10001 bytes, where 10000 are allowed"), "{message}");
+    assert!(message.len() < 400);
+}
+
+#[test]
+fn a_pattern_that_explodes_when_compiled_is_refused_soon() {
+    for pattern in [r"(?:a{1000}){1000}", r"\w{9999}", r"(?:(?:\w{99}){99}){99}"] {
+        let started = Instant::now();
+        assert!(matches!(Pattern::new(pattern), Err(PatternError::TooLarge { .. })), "{pattern}");
+        assert!(started.elapsed() < Duration::from_secs(5), "{pattern}");
+    }
+}
+
+#[test]
+fn a_pattern_nested_without_end_is_refused() {
+    let deep = format!("{}a{}", "(".repeat(3000), ")".repeat(3000));
+    expect!["groups nested too deeply at position 40"].assert_eq(error(&deep).rsplit("compile: ").next().unwrap());
+}
+
+#[test]
+fn a_catastrophic_pattern_without_look_around_is_quick() {
+    let text = format!("{}!", "a".repeat(5_000));
+    assert_eq!(Pattern::new("(a+)+$").unwrap().is_match(&text), Ok(false));
+}
+
+#[test]
+fn a_catastrophic_pattern_with_back_references_is_given_up() {
+    let text = format!("{}!c", "a".repeat(60));
+    let error = Pattern::new(r"(a*)*\1c").unwrap().is_match(&text).unwrap_err();
+    expect![[r"pattern '(a*)*\1c' takes too much work on this text"]].assert_eq(&error.to_string());
+}
+
+#[test]
+fn work_is_bounded_also_where_every_step_would_look_far_ahead() {
+    let text = format!("{}Q", "lorem ipsu".repeat(30_000));
+    for pattern in [
+        r"(?=.*zzz)(?!y)\w|zzz",
+        r"(?:(?=.*zz1)|(?=.*zz2)|.)*QQ(?!x)|Q(?=z)",
+        r"(?s)(?:(?!.*zzz).)+(?<=z)",
+        r"(\w+\s?)+\1{50}Q(?=x)",
+        r"(?=((?:\w+\s?)*)z)Q|Q(?=q)",
+        r"(?:(?:a|l|o|r|e|m|\s|[ipsu])*)*+Q(?=q)",
+    ] {
+        let pattern = Pattern::new(pattern).unwrap_or_else(|error| panic!("{error}"));
+        let started = Instant::now();
+        let _ = pattern.is_match(&text);
+        assert!(started.elapsed() < Duration::from_secs(20), "{pattern:?} took {:?}", started.elapsed());
+    }
+}
+
+#[test]
+fn an_ordinary_look_around_is_found_in_a_megabyte_of_output() {
+    let text = format!("{}undone\nstep 7 done: ok\n", "undone and unready\n".repeat(55_000));
+    for (pattern, expected) in [
+        (r"(?<!un)done", "done"),
+        (r"^step (\d) (?!failed)\w+: ok", "step 7 done: ok"),
+        (r"\b(?!and|un)[a-z]\w+", "step"),
+        (r"(?=.*ok$)\S+ \d", "step 7"),
+        (r"(\w)\1(?= *7)|(?<=7 )\w+", "done"),
+    ] {
+        let found = Pattern::new(pattern).unwrap().find_at(&text, 0).unwrap().map(|found| &text[found.range]);
+        assert_eq!(found, Some(expected), "{pattern}");
+    }
+}
+
+#[test]
+fn groups_are_found_by_number_and_by_name() {
+    for source in [r"(?P<key>\w+)=(\d+)?", r"(?P<key>\w+)=(\d+)?(?!x)"] {
+        let pattern = Pattern::new(source).unwrap();
+        assert_eq!(pattern.group_names(), [Some("key".to_owned()), None]);
+        let found = pattern.find_at("é a=1 b=", 0).unwrap().unwrap();
+        assert_eq!((found.range, found.groups), (3..6, vec![Some(3..4), Some(5..6)]));
+        let found = pattern.find_at("é a=1 b=", 6).unwrap().unwrap();
+        assert_eq!((found.range, found.groups), (7..9, vec![Some(7..8), None]));
+    }
+}
+
+#[test]
+fn what_comes_before_the_start_is_seen_but_not_searched() {
+    let find = |pattern: &str, from| {
+        Pattern::new(pattern).unwrap().find_at("one two\ntwo", from).unwrap().map(|found| found.range.start)
+    };
+    assert_eq!(find("two", 4), Some(4));
+    assert_eq!(find("two", 5), Some(8));
+    assert_eq!(find("^two", 4), Some(8), "a line begins at 8, not where the search begins");
+    assert_eq!(find(r"\bwo", 5), None);
+    assert_eq!(find("(?<=t)wo", 5), Some(5));
+    assert_eq!(find("two", 99), None);
+}
+
+#[test]
+fn a_search_from_within_a_character_begins_at_the_next() {
+    for source in [".", "(?=.)."] {
+        let pattern = Pattern::new(source).unwrap();
+        assert_eq!(pattern.find_at("éa", 1).unwrap().map(|found| found.range), Some(2..3));
+        assert_eq!(pattern.find_at("é", 1).unwrap(), None);
+    }
+}
+
+/// Patterns that are mostly well formed, and texts they may match.
+fn pieces() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(vec![
+        "a", "b", "é", ".", "^", "$", "(", ")", "(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i)", "(?P<n>", "(?P=n)",
+        "(?(1)", "|", "*", "+", "?", "{2}", "{,3}", "{", "}", "[", "[^", "]", "-", r"\1", r"\b", r"\d", r"\W", r"\Z",
+        r"\x41", r"\", "0", "7", "#", " ", "\n",
+    ]);
+    prop::collection::vec(piece, 0..14).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_pattern_or_an_error(source in any::<String>(), text in any::<String>(), from in 0usize..40) {
+        if let Ok(pattern) = Pattern::new(&source) {
+            let _ = pattern.find_at(&text, from);
+        }
+    }
+
+    #[test]
+    fn a_match_lies_within_the_text(source in pieces(), text in "[ab é0\n]{0,12}", from in 0usize..14) {
+        let pattern = match Pattern::new(&source) {
+            Ok(pattern) => pattern,
+            Err(PatternError::Invalid { position, .. }) => {
+                prop_assert!(position <= source.chars().count());
+                return Ok(());
+            }
+            Err(_) => return Ok(()),
+        };
+        if let Ok(Some(found)) = pattern.find_at(&text, from) {
+            prop_assert!(found.range.start >= from);
+            prop_assert!(text.get(found.range).is_some());
+            prop_assert_eq!(found.groups.len(), pattern.group_names().len());
+            prop_assert!(found.groups.into_iter().flatten().all(|group| text.get(group).is_some()));
+        }
+    }
+}

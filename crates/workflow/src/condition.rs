@@ -1,0 +1,221 @@
+//! When a transition is taken.
+
+use serde_json::{Map, Value};
+use steplatch_pattern::{Pattern, PatternError, TooMuchWork};
+
+use crate::substitute::{self, Lookup};
+use crate::tool;
+
+/// What must hold for a transition: every one of its tests.
+#[derive(Debug, Clone)]
+pub struct Condition {
+    pub(crate) tests: Vec<Test>,
+}
+
+/// One thing that must hold.
+#[derive(Debug, Clone)]
+pub(crate) enum Test {
+    Success(bool),
+    Pattern { pattern: PatternText, found: bool },
+    FieldEquals { field: String, value: Value },
+    FieldContains { field: String, text: String },
+    TimeoutOccurred(bool),
+    OutcomeUnknown(bool),
+}
+
+/// A pattern, compiled as soon as it can be.
+#[derive(Debug, Clone)]
+pub(crate) enum PatternText {
+    Compiled(Pattern),
+    /// Has variables: known only when a run comes by.
+    Template(String),
+}
+
+/// Why it can not be told whether a condition holds.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConditionError {
+    /// With its variables replaced, the pattern is none.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// The search was given up.
+    #[error(transparent)]
+    TooMuchWork(#[from] TooMuchWork),
+}
+
+/// What a condition looks at: the end of a state.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ending<'a> {
+    pub(crate) tool: &'a str,
+    pub(crate) params: &'a Map<String, Value>,
+    pub(crate) result: &'a Map<String, Value>,
+    /// The state's limit passed.
+    pub(crate) timed_out: bool,
+    /// The daemon died in between.
+    pub(crate) unknown: bool,
+}
+
+impl Ending<'_> {
+    /// Tells whether an `await_output` ended without what it waited for.
+    pub(crate) fn found_nothing(&self) -> bool {
+        tool::found_nothing(self.tool, self.params, self.result)
+    }
+
+    /// What patterns are searched in.
+    fn text(&self) -> String {
+        let field = |name| self.result.get(name).map(substitute::as_text).unwrap_or_default();
+        format!("{} {}", field("match_text"), field("screen_content"))
+    }
+}
+
+impl Condition {
+    /// Says in words why the condition holds, or `None` when it does not.
+    pub(crate) fn holds(&self, ending: Ending<'_>, variables: &impl Lookup) -> Result<Option<String>, ConditionError> {
+        let mut reasons = Vec::new();
+        for test in &self.tests {
+            match test.holds(ending, variables)? {
+                Some(reason) => reasons.push(reason),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(if reasons.is_empty() { "it is always taken".to_owned() } else { reasons.join(" and ") }))
+    }
+
+    /// Tells whether the condition holds whatever happens.
+    pub(crate) fn always(&self) -> bool {
+        self.tests.is_empty()
+    }
+
+    /// Tells whether the condition asks for nothing but this success or failure.
+    pub(crate) fn is_success(&self, success: bool) -> bool {
+        matches!(self.tests[..], [Test::Success(expected)] if expected == success)
+    }
+}
+
+impl Test {
+    fn holds(&self, ending: Ending<'_>, variables: &impl Lookup) -> Result<Option<String>, ConditionError> {
+        let (holds, reason) = match self {
+            Self::Success(expected) => {
+                let reason = if *expected { "the action succeeded" } else { "the action failed" };
+                (tool::succeeded(ending.result) == *expected, reason.to_owned())
+            }
+            Self::Pattern { pattern, found } => {
+                let compiled = match pattern {
+                    PatternText::Compiled(pattern) => pattern.clone(),
+                    PatternText::Template(template) => Pattern::new(&substitute::text(template, variables))?,
+                };
+                let was = if *found { "was found" } else { "was not found" };
+                (compiled.is_match(&ending.text())? == *found, format!("pattern '{}' {was}", compiled.as_str()))
+            }
+            Self::FieldEquals { field, value } => {
+                let expected = substitute::value(value, variables, true);
+                let reason = format!("{field} equals {expected}");
+                (equal(field_of(ending.result, field).unwrap_or(&Value::Null), &expected), reason)
+            }
+            Self::FieldContains { field, text } => {
+                let expected = substitute::text(text, variables);
+                let actual = field_of(ending.result, field).filter(|value| !value.is_null()).map(substitute::as_text);
+                (actual.is_some_and(|actual| actual.contains(&expected)), format!("{field} contains '{expected}'"))
+            }
+            Self::TimeoutOccurred(expected) => {
+                let reason = if *expected { "time ran out" } else { "time did not run out" };
+                ((ending.timed_out || ending.found_nothing()) == *expected, reason.to_owned())
+            }
+            Self::OutcomeUnknown(expected) => {
+                let reason = if *expected { "the outcome is unknown" } else { "the outcome is known" };
+                (ending.unknown == *expected, reason.to_owned())
+            }
+        };
+        Ok(holds.then_some(reason))
+    }
+}
+
+/// Returns a field of a result. A name with dots that is no field itself reaches into objects and lists.
+fn field_of<'a>(result: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
+    result.get(path).or_else(|| {
+        let mut parts = path.split('.');
+        let first = result.get(parts.next()?)?;
+        parts.try_fold(first, |value, part| match value {
+            Value::Object(fields) => fields.get(part),
+            Value::Array(items) => items.get(part.parse::<usize>().ok()?),
+            _ => None,
+        })
+    })
+}
+
+/// Equality as JSON has it, for numbers by value, and a text also equals a number or boolean that reads like it.
+fn equal(actual: &Value, expected: &Value) -> bool {
+    match (actual, expected) {
+        (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
+        (Value::String(text), scalar @ (Value::Number(_) | Value::Bool(_)))
+        | (scalar @ (Value::Number(_) | Value::Bool(_)), Value::String(text)) => *text == substitute::as_text(scalar),
+        (actual, expected) => actual == expected,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::variables::Variables;
+    use serde_json::json;
+
+    fn map(value: &Value) -> Map<String, Value> {
+        value.as_object().expect("an object").clone()
+    }
+
+    #[test]
+    fn fields_are_compared_as_authors_expect() {
+        for (result, field, expected, holds) in [
+            (json!({"exit_code": 0}), "exit_code", json!(0), true),
+            (json!({"exit_code": 0}), "exit_code", json!("0"), true),
+            (json!({"exit_code": "0"}), "exit_code", json!(0), true),
+            (json!({"exit_code": 1}), "exit_code", json!(1.0), true),
+            (json!({"exit_code": 1}), "exit_code", json!("1.0"), false),
+            (json!({"busy": true}), "busy", json!("true"), true),
+            (json!({"busy": true}), "busy", json!(1), false),
+            (json!({"name": "a"}), "name", json!("a"), true),
+            (json!({"name": "a"}), "name", json!("A"), false),
+            (json!({"error": null}), "error", json!(null), true),
+            (json!({}), "error", json!(null), true),
+            (json!({}), "error", json!(""), false),
+            (json!({"cursor": {"row": 3}}), "cursor.row", json!(3), true),
+            (json!({"cursor": {"row": 3}}), "cursor.column", json!(3), false),
+            (json!({"cursor": {"row": 3}}), "cursor", json!({"row": 3}), true),
+            (json!({"sessions": [{"state": "idle"}]}), "sessions.0.state", json!("idle"), true),
+            (json!({"a.b": 1, "a": {"b": 2}}), "a.b", json!(1), true),
+            (json!({"a": 1}), "a.b.c", json!(1), false),
+        ] {
+            let actual = map(&result);
+            let actual = field_of(&actual, field).unwrap_or(&Value::Null);
+            assert_eq!(equal(actual, &expected), holds, "{field} of {result} equals {expected}");
+        }
+    }
+
+    #[test]
+    fn variables_in_a_condition_keep_their_type_and_are_read_before_the_comparison() {
+        let variables = Variables::new(map(&json!({"code": 3, "name": "a.b", "bad": "("})));
+        let result = map(&json!({"success": true, "exit_code": 3, "screen_content": "say a.b"}));
+        let ending =
+            Ending { tool: "send_input", params: &Map::new(), result: &result, timed_out: false, unknown: false };
+        let holds = |test: Test| Condition { tests: vec![test] }.holds(ending, &variables);
+        let equals = |value: Value| Test::FieldEquals { field: "exit_code".into(), value };
+        assert_eq!(holds(equals(json!("{code}"))), Ok(Some("exit_code equals 3".into())));
+        let contains = Test::FieldContains { field: "screen_content".into(), text: "say {name}".into() };
+        assert_eq!(holds(contains), Ok(Some("screen_content contains 'say a.b'".into())));
+        let template = |text: &str| Test::Pattern { pattern: PatternText::Template(text.into()), found: true };
+        assert_eq!(holds(template("^ say {name|regex}$")), Ok(Some(r"pattern '^ say a\.b$' was found".into())));
+        assert!(matches!(holds(template("{bad}")), Err(ConditionError::Pattern(_))));
+    }
+
+    #[test]
+    fn an_empty_condition_always_holds() {
+        let ending = Ending {
+            tool: "send_input",
+            params: &Map::new(),
+            result: &map(&json!({"success": false})),
+            timed_out: false,
+            unknown: false,
+        };
+        let always = Condition { tests: Vec::new() };
+        assert_eq!(always.holds(ending, &Variables::default()), Ok(Some("it is always taken".into())));
+    }
+}

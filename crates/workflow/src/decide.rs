@@ -1,0 +1,344 @@
+//! What happens next.
+//!
+//! [`decide`] is the brain of a machine run. It takes the history and one input,
+//! and returns the events to append and the effects to perform after that. It
+//! never fails and never waits: what makes no sense (an outcome for a step that is
+//! not the current one, an input to a run that is over) decides nothing.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use steplatch_ids::{RunId, StepId};
+
+use crate::condition::{ConditionError, Ending};
+use crate::definition::{Definition, State};
+use crate::event::{Event, FailureReason, Limits, Outcome, SEMANTICS_VERSION};
+use crate::history::{CurrentStep, History, Status, Terminals};
+use crate::substitute::{self, Lookup};
+use crate::time::{Timestamp, spoken};
+use crate::tool;
+use crate::variables::Variables;
+
+/// Something that happened outside and that a run must answer to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// Begin.
+    Start(Start),
+    /// The action of a step came to its end.
+    Outcome {
+        /// The step that asked for it.
+        step: StepId,
+        /// What came of it.
+        outcome: Outcome,
+    },
+    /// The time that the whole run may take is over.
+    DeadlinePassed,
+    /// Somebody wants the run to end.
+    Cancel {
+        /// Why, in their words.
+        reason: String,
+    },
+}
+
+/// What a run begins with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Start {
+    /// The run's id.
+    pub run: RunId,
+    /// The terminal that its actions work on unless they say otherwise.
+    pub session_id: Option<String>,
+    /// Its initial variables. Numbers and booleans are taken as text.
+    pub variables: Map<String, Value>,
+    /// How far it may go.
+    pub limits: Limits,
+    /// Whether its terminals stay open when it fails or is cancelled.
+    pub keep_terminals: bool,
+}
+
+/// What follows from an input.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Decision {
+    /// To be appended to the history first, all of them or none.
+    pub events: Vec<Event>,
+    /// To be performed after that.
+    pub effects: Vec<Effect>,
+}
+
+/// Something that the world is asked to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Perform an action, and bring its outcome back as an input.
+    Perform {
+        /// The step that asks: the same action under the same step must never be done twice.
+        step: StepId,
+        /// Which tool.
+        tool: String,
+        /// Its parameters, all variables replaced.
+        params: Map<String, Value>,
+        /// After which time the outcome is [`Outcome::TimedOut`]; without one, the action bounds itself.
+        limit: Option<Duration>,
+    },
+    /// Wait for a point in time, then bring a finished outcome with `success: true` back.
+    Sleep {
+        /// The step that asks.
+        step: StepId,
+        /// When to wake up; the same when asked again after a restart.
+        until: Timestamp,
+        /// As for [`Effect::Perform`], counted from when the state was entered.
+        limit: Option<Duration>,
+    },
+    /// Stop waiting for a step. Its outcome, should it come, is of no interest.
+    Abandon {
+        /// The step.
+        step: StepId,
+    },
+    /// Bring [`Input::DeadlinePassed`] after this time.
+    ArmDeadline {
+        /// The time, counted from now.
+        after: Duration,
+    },
+    /// Close a terminal that the run opened.
+    CloseTerminal {
+        /// The terminal's id.
+        session_id: String,
+    },
+}
+
+/// Says what follows from `input`, given everything that has happened so far.
+///
+/// Pure: the same arguments give the same decision, today and on replay.
+#[must_use]
+pub fn decide(definition: &Definition, history: &History, input: Input, now: Timestamp) -> Decision {
+    match (history.status(), input) {
+        (Status::NotStarted, Input::Start(start)) => begin(definition, start, now),
+        (Status::Running, Input::Outcome { step, outcome }) => match history.current() {
+            Some(current) if current.step == step => Move::new(definition, history, now).complete(current, outcome),
+            _ => Decision::default(),
+        },
+        (Status::Running, Input::DeadlinePassed) => Move::new(definition, history, now).pass_deadline(),
+        (Status::Running, Input::Cancel { reason }) => Move::new(definition, history, now).cancel(reason),
+        (Status::NotStarted, Input::Outcome { .. } | Input::DeadlinePassed | Input::Cancel { .. })
+        | (Status::Running, Input::Start(_))
+        | (Status::Completed | Status::Failed { .. } | Status::Cancelled { .. }, _) => Decision::default(),
+    }
+}
+
+/// Returns the effects that a history has asked for and has no outcome of, to be performed again after a restart.
+///
+/// Performing one of them twice is harmless, except for [`Effect::Perform`]: there the one who performs keeps
+/// a ledger by step.
+#[must_use]
+pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
+    match history.status() {
+        Status::NotStarted | Status::Completed => Vec::new(),
+        Status::Failed { .. } | Status::Cancelled { .. } => closing(history.open_terminals(), history.keep_terminals()),
+        Status::Running => {
+            let passed = history.started_at().map_or(Duration::ZERO, |started| now.since(started));
+            let after = history.limits().execution_timeout().saturating_sub(passed);
+            let pending = history.current().map(asking);
+            [Effect::ArmDeadline { after }].into_iter().chain(pending).collect()
+        }
+    }
+}
+
+fn begin(definition: &Definition, start: Start, now: Timestamp) -> Decision {
+    let mut variables = start.variables;
+    for value in variables.values_mut().filter(|value| value.is_number() || value.is_boolean()) {
+        *value = Value::String(substitute::as_text(value));
+    }
+    let started = Event::Started {
+        at: now,
+        run: start.run,
+        definition: definition.document().clone(),
+        variables,
+        session_id: start.session_id,
+        limits: start.limits,
+        keep_terminals: start.keep_terminals,
+        semantics_version: SEMANTICS_VERSION,
+    };
+    let history = History::from_iter([&started]);
+    let mut begin = Move::new(definition, &history, now);
+    begin.decision.effects.push(Effect::ArmDeadline { after: start.limits.execution_timeout() });
+    begin.decision.events.push(started);
+    begin.enter(definition.initial_state(), history.variables(), history.terminals())
+}
+
+/// A decision in the making.
+struct Move<'a> {
+    definition: &'a Definition,
+    history: &'a History,
+    now: Timestamp,
+    decision: Decision,
+}
+
+impl<'a> Move<'a> {
+    fn new(definition: &'a Definition, history: &'a History, now: Timestamp) -> Self {
+        Self { definition, history, now, decision: Decision::default() }
+    }
+
+    /// Takes an outcome in and goes where it leads.
+    fn complete(mut self, current: &CurrentStep, outcome: Outcome) -> Decision {
+        let CurrentStep { step, tool, params, limit, entered_at } = current;
+        let name = step.place.as_str();
+        let elapsed = self.now.since(*entered_at);
+        self.record(Event::StateCompleted { at: self.now, step: step.clone(), outcome: outcome.clone(), elapsed });
+        let result = outcome.result(name, tool, *limit);
+        let mut terminals = self.history.terminals().clone();
+        terminals.record(tool, params, &result);
+        let ending = Ending {
+            tool,
+            params,
+            result: &result,
+            timed_out: outcome == Outcome::TimedOut,
+            unknown: outcome == Outcome::Unknown,
+        };
+        let Some(state) = self.definition.state(name) else { return self.lost(name, &terminals) };
+        match next(state, ending, self.history.variables()) {
+            Ok(Some((to, because))) => {
+                let to = to.to_owned();
+                self.record(Event::Transitioned { at: self.now, from: name.to_owned(), to: to.clone(), because });
+                let history = self.history;
+                self.enter(&to, &history.variables().after(name, &result), &terminals)
+            }
+            Ok(None) if tool::succeeded(&result) => {
+                self.record(Event::Completed { at: self.now });
+                self.decision
+            }
+            Ok(None) => {
+                let error = action_error(name, tool, &result);
+                self.fail(FailureReason::ActionFailed, error, &terminals)
+            }
+            Err(error) => self.fail(FailureReason::BadPattern, format!("State '{name}': {error}"), &terminals),
+        }
+    }
+
+    /// Enters a state, unless the run has executed as many as it may.
+    fn enter(mut self, name: &str, variables: &impl Lookup, terminals: &Terminals) -> Decision {
+        let most = self.history.limits().max_states();
+        if self.history.states_executed() >= most {
+            let error = format!("Maximum states limit ({most}) reached - possible infinite loop");
+            return self.fail(FailureReason::TooManyStates, error, terminals);
+        }
+        let (Some(state), Some(run)) = (self.definition.state(name), self.history.run()) else {
+            return self.lost(name, terminals);
+        };
+        let step =
+            StepId { run: run.clone(), place: name.to_owned(), visit: self.history.visits(name).saturating_add(1) };
+        let tool = state.action().tool().to_owned();
+        let params = params(state, variables, terminals);
+        let limit = limit(state);
+        if tool == tool::SLEEP
+            && let Err(error) = tool::sleep_duration(&params)
+        {
+            return self.fail(FailureReason::BadParameters, format!("State '{name}': {error}"), terminals);
+        }
+        let entered = CurrentStep { step, tool, params, limit, entered_at: self.now };
+        self.decision.effects.push(asking(&entered));
+        let CurrentStep { step, tool, params, limit, entered_at: at } = entered;
+        self.record(Event::StateEntered { at, step, tool, params, limit });
+        self.decision
+    }
+
+    fn pass_deadline(self) -> Decision {
+        let timeout = spoken(self.history.limits().execution_timeout());
+        let place = self.history.final_state().map(|name| format!(" in state '{name}'")).unwrap_or_default();
+        let history = self.history;
+        let error = format!("Workflow execution timed out after {timeout}{place}");
+        self.abandoning().fail(FailureReason::TimedOut, error, history.terminals())
+    }
+
+    fn cancel(self, reason: String) -> Decision {
+        let mut cancel = self.abandoning();
+        cancel.record(Event::Cancelled { at: cancel.now, reason });
+        let closing = closing(cancel.history.open_terminals(), cancel.history.keep_terminals());
+        cancel.decision.effects.extend(closing);
+        cancel.decision
+    }
+
+    fn abandoning(mut self) -> Self {
+        let current = self.history.current();
+        self.decision.effects.extend(current.map(|current| Effect::Abandon { step: current.step.clone() }));
+        self
+    }
+
+    fn lost(self, name: &str, terminals: &Terminals) -> Decision {
+        self.fail(FailureReason::UnknownState, format!("State '{name}' is not in this definition"), terminals)
+    }
+
+    fn fail(mut self, reason: FailureReason, error: String, terminals: &Terminals) -> Decision {
+        self.record(Event::Failed { at: self.now, reason, error });
+        self.decision.effects.extend(closing(terminals.open(), self.history.keep_terminals()));
+        self.decision
+    }
+
+    fn record(&mut self, event: Event) {
+        self.decision.events.push(event);
+    }
+}
+
+/// Chooses where a state leads, and says why: `None` when the run ends here.
+fn next<'d>(
+    state: &'d State,
+    ending: Ending<'_>,
+    variables: &Variables,
+) -> Result<Option<(&'d str, String)>, ConditionError> {
+    let on_timeout = |because: &str| state.on_timeout().map(|to| (to, because.to_owned()));
+    if ending.timed_out
+        && let Some(to) = on_timeout("the state timed out")
+    {
+        return Ok(Some(to));
+    }
+    // Conditions see the variables as they were when the state was entered: `{match_text}` in one is what an
+    // earlier state found, to be compared with what this one returned.
+    for transition in state.transitions() {
+        if let Some(because) = transition.condition().holds(ending, variables)? {
+            return Ok(Some((transition.next_state(), because)));
+        }
+    }
+    Ok(if ending.found_nothing() { on_timeout("the output did not come") } else { None })
+}
+
+/// Returns the parameters of a state's action, with variables replaced and the run's terminal filled in.
+fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<String, Value> {
+    let action = state.action();
+    let replaced =
+        |(name, value): (&String, &Value)| (name.clone(), substitute::value(value, variables, !action.is_text(name)));
+    let mut params: Map<String, Value> = action.params().iter().map(replaced).collect();
+    let left_out = params.get("session_id").is_none_or(Value::is_null);
+    if action.takes_session()
+        && left_out
+        && let Some(session) = terminals.usual()
+    {
+        params.insert("session_id".to_owned(), session.into());
+    }
+    params
+}
+
+/// Returns how long a state may take; `None` where the action bounds itself.
+fn limit(state: &State) -> Option<Duration> {
+    let own = matches!(state.action().tool(), tool::AWAIT_OUTPUT | tool::SLEEP);
+    state.timeout().or_else(|| (!own).then_some(tool::USUAL_LIMIT))
+}
+
+/// Returns the effect that brings a step its outcome.
+fn asking(current: &CurrentStep) -> Effect {
+    let CurrentStep { step, tool, params, limit, entered_at } = current.clone();
+    match tool::sleep_duration(&params) {
+        Ok(duration) if tool == tool::SLEEP => Effect::Sleep { step, until: entered_at.after(duration), limit },
+        _ => Effect::Perform { step, tool, params, limit },
+    }
+}
+
+fn closing(open: &[String], keep: bool) -> Vec<Effect> {
+    let close = |session_id: &String| Effect::CloseTerminal { session_id: session_id.clone() };
+    if keep { Vec::new() } else { open.iter().map(close).collect() }
+}
+
+fn action_error(state: &str, tool: &str, result: &Map<String, Value>) -> String {
+    match result.get("error").map(substitute::as_text).filter(|error| !error.is_empty()) {
+        // A state that timed out names itself.
+        Some(error) if error.starts_with(&format!("State '{state}' ")) => error,
+        Some(error) => format!("State '{state}' failed: {error}"),
+        None => format!("State '{state}' failed: '{tool}' did not succeed"),
+    }
+}

@@ -1,0 +1,199 @@
+//! A machine workflow, read and checked.
+//!
+//! A [`Definition`] in hand is a proof: the initial state and every target exist,
+//! every bound is kept, every pattern without variables compiles. Whoever gets
+//! [`Problems`] instead gets all of them at once, each with a JSON pointer.
+//! The document is kept as it was given, and is what a definition serializes to.
+
+mod catalog;
+mod document;
+mod parse;
+mod problem;
+mod reach;
+
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+use steplatch_ids::WorkflowName;
+
+use crate::condition::Condition;
+
+pub use catalog::ToolCatalog;
+pub use problem::{Problem, Problems, Severity};
+
+/// A machine workflow that passed every check.
+#[derive(Debug, Clone)]
+pub struct Definition {
+    document: Value,
+    name: Option<WorkflowName>,
+    description: Option<String>,
+    initial_state: String,
+    states: Vec<State>,
+    warnings: Vec<Problem>,
+}
+
+/// One entry of a machine.
+#[derive(Debug, Clone)]
+pub struct State {
+    name: String,
+    action: Action,
+    transitions: Vec<Transition>,
+    timeout: Option<Duration>,
+    on_timeout: Option<String>,
+}
+
+/// What a state does.
+#[derive(Debug, Clone)]
+pub struct Action {
+    tool: String,
+    params: Map<String, Value>,
+    /// Whether the run's terminal is filled in.
+    takes_session: bool,
+    /// Parameters that stay text when a variable stands for the whole of them.
+    text_params: Vec<String>,
+}
+
+/// Where a state leads, and when.
+#[derive(Debug, Clone)]
+pub struct Transition {
+    condition: Condition,
+    next_state: String,
+}
+
+impl Definition {
+    /// Reads a definition and checks it in every respect that needs no run.
+    ///
+    /// # Errors
+    /// With every problem that was found, and the warnings beside them.
+    pub fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Self, Problems> {
+        parse::parse(document, tools)
+    }
+
+    /// As [`Self::parse`], from the text of a file.
+    ///
+    /// # Errors
+    /// Also when the text is not JSON: one problem, with line and column.
+    pub fn from_text(text: &str, tools: &dyn ToolCatalog) -> Result<Self, Problems> {
+        match serde_json::from_str(text) {
+            Ok(document) => Self::parse(&document, tools),
+            Err(error) => Err(Problems::of(vec![Problem::error("", format!("this is not JSON: {error}"))])),
+        }
+    }
+
+    /// Returns the document as it was given.
+    #[must_use]
+    pub fn document(&self) -> &Value {
+        &self.document
+    }
+
+    /// Returns the workflow's name, when it has one.
+    #[must_use]
+    pub fn name(&self) -> Option<&WorkflowName> {
+        self.name.as_ref()
+    }
+
+    /// Returns what the workflow is for, in its author's words.
+    #[must_use]
+    pub fn description(&self) -> Option<&str> {
+        self.description.as_deref()
+    }
+
+    /// Returns the name of the state that a run begins with.
+    #[must_use]
+    pub fn initial_state(&self) -> &str {
+        &self.initial_state
+    }
+
+    /// Returns the states, in the order of the document.
+    #[must_use]
+    pub fn states(&self) -> &[State] {
+        &self.states
+    }
+
+    /// Returns the state of that name.
+    #[must_use]
+    pub fn state(&self, name: &str) -> Option<&State> {
+        self.states.iter().find(|state| state.name == name)
+    }
+
+    /// Returns what is suspicious and yet allowed.
+    #[must_use]
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
+    }
+}
+
+impl Serialize for Definition {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.document.serialize(serializer)
+    }
+}
+
+impl State {
+    /// Returns the state's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns what the state does.
+    #[must_use]
+    pub fn action(&self) -> &Action {
+        &self.action
+    }
+
+    /// Returns where the state leads, in the order they are tried.
+    #[must_use]
+    pub fn transitions(&self) -> &[Transition] {
+        &self.transitions
+    }
+
+    /// Returns how long the state may take, when its author said so.
+    #[must_use]
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// Returns where the state leads when it takes longer.
+    #[must_use]
+    pub fn on_timeout(&self) -> Option<&str> {
+        self.on_timeout.as_deref()
+    }
+}
+
+impl Action {
+    /// Returns the tool that performs the action.
+    #[must_use]
+    pub fn tool(&self) -> &str {
+        &self.tool
+    }
+
+    /// Returns the parameters, their variables not replaced.
+    #[must_use]
+    pub fn params(&self) -> &Map<String, Value> {
+        &self.params
+    }
+
+    pub(crate) fn takes_session(&self) -> bool {
+        self.takes_session
+    }
+
+    pub(crate) fn is_text(&self, param: &str) -> bool {
+        self.text_params.iter().any(|text| text == param)
+    }
+}
+
+impl Transition {
+    /// Returns when the transition is taken.
+    #[must_use]
+    pub fn condition(&self) -> &Condition {
+        &self.condition
+    }
+
+    /// Returns where it leads.
+    #[must_use]
+    pub fn next_state(&self) -> &str {
+        &self.next_state
+    }
+}

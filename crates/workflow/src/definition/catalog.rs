@@ -1,0 +1,28 @@
+//! What a definition must know about tools.
+
+use serde_json::{Map, Value};
+
+use super::Problem;
+
+/// The tools that a state may name, told by whoever performs them.
+pub trait ToolCatalog {
+    /// Returns the names of all tools. `sleep` is not among them: it belongs to every machine.
+    fn tools(&self) -> Vec<String>;
+
+    /// Checks the parameters of one of these tools as far as they are literal.
+    ///
+    /// A string with a `{` may turn out to be anything, so it passes. A session that is left out passes too:
+    /// it is filled in. The pointers of the problems begin at the parameters (`/timeout`).
+    fn check(&self, tool: &str, params: &Map<String, Value>) -> Vec<Problem>;
+
+    /// Tells whether the tool works on a terminal, named by its parameter `session_id`.
+    fn takes_session(&self, tool: &str) -> bool;
+
+    /// Tells whether a parameter is text, or is made of texts.
+    ///
+    /// `"{exit_code}"` then becomes `"0"`; elsewhere it keeps the variable's type and becomes `0`.
+    fn takes_text(&self, tool: &str, param: &str) -> bool {
+        let _ = (tool, param);
+        false
+    }
+}

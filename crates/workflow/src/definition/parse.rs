@@ -1,0 +1,337 @@
+//! Reading a definition: everything that is wrong, at once.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use steplatch_ids::{InvalidId, WorkflowName};
+use steplatch_pattern::Pattern;
+
+use super::document::{Findings, Object, Place, kind, suggestion};
+use super::{Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, reach};
+use crate::condition::{Condition, PatternText, Test};
+use crate::{substitute, tool};
+
+const DOCUMENT_KEYS: &[&str] = &["name", "description", "arguments", "return_values", "initial_state", "states"];
+const STATE_KEYS: &[&str] = &["action", "transitions", "timeout", "timeout_seconds", "on_timeout"];
+const ACTION_KEYS: &[&str] = &["tool", "params"];
+const TRANSITION_KEYS: &[&str] = &["condition", "pattern", "next_state"];
+const CONDITION_KEYS: &[&str] = &[
+    "success",
+    "pattern_match",
+    "pattern_not_match",
+    "field_equals",
+    "field_contains",
+    "timeout_occurred",
+    "outcome_unknown",
+    "description",
+];
+const CONDITION_WORDS: &[&str] = &["success", "failure", "pattern_match", "pattern_no_match", "timeout"];
+
+const MOST_STATES: usize = 100;
+const MOST_TRANSITIONS: usize = 20;
+const LONGEST_NAME: usize = 64;
+const LONGEST_DESCRIPTION: usize = 500;
+const TIMEOUT_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=300.0;
+
+/// Reads a whole document.
+pub(super) fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Definition, Problems> {
+    let mut reader = Reader { tools, findings: Findings::default() };
+    let definition = reader.document(document);
+    let problems = reader.findings.problems;
+    let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
+    match definition {
+        Some(mut definition) if !failed => {
+            definition.warnings = problems;
+            Ok(definition)
+        }
+        _ => Err(Problems::of(problems)),
+    }
+}
+
+struct Reader<'a> {
+    tools: &'a dyn ToolCatalog,
+    findings: Findings,
+}
+
+impl Reader<'_> {
+    fn document(&mut self, document: &Value) -> Option<Definition> {
+        let place = Place { value: document, pointer: String::new() };
+        let object = self.findings.object(&place, "a workflow definition", DOCUMENT_KEYS)?;
+        let name = object.get("name").and_then(|place| self.name(&place));
+        let description = object.get("description").and_then(|place| self.description(&place));
+        for key in ["arguments", "return_values"] {
+            if let Some(place) = object.get(key).filter(|place| *place.value != Value::Object(Map::new())) {
+                self.findings.error(&place.pointer, format!("'{key}' is not supported by this version"));
+            }
+        }
+        let initial = self.findings.required(&object, "initial_state");
+        let initial_name = initial.as_ref().and_then(|place| self.findings.text(place, "'initial_state'"));
+        let states = self.findings.required(&object, "states");
+        let states = states.and_then(|place| self.findings.free_object(&place, "'states'"))?;
+        if states.fields.is_empty() || states.fields.len() > MOST_STATES {
+            let count = states.fields.len();
+            self.findings.error(&states.pointer, format!("a workflow has 1 to {MOST_STATES} states, not {count}"));
+        }
+        if let (Some(place), Some(name)) = (&initial, initial_name)
+            && !states.fields.contains_key(name)
+        {
+            self.findings.error(&place.pointer, format!("Initial state '{name}' not found in states"));
+        }
+        let known = states.clone();
+        let states: Vec<_> = states.iter().map(|(name, place)| self.state(name, &place, &known)).collect();
+        // A state that could not be read has no targets, and would make others look unreachable.
+        let states = states.into_iter().collect::<Option<Vec<State>>>()?;
+        let initial_state = initial_name?.to_owned();
+        if known.fields.contains_key(&initial_state) {
+            self.findings.problems.extend(reach::warnings(&initial_state, &states));
+        }
+        let document = document.clone();
+        Some(Definition { document, name, description, initial_state, states, warnings: Vec::new() })
+    }
+
+    fn name(&mut self, place: &Place<'_>) -> Option<WorkflowName> {
+        let name = self.findings.text(place, "'name'")?;
+        match name.parse() {
+            Ok(name) => Some(name),
+            Err(error) => {
+                let error: InvalidId = error;
+                self.findings.error(&place.pointer, error.to_string());
+                None
+            }
+        }
+    }
+
+    fn description(&mut self, place: &Place<'_>) -> Option<String> {
+        let description = self.findings.text(place, "'description'")?;
+        let length = description.chars().count();
+        if length > LONGEST_DESCRIPTION {
+            let message = format!("'description' has {length} characters, at most {LONGEST_DESCRIPTION} are allowed");
+            self.findings.error(&place.pointer, message);
+        }
+        Some(description.to_owned())
+    }
+
+    fn state(&mut self, name: &str, place: &Place<'_>, known: &Object<'_>) -> Option<State> {
+        let well_formed = (1..=LONGEST_NAME).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if !well_formed {
+            let message = format!("'{name}' is not a name for a state (1 to {LONGEST_NAME} letters, digits or '_')");
+            self.findings.error(&place.pointer, message);
+        }
+        let object = self.findings.object(place, "a state", STATE_KEYS)?;
+        let action = self.findings.required(&object, "action").and_then(|place| self.action(&place));
+        let transitions = object.get("transitions").map(|place| self.transitions(name, &place, known));
+        let timeout = self.timeout(&object);
+        let on_timeout = object.get("on_timeout").and_then(|place| {
+            let target = self.findings.text(&place, "'on_timeout'")?;
+            if !known.fields.contains_key(target) {
+                let message = format!("State '{name}' timeout target '{target}' not found");
+                self.findings.error(&place.pointer, message);
+            }
+            Some(target.to_owned())
+        });
+        let transitions = transitions.unwrap_or_default().into_iter().collect::<Option<Vec<_>>>()?;
+        Some(State { name: name.to_owned(), action: action?, transitions, timeout, on_timeout })
+    }
+
+    fn timeout(&mut self, state: &Object<'_>) -> Option<Duration> {
+        let (long, short) = (state.get("timeout_seconds"), state.get("timeout"));
+        if let (Some(place), Some(_)) = (&long, &short) {
+            let message = "'timeout' and 'timeout_seconds' are the same key, give one of them";
+            self.findings.error(&place.pointer, message);
+        }
+        let place = short.or(long)?;
+        let seconds = place.value.as_f64().filter(|seconds| TIMEOUT_SECONDS.contains(seconds));
+        if seconds.is_none() {
+            let message = format!(
+                "a timeout is a number of seconds from {} to {}, not {}",
+                TIMEOUT_SECONDS.start(),
+                TIMEOUT_SECONDS.end(),
+                kind(place.value)
+            );
+            self.findings.error(&place.pointer, message);
+        }
+        seconds.map(Duration::from_secs_f64)
+    }
+
+    fn action(&mut self, place: &Place<'_>) -> Option<Action> {
+        let object = self.findings.object(place, "an action", ACTION_KEYS)?;
+        let params = match object.get("params") {
+            Some(params) => self.findings.free_object(&params, "'params'")?.fields.clone(),
+            None => Map::new(),
+        };
+        let place = self.findings.required(&object, "tool")?;
+        let tool = self.findings.text(&place, "'tool'")?;
+        if tool::NOT_YET.contains(&tool) {
+            self.findings.error(&place.pointer, format!("action '{tool}' is not supported by this version"));
+            return None;
+        }
+        let mut known = self.tools.tools();
+        if !known.iter().any(|known| known == tool) && tool != tool::SLEEP {
+            known.push(tool::SLEEP.to_owned());
+            let meant = suggestion(tool, known.iter().map(String::as_str));
+            let or = if meant.is_empty() { format!(", known are {}", known.join(", ")) } else { meant };
+            self.findings.error(&place.pointer, format!("unknown tool '{tool}'{or}"));
+            return None;
+        }
+        let problems = if tool == tool::SLEEP { check_sleep(&params) } else { self.tools.check(tool, &params) };
+        self.findings.problems.extend(
+            problems
+                .into_iter()
+                .map(|problem| Problem { pointer: format!("{}/params{}", object.pointer, problem.pointer), ..problem }),
+        );
+        let text_params = params.keys().filter(|param| self.tools.takes_text(tool, param)).cloned().collect();
+        let takes_session = tool != tool::SLEEP && self.tools.takes_session(tool);
+        Some(Action { tool: tool.to_owned(), params, takes_session, text_params })
+    }
+
+    fn transitions(&mut self, state: &str, place: &Place<'_>, known: &Object<'_>) -> Vec<Option<Transition>> {
+        let items = self.findings.list(place, "'transitions'");
+        if items.len() > MOST_TRANSITIONS {
+            let count = items.len();
+            let message = format!("a state has at most {MOST_TRANSITIONS} transitions, not {count}");
+            self.findings.error(&place.pointer, message);
+        }
+        items.iter().map(|item| self.transition(state, item, known)).collect()
+    }
+
+    fn transition(&mut self, state: &str, place: &Place<'_>, known: &Object<'_>) -> Option<Transition> {
+        let object = self.findings.object(place, "a transition", TRANSITION_KEYS)?;
+        let condition = match object.get("condition") {
+            None => {
+                let message = "'condition' is missing; write {} for one that always holds";
+                self.findings.error(&object.pointer, message);
+                None
+            }
+            Some(place) => self.condition(&place, object.get("pattern").as_ref()),
+        };
+        let next = self.findings.required(&object, "next_state")?;
+        let next_state = self.findings.text(&next, "'next_state'")?;
+        if !known.fields.contains_key(next_state) {
+            let message = format!("State '{state}' references non-existent state '{next_state}'");
+            self.findings.error(&next.pointer, message);
+        }
+        Some(Transition { condition: condition?, next_state: next_state.to_owned() })
+    }
+
+    fn condition(&mut self, place: &Place<'_>, pattern: Option<&Place<'_>>) -> Option<Condition> {
+        match place.value {
+            Value::String(word) => self.word(word, place, pattern),
+            Value::Object(_) => {
+                if let Some(pattern) = pattern {
+                    let message =
+                        "'pattern' belongs to a condition that is a word, write it as 'pattern_match' in the object";
+                    self.findings.error(&pattern.pointer, message);
+                }
+                let object = self.findings.object(place, "a condition", CONDITION_KEYS)?;
+                let tests: Vec<_> = object
+                    .iter()
+                    .filter(|(_, place)| !place.value.is_null())
+                    .map(|(key, place)| self.tests(key, &place))
+                    .collect();
+                let tests = tests.into_iter().collect::<Option<Vec<_>>>()?.concat();
+                Some(Condition { tests })
+            }
+            other => {
+                let message = format!("a condition must be an object or a word, not {}", kind(other));
+                self.findings.error(&place.pointer, message);
+                None
+            }
+        }
+    }
+
+    fn word(&mut self, word: &str, place: &Place<'_>, pattern: Option<&Place<'_>>) -> Option<Condition> {
+        let wants_pattern = matches!(word, "pattern_match" | "pattern_no_match");
+        if let Some(pattern) = pattern.filter(|_| !wants_pattern) {
+            self.findings.error(&pattern.pointer, format!("condition \"{word}\" takes no 'pattern'"));
+        }
+        let test = match word {
+            "success" => Test::Success(true),
+            "failure" => Test::Success(false),
+            "timeout" => Test::TimeoutOccurred(true),
+            "pattern_match" | "pattern_no_match" => {
+                let Some(pattern) = pattern else {
+                    self.findings.error(&place.pointer, format!("condition \"{word}\" needs a 'pattern' beside it"));
+                    return None;
+                };
+                Test::Pattern { pattern: self.pattern(pattern, "'pattern'")?, found: word == "pattern_match" }
+            }
+            _ => {
+                let meant = suggestion(word, CONDITION_WORDS.iter().copied());
+                let or = if meant.is_empty() { format!(", known are {}", CONDITION_WORDS.join(", ")) } else { meant };
+                self.findings.error(&place.pointer, format!("unknown condition \"{word}\"{or}"));
+                return None;
+            }
+        };
+        Some(Condition { tests: vec![test] })
+    }
+
+    /// Reads one key of a condition: several tests where it names several fields, `None` when it is wrong.
+    fn tests(&mut self, key: &str, place: &Place<'_>) -> Option<Vec<Test>> {
+        let quoted = format!("'{key}'");
+        let test = match key {
+            "success" => Test::Success(self.findings.boolean(place, &quoted)?),
+            "timeout_occurred" => Test::TimeoutOccurred(self.findings.boolean(place, &quoted)?),
+            "outcome_unknown" => Test::OutcomeUnknown(self.findings.boolean(place, &quoted)?),
+            "pattern_match" => Test::Pattern { pattern: self.pattern(place, &quoted)?, found: true },
+            "pattern_not_match" => Test::Pattern { pattern: self.pattern(place, &quoted)?, found: false },
+            "field_equals" => {
+                let fields = self.findings.free_object(place, &quoted)?;
+                let test = |(field, place): (&String, Place<'_>)| Test::FieldEquals {
+                    field: field.clone(),
+                    value: place.value.clone(),
+                };
+                return Some(fields.iter().map(test).collect());
+            }
+            "field_contains" => {
+                let fields = self.findings.free_object(place, &quoted)?;
+                let tests: Vec<_> = fields.iter().map(|(field, place)| self.contains(field, &place)).collect();
+                return tests.into_iter().collect();
+            }
+            "description" => {
+                let message = "a condition with 'description' is not supported by this version";
+                self.findings.error(&place.pointer, message);
+                return None;
+            }
+            // Reported as an unknown key already.
+            _ => return None,
+        };
+        Some(vec![test])
+    }
+
+    fn contains(&mut self, field: &str, place: &Place<'_>) -> Option<Test> {
+        let text = match place.value {
+            Value::Bool(_) | Value::Number(_) => place.value.to_string(),
+            _ => self.findings.text(place, "what 'field_contains' looks for")?.to_owned(),
+        };
+        Some(Test::FieldContains { field: field.to_owned(), text })
+    }
+
+    fn pattern(&mut self, place: &Place<'_>, what: &str) -> Option<PatternText> {
+        let source = self.findings.text(place, what)?;
+        if substitute::has_placeholder(source) {
+            return Some(PatternText::Template(source.to_owned()));
+        }
+        match Pattern::new(source) {
+            Ok(pattern) => Some(PatternText::Compiled(pattern)),
+            Err(error) => {
+                self.findings.error(&place.pointer, error.to_string());
+                None
+            }
+        }
+    }
+}
+
+fn check_sleep(params: &Map<String, Value>) -> Vec<Problem> {
+    let unknown = params.keys().filter(|key| *key != "seconds").map(|key| {
+        let message = format!("unknown key '{key}' in a sleep{}", suggestion(key, ["seconds"].into_iter()));
+        Problem::error(format!("/{}", super::document::escaped(key)), message)
+    });
+    let mut problems: Vec<_> = unknown.collect();
+    let told_later = params.get("seconds").and_then(Value::as_str).is_some_and(|text| text.contains('{'));
+    if !told_later && let Err(error) = tool::sleep_duration(params) {
+        let pointer = if params.contains_key("seconds") { "/seconds" } else { "" };
+        problems.push(Problem::error(pointer, error.to_string()));
+    }
+    problems
+}

@@ -1,0 +1,99 @@
+//! What is wrong with a definition.
+
+use std::error::Error;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// One thing that is wrong, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// A JSON pointer into the document; empty for the whole of it.
+    pub pointer: String,
+    /// What is wrong, and what would be right.
+    pub message: String,
+    /// Whether it keeps the workflow from running.
+    pub severity: Severity,
+}
+
+/// How bad a problem is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// The workflow can not run.
+    Error,
+    /// The workflow can run, and its author should look.
+    Warning,
+}
+
+impl Problem {
+    /// Returns a problem that keeps the workflow from running.
+    #[must_use]
+    pub fn error(pointer: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { pointer: pointer.into(), message: message.into(), severity: Severity::Error }
+    }
+
+    /// Returns a problem that the workflow can run with.
+    #[must_use]
+    pub fn warning(pointer: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { pointer: pointer.into(), message: message.into(), severity: Severity::Warning }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.pointer.is_empty() {
+            write!(f, "{}: ", self.pointer)?;
+        }
+        if self.severity == Severity::Warning {
+            f.write_str("warning: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// Everything that is wrong with a definition: one error at least, and the warnings beside it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Problems(Vec<Problem>);
+
+impl Problems {
+    pub(crate) fn of(problems: Vec<Problem>) -> Self {
+        Self(problems)
+    }
+
+    /// Returns the problems, in the order they were found: from the top of the document down.
+    pub fn iter(&self) -> std::slice::Iter<'_, Problem> {
+        self.0.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Problems {
+    type Item = &'a Problem;
+    type IntoIter = std::slice::Iter<'a, Problem>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl IntoIterator for Problems {
+    type Item = Problem;
+    type IntoIter = std::vec::IntoIter<Problem>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// One line for each problem.
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            write!(f, "{}{problem}", if index == 0 { "" } else { "\n" })?;
+        }
+        Ok(())
+    }
+}
+
+impl Error for Problems {}

@@ -1,0 +1,58 @@
+//! States that no run comes to, and states that no run comes out of.
+
+use std::collections::BTreeSet;
+
+use super::document::escaped;
+use super::{Problem, State};
+
+/// Returns a warning for every state that can not be reached, or from which a run can not come to an end.
+pub(super) fn warnings(initial: &str, states: &[State]) -> Vec<Problem> {
+    let reached = closure([initial].into(), |from| {
+        states.iter().filter(|state| state.name == *from).flat_map(State::targets).collect()
+    });
+    let ending =
+        closure(states.iter().filter(|state| state.may_end()).map(|state| state.name.as_str()).collect(), |to| {
+            let leads_there = |state: &&State| state.targets().any(|target| target == to);
+            states.iter().filter(leads_there).map(|state| state.name.as_str()).collect()
+        });
+    let mut warnings = Vec::new();
+    for State { name, .. } in states {
+        let pointer = format!("/states/{}", escaped(name));
+        if !reached.contains(name.as_str()) {
+            let message = format!("State '{name}' cannot be reached from the initial state '{initial}'");
+            warnings.push(Problem::warning(pointer, message));
+        } else if !ending.contains(name.as_str()) {
+            let message = format!("State '{name}' cannot reach an end: every way from it goes on");
+            warnings.push(Problem::warning(pointer, message));
+        }
+    }
+    warnings
+}
+
+impl State {
+    fn targets(&self) -> impl Iterator<Item = &str> {
+        self.transitions.iter().map(|transition| transition.next_state.as_str()).chain(self.on_timeout())
+    }
+
+    /// Tells whether a run may end here: unless some transition holds whatever happens.
+    fn may_end(&self) -> bool {
+        let any = |covers: &dyn Fn(&crate::condition::Condition) -> bool| {
+            self.transitions.iter().any(|transition| covers(&transition.condition))
+        };
+        let always = any(&|condition| condition.always());
+        let both = any(&|condition| condition.is_success(true)) && any(&|condition| condition.is_success(false));
+        !always && !both
+    }
+}
+
+/// Returns everything that can be reached from `start`, itself included.
+fn closure<'s>(start: Vec<&'s str>, next: impl Fn(&str) -> Vec<&'s str>) -> BTreeSet<&'s str> {
+    let mut seen = BTreeSet::new();
+    let mut open = start;
+    while let Some(name) = open.pop() {
+        if seen.insert(name) {
+            open.extend(next(name));
+        }
+    }
+    seen
+}

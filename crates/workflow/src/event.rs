@@ -1,0 +1,317 @@
+//! What has happened in a run: the entries of its history.
+//!
+//! Events are stored. Fields may be added with a default; what an existing one
+//! means changes only together with [`SEMANTICS_VERSION`].
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use steplatch_ids::{RunId, StepId};
+
+use crate::time::{self, Timestamp};
+
+/// The rules that a run started today follows to its end. Raise it when the same history would be decided differently.
+pub const SEMANTICS_VERSION: u32 = 1;
+
+/// One entry of a history.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The run began. Always the first entry.
+    Started {
+        /// When.
+        at: Timestamp,
+        /// The run's id.
+        run: RunId,
+        /// The whole document, so that the run outlives every change to the library.
+        definition: Value,
+        /// What it was started with.
+        variables: Map<String, Value>,
+        /// The terminal it was given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        session_id: Option<String>,
+        /// How far it may go.
+        limits: Limits,
+        /// Whether its terminals stay open when it fails.
+        keep_terminals: bool,
+        /// The rules it follows.
+        semantics_version: u32,
+    },
+    /// A state was entered and its action asked for.
+    StateEntered {
+        /// When.
+        at: Timestamp,
+        /// Which state, and which visit to it.
+        step: StepId,
+        /// What was asked for.
+        tool: String,
+        /// With which parameters, all variables replaced.
+        params: Map<String, Value>,
+        /// How long the state may take; without one, the action bounds itself.
+        #[serde(default, skip_serializing_if = "Option::is_none", with = "time::optional_seconds")]
+        limit: Option<Duration>,
+    },
+    /// The action of a state came to its end.
+    StateCompleted {
+        /// When.
+        at: Timestamp,
+        /// Which state, and which visit to it.
+        step: StepId,
+        /// What came of it.
+        outcome: Outcome,
+        /// How long it took.
+        #[serde(with = "time::seconds")]
+        elapsed: Duration,
+    },
+    /// A transition was chosen.
+    Transitioned {
+        /// When.
+        at: Timestamp,
+        /// The state it leaves.
+        from: String,
+        /// The state it leads to.
+        to: String,
+        /// The condition that held, in words.
+        because: String,
+    },
+    /// The run did what it was written for.
+    Completed {
+        /// When.
+        at: Timestamp,
+    },
+    /// The run broke off.
+    Failed {
+        /// When.
+        at: Timestamp,
+        /// What kind of failure it is.
+        reason: FailureReason,
+        /// What happened, as a sentence without a full stop.
+        error: String,
+    },
+    /// Somebody ended the run.
+    Cancelled {
+        /// When.
+        at: Timestamp,
+        /// Why, in the words of who did.
+        reason: String,
+    },
+}
+
+impl Event {
+    /// Returns when the event happened.
+    #[must_use]
+    pub fn at(&self) -> Timestamp {
+        match self {
+            Self::Started { at, .. }
+            | Self::StateEntered { at, .. }
+            | Self::StateCompleted { at, .. }
+            | Self::Transitioned { at, .. }
+            | Self::Completed { at }
+            | Self::Failed { at, .. }
+            | Self::Cancelled { at, .. } => *at,
+        }
+    }
+}
+
+/// Why a run failed, for those who act on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureReason {
+    /// An action did not succeed, and no transition was there for it.
+    ActionFailed,
+    /// The run needed more states than it may execute.
+    TooManyStates,
+    /// The run took longer than it may.
+    TimedOut,
+    /// A pattern did not compile once its variables were replaced, or took too much work.
+    BadPattern,
+    /// The parameters of an action made no sense once their variables were replaced.
+    BadParameters,
+    /// The history is at a state that the definition does not have.
+    UnknownState,
+}
+
+/// What came of an action.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Outcome {
+    /// It returned something, success or not.
+    Finished {
+        /// The fields that it returned.
+        result: Map<String, Value>,
+    },
+    /// The state's limit passed first.
+    TimedOut,
+    /// The daemon died while it was in flight: it may have happened or not.
+    Unknown,
+}
+
+impl Outcome {
+    /// Returns the fields that conditions and variables see. `success` is always among them.
+    pub(crate) fn result(&self, state: &str, tool: &str, limit: Option<Duration>) -> Cow<'_, Map<String, Value>> {
+        let mut made = Map::new();
+        match self {
+            Self::Finished { result } if result.contains_key("success") => return Cow::Borrowed(result),
+            Self::Finished { result } => {
+                made.clone_from(result);
+                made.insert("success".into(), true.into());
+            }
+            Self::TimedOut => {
+                let after = limit.map(|limit| format!(" after {}", time::spoken(limit))).unwrap_or_default();
+                made.insert("success".into(), false.into());
+                made.insert("timeout_occurred".into(), true.into());
+                made.insert("error".into(), format!("State '{state}' timed out{after}").into());
+            }
+            Self::Unknown => {
+                let error =
+                    format!("It is not known whether '{tool}' happened: it was in flight when the daemon stopped");
+                made.insert("success".into(), false.into());
+                made.insert("outcome_unknown".into(), true.into());
+                made.insert("error".into(), error.into());
+            }
+        }
+        Cow::Owned(made)
+    }
+}
+
+/// How far a run may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "LimitsRecord", into = "LimitsRecord")]
+pub struct Limits {
+    max_states: u32,
+    execution_timeout: Duration,
+}
+
+/// A limit that no run may have.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum InvalidLimits {
+    /// Too few or too many states.
+    #[error("max_states must be from 1 to 1000, not {0}")]
+    MaxStates(u32),
+    /// Too little or too much time.
+    #[error("execution_timeout must be from 1 to 7200 seconds, not {0}")]
+    ExecutionTimeout(f64),
+}
+
+impl Limits {
+    /// Takes the number of states to execute, 1 to 1000, and the seconds that the run may last, 1 to 7200.
+    ///
+    /// # Errors
+    /// When one of them is out of its bounds.
+    pub fn new(max_states: u32, execution_timeout_seconds: f64) -> Result<Self, InvalidLimits> {
+        if !(1..=1000).contains(&max_states) {
+            return Err(InvalidLimits::MaxStates(max_states));
+        }
+        if !(1.0..=7200.0).contains(&execution_timeout_seconds) {
+            return Err(InvalidLimits::ExecutionTimeout(execution_timeout_seconds));
+        }
+        Ok(Self { max_states, execution_timeout: Duration::from_secs_f64(execution_timeout_seconds) })
+    }
+
+    /// Returns how many states the run may execute.
+    #[must_use]
+    pub fn max_states(&self) -> u32 {
+        self.max_states
+    }
+
+    /// Returns how long the run may last.
+    #[must_use]
+    pub fn execution_timeout(&self) -> Duration {
+        self.execution_timeout
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_states: 100, execution_timeout: Duration::from_secs(1800) }
+    }
+}
+
+/// [`Limits`] as they are stored.
+#[derive(Serialize, Deserialize)]
+struct LimitsRecord {
+    max_states: u32,
+    execution_timeout: f64,
+}
+
+impl TryFrom<LimitsRecord> for Limits {
+    type Error = InvalidLimits;
+
+    fn try_from(record: LimitsRecord) -> Result<Self, InvalidLimits> {
+        Self::new(record.max_states, record.execution_timeout)
+    }
+}
+
+impl From<Limits> for LimitsRecord {
+    fn from(limits: Limits) -> Self {
+        Self { max_states: limits.max_states, execution_timeout: limits.execution_timeout.as_secs_f64() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+    use serde_json::json;
+
+    #[test]
+    fn limits_stay_within_their_bounds_also_when_stored() {
+        assert_eq!(Limits::new(0, 1.0), Err(InvalidLimits::MaxStates(0)));
+        assert_eq!(Limits::new(1001, 1.0), Err(InvalidLimits::MaxStates(1001)));
+        assert!(Limits::new(1, f64::NAN).is_err());
+        assert_eq!(
+            Limits::new(1, 0.5).unwrap_err().to_string(),
+            "execution_timeout must be from 1 to 7200 seconds, not 0.5"
+        );
+        assert_eq!(
+            serde_json::to_value(Limits::default()).unwrap(),
+            json!({"max_states": 100, "execution_timeout": 1800.0})
+        );
+        assert!(serde_json::from_value::<Limits>(json!({"max_states": 5000, "execution_timeout": 1.0})).is_err());
+    }
+
+    #[test]
+    fn events_have_a_stored_form_that_reads_back() {
+        let step: StepId = "run_0123456789abcdef/build/2".parse().unwrap();
+        let events = [
+            Event::StateEntered {
+                at: Timestamp(1),
+                step: step.clone(),
+                tool: "send_input".into(),
+                params: Map::new(),
+                limit: Some(Duration::from_millis(500)),
+            },
+            Event::StateCompleted {
+                at: Timestamp(2),
+                step,
+                outcome: Outcome::TimedOut,
+                elapsed: Duration::from_micros(123_456),
+            },
+        ];
+        let stored = serde_json::to_string_pretty(&events).unwrap();
+        expect![[r#"
+            [
+              {
+                "event": "state_entered",
+                "at": 1,
+                "step": "run_0123456789abcdef/build/2",
+                "tool": "send_input",
+                "params": {},
+                "limit": 0.5
+              },
+              {
+                "event": "state_completed",
+                "at": 2,
+                "step": "run_0123456789abcdef/build/2",
+                "outcome": {
+                  "kind": "timed_out"
+                },
+                "elapsed": 0.123456
+              }
+            ]"#]]
+        .assert_eq(&stored);
+        assert_eq!(serde_json::from_str::<Vec<Event>>(&stored).unwrap(), events);
+    }
+}

@@ -1,0 +1,317 @@
+//! A run, folded from its events.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use steplatch_ids::{RunId, StepId};
+
+use crate::event::{Event, FailureReason, Limits, Outcome};
+use crate::time::Timestamp;
+use crate::tool;
+use crate::variables::Variables;
+
+/// How far a run has come.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Status {
+    /// Nothing has happened yet.
+    #[default]
+    NotStarted,
+    /// It is on its way.
+    Running,
+    /// It did what it was written for.
+    Completed,
+    /// It broke off.
+    Failed {
+        /// What kind of failure it is.
+        reason: FailureReason,
+        /// What happened.
+        error: String,
+    },
+    /// Somebody ended it.
+    Cancelled {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The state a run is in, and the action it waits for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CurrentStep {
+    /// Which state, and which visit to it.
+    pub step: StepId,
+    /// The action.
+    pub tool: String,
+    /// Its parameters.
+    pub params: Map<String, Value>,
+    /// How long the state may take.
+    pub limit: Option<Duration>,
+    /// When it was entered.
+    pub entered_at: Timestamp,
+}
+
+/// Everything that the events of a run say, up to the last one applied.
+///
+/// Applying an event never fails: what has happened is not up for debate.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct History {
+    events_applied: usize,
+    status: Status,
+    run: Option<RunId>,
+    definition: Option<Value>,
+    semantics_version: u32,
+    limits: Limits,
+    keep_terminals: bool,
+    started_at: Option<Timestamp>,
+    ended_at: Option<Timestamp>,
+    variables: Variables,
+    visits: BTreeMap<String, u32>,
+    states_executed: u32,
+    final_state: Option<String>,
+    current: Option<CurrentStep>,
+    terminals: Terminals,
+}
+
+/// The terminals a run works with.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Terminals {
+    given: Option<String>,
+    open: Vec<String>,
+    last_opened: Option<String>,
+}
+
+impl Terminals {
+    /// Takes over what an action did to the terminals.
+    pub(crate) fn record(&mut self, tool: &str, params: &Map<String, Value>, result: &Map<String, Value>) {
+        let session = |fields: &Map<String, Value>| fields.get("session_id").and_then(Value::as_str).map(str::to_owned);
+        if !tool::succeeded(result) {
+            return;
+        }
+        if tool == tool::OPEN_TERMINAL
+            && let Some(opened) = session(result)
+        {
+            if !self.open.contains(&opened) {
+                self.open.push(opened.clone());
+            }
+            self.last_opened = Some(opened);
+        } else if tool == tool::EXIT_TERMINAL
+            && let Some(closed) = session(params).or_else(|| session(result))
+        {
+            self.open.retain(|open| *open != closed);
+        }
+    }
+
+    /// Returns the terminals that the run opened and did not close.
+    pub(crate) fn open(&self) -> &[String] {
+        &self.open
+    }
+
+    /// Returns the terminal for an action that names none: the one the run was given, else the one it opened
+    /// last. When all of those are closed it is still the last one, so that the error can name it.
+    pub(crate) fn usual(&self) -> Option<&str> {
+        self.given.as_ref().or(self.open.last()).or(self.last_opened.as_ref()).map(String::as_str)
+    }
+}
+
+impl History {
+    /// Returns the history of a run that has not begun.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes over one more event.
+    pub fn apply(&mut self, event: &Event) {
+        self.events_applied += 1;
+        match event {
+            Event::Started {
+                at,
+                run,
+                definition,
+                variables,
+                session_id,
+                limits,
+                keep_terminals,
+                semantics_version,
+            } => {
+                self.status = Status::Running;
+                self.started_at = Some(*at);
+                self.run = Some(run.clone());
+                self.limits = *limits;
+                self.keep_terminals = *keep_terminals;
+                self.semantics_version = *semantics_version;
+                self.terminals.given.clone_from(session_id);
+                self.variables = Variables::new(variables.clone());
+                self.variables.set_standard("run_id", run.as_str());
+                if let Some(name) = definition.get("name").and_then(Value::as_str) {
+                    self.variables.set_standard("workflow_name", name);
+                }
+                if let Some(session) = session_id {
+                    self.variables.set_standard("session_id", session.as_str());
+                }
+                self.definition = Some(definition.clone());
+            }
+            Event::StateEntered { at, step, tool, params, limit } => {
+                self.states_executed += 1;
+                self.visits.insert(step.place.clone(), step.visit);
+                self.final_state = Some(step.place.clone());
+                self.current = Some(CurrentStep {
+                    step: step.clone(),
+                    tool: tool.clone(),
+                    params: params.clone(),
+                    limit: *limit,
+                    entered_at: *at,
+                });
+            }
+            Event::StateCompleted { step, outcome, .. } => self.complete(step, outcome),
+            Event::Transitioned { .. } => {}
+            Event::Completed { at } => self.end(Status::Completed, *at),
+            Event::Failed { at, reason, error } => {
+                self.end(Status::Failed { reason: *reason, error: error.clone() }, *at);
+            }
+            Event::Cancelled { at, reason } => self.end(Status::Cancelled { reason: reason.clone() }, *at),
+        }
+    }
+
+    fn complete(&mut self, step: &StepId, outcome: &Outcome) {
+        if let Some(current) = self.current.take_if(|current| current.step == *step) {
+            let result = outcome.result(&step.place, &current.tool, current.limit);
+            self.variables.record(&step.place, &result);
+            self.terminals.record(&current.tool, &current.params, &result);
+        }
+    }
+
+    fn end(&mut self, status: Status, at: Timestamp) {
+        self.status = status;
+        self.ended_at = Some(at);
+        self.current = None;
+    }
+
+    /// Returns how many events this history has seen: the number of the next one, counted from 0.
+    #[must_use]
+    pub fn events_applied(&self) -> usize {
+        self.events_applied
+    }
+
+    /// Returns how far the run has come.
+    #[must_use]
+    pub fn status(&self) -> &Status {
+        &self.status
+    }
+
+    /// Tells whether the run is over, in whatever way.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        !matches!(self.status, Status::NotStarted | Status::Running)
+    }
+
+    /// Returns the run's id, once it has started.
+    #[must_use]
+    pub fn run(&self) -> Option<&RunId> {
+        self.run.as_ref()
+    }
+
+    /// Returns the document that the run was started with.
+    #[must_use]
+    pub fn definition(&self) -> Option<&Value> {
+        self.definition.as_ref()
+    }
+
+    /// Returns the version of the rules that the run follows.
+    #[must_use]
+    pub fn semantics_version(&self) -> u32 {
+        self.semantics_version
+    }
+
+    /// Returns how far the run may go.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Tells whether the run's terminals stay open when it fails or is cancelled.
+    #[must_use]
+    pub fn keep_terminals(&self) -> bool {
+        self.keep_terminals
+    }
+
+    /// Returns when the run started.
+    #[must_use]
+    pub fn started_at(&self) -> Option<Timestamp> {
+        self.started_at
+    }
+
+    /// Returns when the run was over.
+    #[must_use]
+    pub fn ended_at(&self) -> Option<Timestamp> {
+        self.ended_at
+    }
+
+    /// Returns the run's variables.
+    #[must_use]
+    pub fn variables(&self) -> &Variables {
+        &self.variables
+    }
+
+    /// Returns the name of the last state that was executed, finished or not.
+    #[must_use]
+    pub fn final_state(&self) -> Option<&str> {
+        self.final_state.as_deref()
+    }
+
+    /// Returns how many states were executed, the current one included.
+    #[must_use]
+    pub fn states_executed(&self) -> u32 {
+        self.states_executed
+    }
+
+    /// Returns the step whose outcome the run waits for.
+    #[must_use]
+    pub fn current(&self) -> Option<&CurrentStep> {
+        self.current.as_ref()
+    }
+
+    /// Returns what the run broke off with, when it failed or was cancelled.
+    #[must_use]
+    pub fn error(&self) -> Option<&str> {
+        match &self.status {
+            Status::Failed { error, .. } => Some(error),
+            Status::Cancelled { reason } => Some(reason),
+            Status::NotStarted | Status::Running | Status::Completed => None,
+        }
+    }
+
+    /// Returns the terminals that the run opened and did not close, in the order of opening.
+    #[must_use]
+    pub fn open_terminals(&self) -> &[String] {
+        self.terminals.open()
+    }
+
+    /// Returns the terminal that the run works with: the one it was given, else the one it opened last.
+    #[must_use]
+    pub fn session_id(&self) -> Option<&str> {
+        self.terminals.usual()
+    }
+
+    pub(crate) fn terminals(&self) -> &Terminals {
+        &self.terminals
+    }
+
+    pub(crate) fn visits(&self, state: &str) -> u32 {
+        self.visits.get(state).copied().unwrap_or(0)
+    }
+}
+
+impl<'a> Extend<&'a Event> for History {
+    fn extend<T: IntoIterator<Item = &'a Event>>(&mut self, events: T) {
+        events.into_iter().for_each(|event| self.apply(event));
+    }
+}
+
+impl<'a> FromIterator<&'a Event> for History {
+    fn from_iter<T: IntoIterator<Item = &'a Event>>(events: T) -> Self {
+        let mut history = Self::new();
+        history.extend(events);
+        history
+    }
+}

@@ -1,0 +1,29 @@
+//! What a workflow is and what happens next, as pure functions.
+//!
+//! Owns the machine workflow: its [`Definition`], the [`Event`]s of a run, the
+//! [`History`] that they fold into, and [`decide`], which says what follows from
+//! an input. The daemon calls: it appends the events, performs the effects and
+//! brings their outcomes back.
+//!
+//! Nothing in here waits, reads a clock, opens a file or draws a number. The same
+//! definition, history and input give the same decision, today and on replay.
+
+mod condition;
+mod decide;
+mod definition;
+mod event;
+mod history;
+mod log;
+mod substitute;
+mod time;
+mod tool;
+mod variables;
+
+pub use condition::{Condition, ConditionError};
+pub use decide::{Decision, Effect, Input, Start, decide, resume};
+pub use definition::{Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition};
+pub use event::{Event, FailureReason, InvalidLimits, Limits, Outcome, SEMANTICS_VERSION};
+pub use history::{CurrentStep, History, Status};
+pub use log::{LogEntry, execution_log};
+pub use time::Timestamp;
+pub use variables::Variables;

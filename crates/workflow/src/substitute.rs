@@ -1,0 +1,275 @@
+//! Variables in texts, replaced in one pass.
+//!
+//! `{name}` becomes the variable's text, `{name|sh}`, `{name|json}` and
+//! `{name|regex}` its quoted form, and `{{name}}` the literal `{name}`. Everything
+//! else stays as it is, unknown names included, so that `${HOME}`, `a{2,3}`,
+//! `{a,b}` and `{{.Names}}` survive. What came out of a variable is never looked
+//! at again: text from a terminal can not smuggle a placeholder in.
+
+use serde_json::Value;
+
+/// Where the value of a variable is found.
+pub(crate) trait Lookup {
+    /// Returns the value of a variable, when there is one of that name.
+    fn get(&self, name: &str) -> Option<&Value>;
+}
+
+/// One part of a text.
+#[derive(Debug, PartialEq, Eq)]
+enum Piece<'t> {
+    /// Stays as it is.
+    Text(&'t str),
+    /// `{{name}}`: stays too, without the outer braces.
+    Escaped(&'t str),
+    /// `{name}` or `{name|filter}`.
+    Variable { written: &'t str, name: &'t str, filter: Option<Filter> },
+}
+
+/// How a value is quoted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Filter {
+    /// For a POSIX shell.
+    Sh,
+    /// As JSON.
+    Json,
+    /// As a pattern that matches the text.
+    Regex,
+}
+
+/// Tells whether a text has anything that a substitution looks at.
+pub(crate) fn has_placeholder(text: &str) -> bool {
+    pieces(text).iter().any(|piece| !matches!(piece, Piece::Text(_)))
+}
+
+/// Returns a text with its variables replaced.
+pub(crate) fn text(template: &str, variables: &impl Lookup) -> String {
+    let mut replaced = String::with_capacity(template.len());
+    for piece in pieces(template) {
+        match piece {
+            Piece::Text(text) | Piece::Escaped(text) => replaced.push_str(text),
+            Piece::Variable { written, name, filter } => match variables.get(name) {
+                Some(value) => replaced.push_str(&filtered(value, filter)),
+                None => replaced.push_str(written),
+            },
+        }
+    }
+    replaced
+}
+
+/// Returns a value with the variables of all its strings replaced.
+///
+/// With `keep_types`, a string that is nothing but `{name}` becomes the variable's value: a number stays one.
+pub(crate) fn value(template: &Value, variables: &impl Lookup, keep_types: bool) -> Value {
+    match template {
+        Value::String(template) => {
+            if keep_types && let [Piece::Variable { name, filter: None, .. }] = pieces(template)[..] {
+                return variables.get(name).cloned().unwrap_or_else(|| template.clone().into());
+            }
+            Value::String(text(template, variables))
+        }
+        Value::Array(items) => items.iter().map(|item| value(item, variables, keep_types)).collect(),
+        Value::Object(fields) => {
+            let field = |(name, field): (&String, &Value)| (name.clone(), value(field, variables, keep_types));
+            Value::Object(fields.iter().map(field).collect())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => template.clone(),
+    }
+}
+
+/// Returns the text form of a value: a string as it is, nothing for null, JSON for what has parts.
+pub(crate) fn as_text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn filtered(value: &Value, filter: Option<Filter>) -> String {
+    match filter {
+        None => as_text(value),
+        Some(Filter::Sh) => shell_quoted(&as_text(value)),
+        Some(Filter::Json) => value.to_string(),
+        Some(Filter::Regex) => steplatch_pattern::escape(&as_text(value)),
+    }
+}
+
+fn shell_quoted(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
+    if !text.is_empty() && text.bytes().all(plain) {
+        text.to_owned()
+    } else {
+        // Inside single quotes nothing is special but their end.
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    let (mut begin, mut at) = (0, 0);
+    while let Some(offset) = text[at..].find('{') {
+        at += offset;
+        let Some((piece, length)) = placeholder(&text[at..]) else {
+            at += 1;
+            continue;
+        };
+        if begin < at {
+            pieces.push(Piece::Text(&text[begin..at]));
+        }
+        pieces.push(piece);
+        at += length;
+        begin = at;
+    }
+    if begin < text.len() {
+        pieces.push(Piece::Text(&text[begin..]));
+    }
+    pieces
+}
+
+/// Reads the placeholder that `text` begins with, if it does, and its length.
+fn placeholder(text: &str) -> Option<(Piece<'_>, usize)> {
+    if let Some(inside) = text.strip_prefix("{{")
+        && let Some((_, _, length)) = name_and_filter(inside)
+        && inside[length..].starts_with("}}")
+    {
+        return Some((Piece::Escaped(&text[1..length + 3]), length + 4));
+    }
+    let (name, filter, length) = name_and_filter(text.strip_prefix('{')?)?;
+    let written = text.get(..length + 2).filter(|written| written.ends_with('}'))?;
+    Some((Piece::Variable { written, name, filter }, written.len()))
+}
+
+/// Reads `name` or `name|filter`, and how long it is.
+fn name_and_filter(text: &str) -> Option<(&str, Option<Filter>, usize)> {
+    let part = |character: char| character.is_alphanumeric() || character == '_' || character == '-';
+    let end = text.find(|character| !part(character)).unwrap_or(text.len());
+    let name = &text[..end];
+    // A bare number counts repetitions in a pattern, and no variable has such a name.
+    if name.starts_with('-') || name.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    for (word, filter) in [("|sh", Filter::Sh), ("|json", Filter::Json), ("|regex", Filter::Regex)] {
+        if text[end..].strip_prefix(word).is_some_and(|rest| rest.starts_with('}')) {
+            return Some((name, Some(filter), end + word.len()));
+        }
+    }
+    Some((name, None, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::{Map, json};
+
+    impl Lookup for Map<String, Value> {
+        fn get(&self, name: &str) -> Option<&Value> {
+            Map::get(self, name)
+        }
+    }
+
+    fn variables() -> Map<String, Value> {
+        let known = json!({
+            "user": "ana", "quoted": "it's $HOME", "empty": "", "count": 3, "ratio": 1.5, "ready": true, "none": null,
+            "list": [1, "a"], "sneaky": "{user} {{user}}", "1st": "first", "my-var": "dashed", "dots": "a.b"
+        });
+        known.as_object().expect("an object").clone()
+    }
+
+    #[test]
+    fn placeholders_are_replaced_and_all_else_stays() {
+        for (template, expected) in [
+            ("hello {user}", "hello ana"),
+            ("{user}{user}", "anaana"),
+            ("{count}/{ratio}/{ready}/{none}/{list}", "3/1.5/true//[1,\"a\"]"),
+            ("{1st} {my-var}", "first dashed"),
+            // Unknown names, and what only looks like a name.
+            ("${HOME} {nobody} {}", "${HOME} {nobody} {}"),
+            ("a{2} a{2,3} {a,b} { user } {user", "a{2} a{2,3} {a,b} { user } {user"),
+            ("awk '{print $1}'", "awk '{print $1}'"),
+            ("docker ps --format '{{.Names}}'", "docker ps --format '{{.Names}}'"),
+            (r#"{"a": {"b": {count}}}"#, r#"{"a": {"b": 3}}"#),
+            // Escapes.
+            ("{{user}} {{nobody}} {{user|sh}}", "{user} {nobody} {user|sh}"),
+            ("{{user}", "{ana"),
+            ("{user}}", "ana}"),
+            // Filters.
+            ("echo {quoted|sh} {user|sh} {empty|sh}", r"echo 'it'\''s $HOME' ana ''"),
+            ("{quoted|json} {count|json} {none|json}", r#""it's $HOME" 3 null"#),
+            ("^{dots|regex}$", r"^a\.b$"),
+            ("{user|upper} {user|} {nobody|sh} {user|shell}", "{user|upper} {user|} {nobody|sh} {user|shell}"),
+            // One pass.
+            ("{sneaky}", "{user} {{user}}"),
+        ] {
+            assert_eq!(text(template, &variables()), expected, "{template}");
+        }
+    }
+
+    #[test]
+    fn a_string_that_is_one_variable_keeps_its_type_where_it_may() {
+        let template =
+            json!({"n": "{count}", "t": "{count}s", "l": ["{ready}", "{nobody}"], "k": 7, "j": "{count|json}"});
+        assert_eq!(
+            value(&template, &variables(), true),
+            json!({"n": 3, "t": "3s", "l": [true, "{nobody}"], "k": 7, "j": "3"})
+        );
+        assert_eq!(
+            value(&template, &variables(), false),
+            json!({"n": "3", "t": "3s", "l": ["true", "{nobody}"], "k": 7, "j": "3"})
+        );
+    }
+
+    #[test]
+    fn a_pattern_with_repetitions_has_no_placeholder() {
+        for plain in [r"\d{3}", "a{2,}", "{", "{}", "x{,3}", "{.Names}", "{-a}"] {
+            assert!(!has_placeholder(plain), "{plain}");
+        }
+        for template in ["{user}", "^{{user}}", "a{2}{user|regex}"] {
+            assert!(has_placeholder(template), "{template}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_comes_out_of_a_variable_is_never_expanded(inner in ".*") {
+            let mut variables = variables();
+            variables.insert("inner".into(), inner.clone().into());
+            prop_assert_eq!(text("<{inner}>", &variables), format!("<{inner}>"));
+        }
+
+        #[test]
+        fn unknown_names_leave_a_text_without_escapes_alone(template in r"[a-z{}|$ ,0-9é]*") {
+            prop_assume!(!template.contains("{{"));
+            prop_assert_eq!(text(&template, &Map::new()), template);
+        }
+
+        #[test]
+        fn any_template_is_read_without_losing_a_byte(template in ".*") {
+            let rejoined: usize = pieces(&template).iter().map(|piece| match piece {
+                Piece::Text(text) => text.len(),
+                Piece::Escaped(text) => text.len() + 2,
+                Piece::Variable { written, .. } => written.len(),
+            }).sum();
+            prop_assert_eq!(rejoined, template.len());
+        }
+
+        #[test]
+        fn a_quoted_text_is_one_word_for_a_shell(words in "[a-z '\"$\\\\;|&<>(){}*?\n]*") {
+            let quoted = shell_quoted(&words);
+            // Read it back by the shell's rules for single quotes and backslashes.
+            let (mut read, mut inside, mut characters) = (String::new(), false, quoted.chars());
+            while let Some(character) = characters.next() {
+                match character {
+                    '\'' => inside = !inside,
+                    '\\' if !inside => read.extend(characters.next()),
+                    other => {
+                        prop_assert!(inside || other.is_ascii_alphanumeric());
+                        read.push(other);
+                    }
+                }
+            }
+            prop_assert!(!inside);
+            prop_assert_eq!(read, words);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The few tools whose meaning the rules of a machine depend on.
+//!
+//! Everything else about a tool is the catalog's business.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+/// Opens a terminal; the run closes it when it fails.
+pub(crate) const OPEN_TERMINAL: &str = "open_terminal";
+/// Closes a terminal.
+pub(crate) const EXIT_TERMINAL: &str = "exit_terminal";
+/// Waits for output, within a time-out of its own.
+pub(crate) const AWAIT_OUTPUT: &str = "await_output";
+/// Waits for time to pass. Not a tool of the catalog: it needs nobody but a timer.
+pub(crate) const SLEEP: &str = "sleep";
+
+/// What a definition may name, and this version does not do yet.
+pub(crate) const NOT_YET: &[&str] = &["gate", "run_node", "run_workflow"];
+
+/// How long a state may take when neither it nor its action says so.
+pub(crate) const USUAL_LIMIT: Duration = Duration::from_secs(30);
+
+/// The longest sleep, which is also the longest run.
+const LONGEST_SLEEP_SECONDS: f64 = 7200.0;
+
+/// What is wrong with the parameters of a sleep.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'seconds' of a sleep must be a number from 0 to 7200, not {0}")]
+pub(crate) struct InvalidSleep(String);
+
+/// Reads how long a sleep lasts. A number written as text counts too, as with every tool.
+pub(crate) fn sleep_duration(params: &Map<String, Value>) -> Result<Duration, InvalidSleep> {
+    let seconds = params.get("seconds");
+    let number = match seconds {
+        Some(Value::Number(number)) => number.as_f64(),
+        Some(Value::String(text)) => text.trim().parse().ok(),
+        _ => None,
+    };
+    number
+        .filter(|seconds| (0.0..=LONGEST_SLEEP_SECONDS).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| InvalidSleep(seconds.map_or_else(|| "left out".to_owned(), Value::to_string)))
+}
+
+/// Tells whether an `await_output` ended without what it was asked to wait for.
+pub(crate) fn found_nothing(tool: &str, params: &Map<String, Value>, result: &Map<String, Value>) -> bool {
+    if tool != AWAIT_OUTPUT || !succeeded(result) {
+        return false;
+    }
+    if result.get("timeout_occurred") == Some(&Value::Bool(true)) {
+        return true;
+    }
+    let matched = result.get("match_text").is_some_and(|text| !text.is_null());
+    // One that waits for the prompt, for quiet or for the end matches no text, and finds what it wants.
+    let asked_for = params.get("until").filter(|until| !until.is_null() && *until != "match");
+    let got_it = asked_for.is_some() && asked_for == result.get("reason");
+    !matched && !got_it
+}
+
+/// Tells whether an action did what it was asked to. A result that says nothing about it did.
+pub(crate) fn succeeded(result: &Map<String, Value>) -> bool {
+    result.get("success").is_none_or(|success| *success == Value::Bool(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn map(value: &Value) -> Map<String, Value> {
+        value.as_object().expect("an object").clone()
+    }
+
+    #[test]
+    fn an_await_found_nothing_when_it_neither_matched_nor_reached_what_it_waited_for() {
+        for (params, result, expected) in [
+            (json!({}), json!({"success": true, "match_text": "ok"}), false),
+            (json!({}), json!({"success": true, "match_text": null}), true),
+            (json!({}), json!({"success": true}), true),
+            (json!({}), json!({"success": true, "match_text": null, "reason": "exit"}), true),
+            (json!({"until": "prompt"}), json!({"success": true, "match_text": null, "reason": "prompt"}), false),
+            (json!({"until": "prompt"}), json!({"success": true, "match_text": null, "reason": "exit"}), true),
+            (json!({"until": null}), json!({"success": true, "match_text": null}), true),
+            (json!({}), json!({"success": true, "timeout_occurred": true, "match_text": ""}), true),
+            (json!({}), json!({"success": false, "error": "Session 'x' not found"}), false),
+        ] {
+            assert_eq!(found_nothing(AWAIT_OUTPUT, &map(&params), &map(&result)), expected, "{params} {result}");
+        }
+        assert!(!found_nothing("send_input", &Map::new(), &Map::new()));
+    }
+
+    #[test]
+    fn a_sleep_reads_numbers_and_numbers_written_as_text() {
+        let seconds = |value: Value| sleep_duration(&map(&json!({ "seconds": value })));
+        assert_eq!(seconds(json!(1.5)), Ok(Duration::from_millis(1500)));
+        assert_eq!(seconds(json!(" 2 ")), Ok(Duration::from_secs(2)));
+        for wrong in [json!(-1), json!(7201), json!("soon"), json!("NaN"), json!("inf"), json!(null), json!([])] {
+            assert!(seconds(wrong.clone()).is_err(), "{wrong}");
+        }
+        let error = sleep_duration(&Map::new()).unwrap_err().to_string();
+        assert_eq!(error, "'seconds' of a sleep must be a number from 0 to 7200, not left out");
+    }
+}

@@ -1,0 +1,542 @@
+//! What follows from what, step by step.
+
+use std::time::Duration;
+
+use expect_test::expect;
+use serde_json::{Value, json};
+use steplatch_workflow::{
+    Decision, Effect, Event, FailureReason, History, Input, Limits, LogEntry, Outcome, Start, Status, Timestamp,
+    decide, resume,
+};
+
+use crate::machine::{Machine, definition, fields, start};
+
+/// A state that types something and has these transitions.
+fn typing(transitions: &Value) -> Value {
+    json!({"action": {"tool": "send_input", "params": {"input_text": "make\n"}}, "transitions": transitions})
+}
+
+/// A machine that goes on to `then` when a transition with this condition holds after its first state.
+fn deciding(tool: &str, transition: &Value) -> Value {
+    let mut transition = transition.clone();
+    transition["next_state"] = "then".into();
+    let params = if tool == "await_output" { json!({"pattern": "x"}) } else { json!({}) };
+    json!({
+        "initial_state": "first",
+        "states": {
+            "first": {"action": {"tool": tool, "params": params}, "transitions": [transition]},
+            "then": typing(&json!([]))
+        }
+    })
+}
+
+fn two_states() -> Value {
+    json!({
+        "name": "build",
+        "initial_state": "make",
+        "states": {
+            "make": typing(&json!([{"condition": "success", "next_state": "wait"}])),
+            "wait": {"action": {"tool": "await_output", "params": {"pattern": "\\$ $", "timeout": 60}}}
+        }
+    })
+}
+
+fn looping() -> Value {
+    json!({"initial_state": "again", "states": {"again": typing(&json!([{"condition": {}, "next_state": "again"}]))}})
+}
+
+fn limited(max_states: u32) -> Start {
+    Start { limits: Limits::new(max_states, 1800.0).expect("limits within bounds"), ..start() }
+}
+
+fn terminals() -> Value {
+    json!({
+        "initial_state": "open",
+        "states": {
+            "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "type"}]},
+            "type": typing(&json!([
+                {"condition": {"field_equals": {"message": "another"}}, "next_state": "open"},
+                {"condition": {"field_equals": {"message": "close"}}, "next_state": "close"}
+            ])),
+            "close": {"action": {"tool": "exit_terminal"}, "transitions": [{"condition": "success", "next_state": "type"}]}
+        }
+    })
+}
+
+#[test]
+fn a_run_goes_from_state_to_state_and_completes_where_nothing_leads_on() {
+    let mut run = Machine::start(&two_states());
+    assert_eq!(run.state(), "make");
+    run.succeed();
+    assert_eq!((run.state(), run.because()), ("wait", "the action succeeded"));
+    run.result(&json!({"success": true, "match_text": "$ ", "screen_content": "done\n$ "}));
+    assert!(run.completed());
+    assert_eq!((run.history.final_state(), run.history.states_executed()), (Some("wait"), 2));
+    assert_eq!(run.last.effects, [], "a run that completes leaves its terminals to its user");
+}
+
+#[test]
+fn a_start_records_everything_that_a_replay_needs() {
+    let variables = fields(&json!({"user": "ana", "count": 3, "deep": {"a": 1}, "sure": true}));
+    let limits = Limits::new(7, 60.0).unwrap();
+    let run = Machine::start_with(
+        &two_states(),
+        Start { session_id: Some("term_1".into()), variables, limits, keep_terminals: true, ..start() },
+    );
+    let [Event::Started { definition, variables, semantics_version: 1, .. }, Event::StateEntered { .. }] =
+        &run.last.events[..]
+    else {
+        panic!("{:?}", run.last.events)
+    };
+    assert_eq!(*definition, two_states());
+    assert_eq!(Value::from(variables.clone()), json!({"user": "ana", "count": "3", "deep": {"a": 1}, "sure": "true"}));
+    let [Effect::ArmDeadline { after }, Effect::Perform { step, tool, params, limit }] = &run.last.effects[..] else {
+        panic!("{:?}", run.last.effects)
+    };
+    assert_eq!(*after, Duration::from_secs(60));
+    assert_eq!((step.to_string().as_str(), tool.as_str()), ("run_0123456789abcdef/make/1", "send_input"));
+    assert_eq!(Value::from(params.clone()), json!({"input_text": "make\n", "session_id": "term_1"}));
+    assert_eq!(*limit, Some(Duration::from_secs(30)));
+    let standard = |name| run.history.variables().get(name).and_then(Value::as_str);
+    assert_eq!(standard("run_id"), Some("run_0123456789abcdef"));
+    assert_eq!(standard("workflow_name"), Some("build"));
+    assert_eq!(standard("session_id"), Some("term_1"));
+}
+
+#[test]
+fn what_makes_no_sense_decides_nothing() {
+    let mut run = Machine::start(&two_states());
+    let first = run.step();
+    let succeed = || Outcome::Finished { result: fields(&json!({"success": true})) };
+    run.input(Input::Start(start()));
+    assert_eq!(run.last, Decision::default(), "a second start");
+    run.succeed();
+    run.input(Input::Outcome { step: first, outcome: succeed() });
+    assert_eq!(run.last, Decision::default(), "an outcome of a step that is over");
+    run.succeed();
+    let step = "run_0123456789abcdef/wait/1".parse().unwrap();
+    for late in
+        [Input::Outcome { step, outcome: succeed() }, Input::DeadlinePassed, Input::Cancel { reason: "late".into() }]
+    {
+        run.input(late);
+        assert_eq!(run.last, Decision::default(), "an input after the end");
+    }
+    let early = decide(&run.definition, &History::new(), Input::DeadlinePassed, run.now);
+    assert_eq!(early, Decision::default(), "an input before the start");
+}
+
+#[test]
+fn the_first_transition_that_holds_is_taken() {
+    let mut run = Machine::start(&json!({
+        "initial_state": "a",
+        "states": {
+            "a": typing(&json!([
+                {"condition": {"success": false}, "next_state": "b"},
+                {"condition": {"success": true, "field_equals": {"message": "no"}}, "next_state": "b"},
+                {"condition": {"success": true, "field_contains": {"message": "ok"}}, "next_state": "c"},
+                {"condition": {}, "next_state": "b"}
+            ])),
+            "b": typing(&json!([])),
+            "c": typing(&json!([]))
+        }
+    }));
+    run.result(&json!({"success": true, "message": "all ok"}));
+    assert_eq!(run.state(), "c");
+    assert_eq!(run.because(), "the action succeeded and message contains 'ok'");
+}
+
+#[test]
+fn every_condition_holds_when_the_table_says_so() {
+    let ok = json!({"success": true});
+    let broken = json!({"success": false, "error": "broken pipe"});
+    let screen = json!({"success": true, "match_text": "v1.2", "screen_content": "built\n$ "});
+    let nothing = json!({"success": true, "match_text": null, "screen_content": "still busy"});
+    for (tool, transition, result, holds) in [
+        ("send_input", json!({"condition": {"success": true}}), &ok, true),
+        ("send_input", json!({"condition": {"success": true}}), &broken, false),
+        ("send_input", json!({"condition": "success"}), &ok, true),
+        ("send_input", json!({"condition": "failure"}), &broken, true),
+        ("send_input", json!({"condition": "failure"}), &ok, false),
+        // A result that says nothing about success is one.
+        ("list_terminal_sessions", json!({"condition": "success"}), &json!({"sessions": []}), true),
+        ("get_screen_content", json!({"condition": {"pattern_match": "^\\$ $"}}), &screen, true),
+        ("get_screen_content", json!({"condition": {"pattern_match": "v1\\.2 built"}}), &screen, true),
+        ("get_screen_content", json!({"condition": {"pattern_match": "error"}}), &screen, false),
+        ("get_screen_content", json!({"condition": {"pattern_not_match": "error"}}), &screen, true),
+        ("get_screen_content", json!({"condition": {"pattern_not_match": "built"}}), &screen, false),
+        ("get_screen_content", json!({"condition": "pattern_match", "pattern": "built"}), &screen, true),
+        ("get_screen_content", json!({"condition": "pattern_no_match", "pattern": "built"}), &screen, false),
+        ("get_screen_content", json!({"condition": {"pattern_match": "(?<=built\\n)\\$"}}), &screen, true),
+        ("send_input", json!({"condition": {"field_equals": {"error": null}}}), &ok, true),
+        ("send_input", json!({"condition": {"field_equals": {"error": "broken pipe"}}}), &broken, true),
+        ("send_input", json!({"condition": {"field_contains": {"error": "pipe"}}}), &broken, true),
+        ("send_input", json!({"condition": {"field_contains": {"error": ""}}}), &ok, false),
+        ("await_output", json!({"condition": {"timeout_occurred": true}}), &nothing, true),
+        ("await_output", json!({"condition": {"timeout_occurred": false}}), &nothing, false),
+        ("await_output", json!({"condition": "timeout"}), &nothing, true),
+        ("await_output", json!({"condition": "timeout"}), &screen, false),
+        ("await_output", json!({"condition": {"timeout_occurred": false}}), &screen, true),
+        ("send_input", json!({"condition": "timeout"}), &ok, false),
+        ("send_input", json!({"condition": {"outcome_unknown": false}}), &ok, true),
+        ("send_input", json!({"condition": {"outcome_unknown": true}}), &ok, false),
+        ("send_input", json!({"condition": {"success": true, "outcome_unknown": true}}), &ok, false),
+    ] {
+        let mut run = Machine::start(&deciding(tool, &transition));
+        run.result(result);
+        assert_eq!(run.state() == "then", holds, "{tool} {transition} {result}");
+    }
+}
+
+#[test]
+fn an_action_that_failed_with_nowhere_to_go_fails_the_run() {
+    let mut run = Machine::start(&two_states());
+    run.result(&json!({"success": false, "error": "Session 'x' not found"}));
+    expect!["State 'make' failed: Session 'x' not found"].assert_eq(run.error());
+    assert!(matches!(run.history.status(), Status::Failed { reason: FailureReason::ActionFailed, .. }));
+
+    let mut run = Machine::start(&two_states());
+    run.result(&json!({"success": false}));
+    expect!["State 'make' failed: 'send_input' did not succeed"].assert_eq(run.error());
+}
+
+#[test]
+fn a_state_that_timed_out_goes_where_on_timeout_says_before_anything_else() {
+    let mut document = deciding("send_input", &json!({"condition": {}}));
+    document["states"]["first"]["on_timeout"] = "late".into();
+    document["states"]["first"]["timeout"] = 1.5.into();
+    document["states"]["late"] = typing(&json!([]));
+    let mut run = Machine::start(&document);
+    assert_eq!(run.history.current().unwrap().limit, Some(Duration::from_millis(1500)));
+    run.outcome(Outcome::TimedOut);
+    assert_eq!((run.state(), run.because()), ("late", "the state timed out"));
+}
+
+#[test]
+fn a_state_that_timed_out_without_on_timeout_is_judged_by_its_conditions() {
+    let mut run = Machine::start(&deciding("send_input", &json!({"condition": {"timeout_occurred": true}})));
+    run.outcome(Outcome::TimedOut);
+    assert_eq!((run.state(), run.because()), ("then", "time ran out"));
+    assert_eq!(run.history.variables().get("error"), Some(&json!("State 'first' timed out after 30s")));
+    assert_eq!(run.history.variables().get("first_success"), Some(&json!(false)));
+
+    let mut run = Machine::start(&deciding("send_input", &json!({"condition": "success"})));
+    run.outcome(Outcome::TimedOut);
+    expect!["State 'first' timed out after 30s"].assert_eq(run.error());
+}
+
+#[test]
+fn an_await_that_found_nothing_goes_on_timeout_only_when_no_transition_holds() {
+    let nothing = json!({"success": true, "match_text": null, "screen_content": "busy", "timeout_occurred": true});
+    let mut document = deciding("await_output", &json!({"condition": {"pattern_match": "busy"}}));
+    document["states"]["first"]["on_timeout"] = "late".into();
+    document["states"]["late"] = typing(&json!([]));
+    let mut run = Machine::start(&document);
+    run.result(&nothing);
+    assert_eq!(run.state(), "then");
+
+    document["states"]["first"]["transitions"][0]["condition"] = json!({"pattern_match": "ready"});
+    let mut run = Machine::start(&document);
+    run.result(&nothing);
+    assert_eq!((run.state(), run.because()), ("late", "the output did not come"));
+
+    document["states"]["first"].as_object_mut().unwrap().remove("on_timeout");
+    let mut run = Machine::start(&document);
+    run.result(&nothing);
+    assert!(run.completed(), "waiting did what it was asked to");
+}
+
+#[test]
+fn an_await_that_broke_does_not_count_as_one_that_found_nothing() {
+    let mut document = deciding("await_output", &json!({"condition": "success"}));
+    document["states"]["first"]["on_timeout"] = "then".into();
+    let mut run = Machine::start(&document);
+    run.result(&json!({"success": false, "error": "Session 'x' not found"}));
+    expect!["State 'first' failed: Session 'x' not found"].assert_eq(run.error());
+}
+
+#[test]
+fn an_unknown_outcome_is_for_the_workflow_to_judge() {
+    let mut run = Machine::start(&deciding("send_input", &json!({"condition": {"outcome_unknown": true}})));
+    run.outcome(Outcome::Unknown);
+    assert_eq!((run.state(), run.because()), ("then", "the outcome is unknown"));
+
+    let mut run = Machine::start(&two_states());
+    run.outcome(Outcome::Unknown);
+    expect![
+        "State 'make' failed: It is not known whether 'send_input' happened: it was in flight when the daemon stopped"
+    ]
+    .assert_eq(run.error());
+}
+
+#[test]
+fn a_state_is_limited_by_its_timeout_or_by_what_its_action_is() {
+    for (action, timeout, expected) in [
+        (json!({"tool": "send_input"}), json!(null), Some(30_000)),
+        (json!({"tool": "open_terminal"}), json!(2), Some(2_000)),
+        (json!({"tool": "await_output", "params": {"pattern": "x"}}), json!(null), None),
+        (json!({"tool": "await_output", "params": {"pattern": "x"}}), json!(0.1), Some(100)),
+        (json!({"tool": "sleep", "params": {"seconds": 90}}), json!(null), None),
+    ] {
+        let state = json!({"action": action, "timeout_seconds": timeout});
+        let run = Machine::start(&json!({"initial_state": "s", "states": {"s": state}}));
+        let limit = run.history.current().unwrap().limit;
+        assert_eq!(limit, expected.map(Duration::from_millis), "{action} {timeout}");
+    }
+}
+
+#[test]
+fn finishing_on_the_last_allowed_state_is_a_success_and_needing_one_more_is_not() {
+    let mut run = Machine::start_with(&two_states(), limited(2));
+    run.succeed();
+    run.result(&json!({"success": true, "match_text": "$"}));
+    assert!(run.completed());
+    assert_eq!(run.history.states_executed(), 2);
+
+    let mut run = Machine::start_with(&looping(), limited(3));
+    run.succeed();
+    run.succeed();
+    assert_eq!(run.step().visit, 3);
+    run.succeed();
+    expect!["Maximum states limit (3) reached - possible infinite loop"].assert_eq(run.error());
+    assert_eq!((run.history.states_executed(), run.history.final_state()), (3, Some("again")));
+}
+
+#[test]
+fn the_deadline_breaks_the_run_off_where_it_is() {
+    let mut run = Machine::start(&terminals());
+    run.result(&json!({"success": true, "session_id": "term_1"}));
+    let step = run.step();
+    run.input(Input::DeadlinePassed);
+    expect!["Workflow execution timed out after 1800s in state 'type'"].assert_eq(run.error());
+    assert_eq!(run.last.effects[0], Effect::Abandon { step });
+    assert_eq!(run.closed(), ["term_1"]);
+    assert_eq!(run.history.current(), None);
+}
+
+#[test]
+fn cancelling_closes_what_the_run_opened_and_nothing_else() {
+    let mut run = Machine::start_with(&terminals(), Start { session_id: Some("term_mine".into()), ..start() });
+    run.result(&json!({"success": true, "session_id": "term_1"}));
+    run.input(Input::Cancel { reason: "wrong branch".into() });
+    assert_eq!(*run.history.status(), Status::Cancelled { reason: "wrong branch".into() });
+    assert_eq!(run.closed(), ["term_1"]);
+}
+
+#[test]
+fn terminals_stay_open_when_the_run_was_told_to_keep_them() {
+    let mut run = Machine::start_with(&terminals(), Start { keep_terminals: true, ..start() });
+    run.result(&json!({"success": true, "session_id": "term_1"}));
+    run.result(&json!({"success": false, "error": "gone"}));
+    expect!["State 'type' failed: gone"].assert_eq(run.error());
+    assert_eq!(run.closed(), [""; 0]);
+    assert_eq!(run.history.open_terminals(), ["term_1"]);
+}
+
+#[test]
+fn actions_work_on_the_terminal_opened_last_and_not_on_one_that_was_closed() {
+    let mut run = Machine::start(&terminals());
+    run.result(&json!({"success": true, "session_id": "term_1"}));
+    assert_eq!(run.params()["session_id"], "term_1");
+    run.result(&json!({"success": true, "message": "another"}));
+    assert_eq!(run.params(), json!({}), "opening takes no session");
+    run.result(&json!({"success": true, "session_id": "term_2"}));
+    assert_eq!(run.params()["session_id"], "term_2");
+    run.result(&json!({"success": true, "message": "close"}));
+    assert_eq!(run.params()["session_id"], "term_2");
+    run.result(&json!({"success": true, "session_id": "term_2"}));
+    assert_eq!(run.params()["session_id"], "term_1");
+    run.result(&json!({"success": false}));
+    assert_eq!(run.closed(), ["term_1"], "the other is closed already");
+}
+
+#[test]
+fn the_given_terminal_comes_before_an_opened_one_and_a_named_one_before_both() {
+    let mut document = terminals();
+    let mut run = Machine::start_with(&document, Start { session_id: Some("term_mine".into()), ..start() });
+    run.result(&json!({"success": true, "session_id": "term_1"}));
+    assert_eq!(run.params()["session_id"], "term_mine");
+
+    document["states"]["type"]["action"]["params"]["session_id"] = "{open_session_id}".into();
+    let mut run = Machine::start_with(&document, Start { session_id: Some("term_mine".into()), ..start() });
+    run.result(&json!({"success": true, "session_id": "term_1"}));
+    assert_eq!(run.params()["session_id"], "term_1");
+}
+
+#[test]
+fn a_terminal_that_failed_to_open_is_none_of_the_run_s() {
+    let mut run = Machine::start(&terminals());
+    run.result(&json!({"success": false, "session_id": "", "error": "no such shell"}));
+    assert_eq!(run.history.open_terminals(), [""; 0]);
+    assert_eq!(run.closed(), [""; 0]);
+}
+
+#[test]
+fn parameters_take_variables_from_the_states_before() {
+    let state = |params: Value, next: &str| {
+        json!({
+            "action": {"tool": "send_input", "params": params},
+            "transitions": [{"condition": {}, "next_state": next}]
+        })
+    };
+    let mut run = Machine::start_with(
+        &json!({
+            "initial_state": "first",
+            "states": {
+                "first": state(json!({"input_text": "hi {user}, {nobody} {{user}}"}), "second"),
+                "second": state(json!({
+                    "input_text": "{exit_code}",
+                    "wait_for_quiet_ms": "{exit_code}",
+                    "text": "{match_text}/{first_match_text}/{success}/{error}"
+                }), "third"),
+                "third": state(json!({"input_text": "{first_match_text|sh} {match_text}", "again": "{third_x}"}), "first")
+            }
+        }),
+        Start { variables: fields(&json!({"user": "ana"})), ..start() },
+    );
+    assert_eq!(run.params(), json!({"input_text": "hi ana, {nobody} {user}"}));
+    run.result(&json!({"success": false, "error": "oh", "match_text": "{user} it's", "exit_code": 3}));
+    assert_eq!(
+        run.params(),
+        json!({"input_text": "3", "wait_for_quiet_ms": 3, "text": "{user} it's/{user} it's/false/oh"})
+    );
+    run.result(&json!({"success": true, "match_text": null}));
+    assert_eq!(run.params(), json!({"input_text": r"'{user} it'\''s' ", "again": "{third_x}"}));
+}
+
+#[test]
+fn conditions_see_the_variables_as_they_were_before_the_action() {
+    let mut run = Machine::start(&json!({
+        "initial_state": "before",
+        "states": {
+            "before": {"action": {"tool": "get_screen_content"}, "transitions": [{"condition": {}, "next_state": "after"}]},
+            "after": {
+                "action": {"tool": "get_screen_content"},
+                "transitions": [{"condition": {"field_equals": {"screen_content": "{screen_content}"}}, "next_state": "same"}]
+            },
+            "same": typing(&json!([]))
+        }
+    }));
+    run.result(&json!({"success": true, "screen_content": "{3}"}));
+    run.result(&json!({"success": true, "screen_content": "{3}"}));
+    assert_eq!((run.state(), run.because()), ("same", "screen_content equals \"{3}\""));
+}
+
+#[test]
+fn a_pattern_that_makes_no_sense_once_it_is_known_fails_the_run() {
+    let document = deciding("send_input", &json!({"condition": {"pattern_match": "{prompt}$"}}));
+    let with = |prompt: &str| Start { variables: fields(&json!({ "prompt": prompt })), ..start() };
+    let mut run = Machine::start_with(&document, with("a("));
+    run.succeed();
+    expect!["State 'first': pattern 'a($' does not compile: unclosed group at position 1"].assert_eq(run.error());
+
+    let mut run = Machine::start_with(&document, with(r"(a*)*\1c"));
+    run.result(&json!({"success": true, "screen_content": format!("{}!c", "a".repeat(60))}));
+    expect![[r"State 'first': pattern '(a*)*\1c$' takes too much work on this text"]].assert_eq(run.error());
+    assert!(matches!(run.history.status(), Status::Failed { reason: FailureReason::BadPattern, .. }));
+}
+
+#[test]
+fn a_sleep_names_the_moment_it_ends_so_that_a_restart_does_not_lengthen_it() {
+    let document = json!({
+        "initial_state": "pause",
+        "states": {"pause": {"action": {"tool": "sleep", "params": {"seconds": "{pause}"}}}}
+    });
+    let with = |pause: &str| Start { variables: fields(&json!({ "pause": pause })), ..start() };
+    let mut run = Machine::start_with(&document, with("90"));
+    let until = run.now.after(Duration::from_secs(90));
+    let sleep = Effect::Sleep { step: run.step(), until, limit: None };
+    assert_eq!(run.last.effects[1], sleep);
+    run.wait(Duration::from_secs(80));
+    assert_eq!(
+        resume(&run.history, run.now),
+        [Effect::ArmDeadline { after: Duration::from_secs(1720) }, sleep],
+        "asked again after a restart"
+    );
+    run.succeed();
+    assert!(run.completed());
+
+    let run = Machine::start_with(&document, with("soon"));
+    expect![[r#"State 'pause': 'seconds' of a sleep must be a number from 0 to 7200, not "soon""#]]
+        .assert_eq(run.error());
+}
+
+#[test]
+fn a_restart_asks_again_for_what_has_no_outcome() {
+    let mut run = Machine::start(&terminals());
+    assert_eq!(resume(&run.history, run.now), run.last.effects);
+    run.result(&json!({"success": true, "session_id": "term_1"}));
+    let asked = run.last.effects.clone();
+    run.wait(Duration::from_secs(3600));
+    assert_eq!(
+        resume(&run.history, run.now),
+        [vec![Effect::ArmDeadline { after: Duration::ZERO }], asked].concat(),
+        "the time that the daemon was away counts"
+    );
+    run.input(Input::Cancel { reason: "enough".into() });
+    assert_eq!(resume(&run.history, run.now), [Effect::CloseTerminal { session_id: "term_1".into() }]);
+    assert_eq!(resume(&History::new(), run.now), []);
+}
+
+#[test]
+fn a_history_that_a_definition_does_not_know_fails_instead_of_panicking() {
+    let mut run = Machine::start(&two_states());
+    run.definition = definition(&looping());
+    run.succeed();
+    expect!["State 'make' is not in this definition"].assert_eq(run.error());
+}
+
+#[test]
+fn the_log_tells_the_run_to_its_reader() {
+    let mut run = Machine::start_with(&two_states(), Start { variables: fields(&json!({"user": "ana"})), ..start() });
+    run.now = Timestamp(1_700_000_000_000_000);
+    run.result(&json!({"success": true, "message": "sent"}));
+    run.result(&json!({"success": false, "error": "Session 'x' not found"}));
+    let log = serde_json::to_value(run.log()).unwrap();
+    assert_eq!(
+        log,
+        json!([
+            {
+                "phase": "execution", "state": "make", "tool": "send_input", "params": {"input_text": "make\n"},
+                "result": {"success": true, "message": "sent"},
+                "variables_after": {
+                    "user": "ana", "run_id": "run_0123456789abcdef", "workflow_name": "build", "success": true,
+                    "message": "sent", "error": null, "make_success": true, "make_message": "sent"
+                },
+                "tool_success": true, "elapsed_time": 0.25, "timestamp": 1_700_000_000.25
+            },
+            {
+                "phase": "transition", "state": "make", "next_state": "wait", "because": "the action succeeded",
+                "timestamp": 1_700_000_000.25
+            },
+            {
+                "phase": "execution", "state": "wait", "tool": "await_output",
+                "params": {"pattern": "\\$ $", "timeout": 60},
+                "result": {"success": false, "error": "Session 'x' not found"},
+                "variables_after": {
+                    "user": "ana", "run_id": "run_0123456789abcdef", "workflow_name": "build", "success": false,
+                    "message": "sent", "error": "Session 'x' not found",
+                    "wait_success": false, "wait_error": "Session 'x' not found"
+                },
+                "tool_success": false, "elapsed_time": 0.25, "timestamp": 1_700_000_000.5
+            },
+            {
+                "phase": "error", "state": "wait", "error": "State 'wait' failed: Session 'x' not found",
+                "timestamp": 1_700_000_000.5
+            }
+        ])
+    );
+}
+
+#[test]
+fn the_log_of_a_cancelled_run_says_so() {
+    let mut run = Machine::start(&two_states());
+    run.input(Input::Cancel { reason: "enough".into() });
+    assert_eq!(
+        run.log(),
+        [LogEntry::Error {
+            state: Some("make".into()),
+            error: "Cancelled: enough".into(),
+            timestamp: run.now.as_seconds(),
+        }]
+    );
+}

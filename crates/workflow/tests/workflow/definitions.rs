@@ -1,0 +1,372 @@
+//! What a definition may say, and what it is told when it says something else.
+
+use crate::machine::{Tools, definition, problems};
+use expect_test::expect;
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+use steplatch_workflow::{Definition, Severity, State};
+
+/// A workflow of one state, with some of its keys set.
+fn one_state(keys: &Value) -> Value {
+    let mut state = json!({"action": {"tool": "send_input", "params": {"input_text": "make\n"}}});
+    for (key, value) in keys.as_object().expect("an object") {
+        state[key] = value.clone();
+    }
+    json!({"initial_state": "start", "states": {"start": state}})
+}
+
+fn with_condition(transition: &Value) -> Value {
+    let mut transition = transition.clone();
+    transition["next_state"] = "start".into();
+    one_state(&json!({"transitions": [transition]}))
+}
+
+#[test]
+fn the_example_of_the_contract_is_read() {
+    let document = json!({
+        "name": "build_project",
+        "description": "Build and report",
+        "arguments": {},
+        "return_values": null,
+        "initial_state": "start",
+        "states": {
+            "start": {
+                "action": {"tool": "send_input", "params": {"input_text": "make\n"}},
+                "transitions": [{"condition": {"success": true}, "next_state": "wait"}],
+                "timeout": 30.0,
+                "on_timeout": "give_up"
+            },
+            "wait": {"action": {"tool": "await_output", "params": {"pattern": "\\$ $"}}},
+            "give_up": {"action": {"tool": "sleep", "params": {"seconds": 1}}, "transitions": null}
+        }
+    });
+    let definition = definition(&document);
+    assert_eq!(definition.name().map(ToString::to_string), Some("build_project".into()));
+    assert_eq!(definition.description(), Some("Build and report"));
+    let names: Vec<_> = definition.states().iter().map(State::name).collect();
+    assert_eq!(names, ["start", "wait", "give_up"]);
+    assert_eq!(definition.state("start").unwrap().on_timeout(), Some("give_up"));
+    assert_eq!(definition.warnings(), []);
+    assert_eq!(serde_json::to_value(&definition).unwrap(), document, "it serializes as it was given");
+}
+
+#[test]
+fn all_problems_are_told_at_once_with_their_places() {
+    let document = json!({
+        "name": "build project",
+        "descripton": "a typo",
+        "initial_state": "begin",
+        "states": {
+            "start": {
+                "action": {"tool": "send_inptu", "params": {}},
+                "transitons": [],
+                "timeout": 301,
+                "on_timeout": "nowhere"
+            },
+            "wait/1": {
+                "action": {"tool": "await_output", "params": {"timeout": true}, "retries": 3},
+                "transitions": [
+                    {"condition": {"pattern_match": "a(b"}, "next_state": "start"},
+                    {"condition": {"succes": true}, "next_state": "done"},
+                    {"condition": "sucess", "next_state": "start"}
+                ]
+            }
+        }
+    });
+    expect![[r#"
+        /descripton: unknown key 'descripton' in a workflow definition, did you mean 'description'?
+        /name: 'build project' is not a workflow name (1 to 64 letters, digits, '_' or '-', not beginning with '-')
+        /initial_state: Initial state 'begin' not found in states
+        /states/start/transitons: unknown key 'transitons' in a state, did you mean 'transitions'?
+        /states/start/action/tool: unknown tool 'send_inptu', did you mean 'send_input'?
+        /states/start/timeout: a timeout is a number of seconds from 0.1 to 300, not 301
+        /states/start/on_timeout: State 'start' timeout target 'nowhere' not found
+        /states/wait~11: 'wait/1' is not a name for a state (1 to 64 letters, digits or '_')
+        /states/wait~11/action/retries: unknown key 'retries' in an action
+        /states/wait~11/action/params: 'pattern' is missing
+        /states/wait~11/transitions/0/condition/pattern_match: pattern 'a(b' does not compile: unclosed group at position 1
+        /states/wait~11/transitions/1/condition/succes: unknown key 'succes' in a condition, did you mean 'success'?
+        /states/wait~11/transitions/1/next_state: State 'wait/1' references non-existent state 'done'
+        /states/wait~11/transitions/2/condition: unknown condition "sucess", did you mean 'success'?"#]]
+    .assert_eq(&problems(&document));
+}
+
+#[test]
+fn what_is_missing_or_of_the_wrong_kind_is_said() {
+    for (document, expected) in [
+        (json!([]), "a workflow definition must be an object, not a list"),
+        (json!({}), "'initial_state' is missing\n'states' is missing"),
+        (
+            json!({"initial_state": 1, "states": []}),
+            "/initial_state: 'initial_state' must be a text, not 1\n/states: 'states' must be an object, not a list",
+        ),
+        (
+            json!({"initial_state": "a", "states": {}}),
+            "/states: a workflow has 1 to 100 states, not 0\n/initial_state: Initial state 'a' not found in states",
+        ),
+        (json!({"initial_state": "a", "states": {"a": {}}}), "/states/a: 'action' is missing"),
+        (json!({"initial_state": "a", "states": {"a": {"action": {}}}}), "/states/a/action: 'tool' is missing"),
+        (
+            json!({"initial_state": "a", "states": {"a": {"action": {"tool": "send_input", "params": "x"}}}}),
+            "/states/a/action/params: 'params' must be an object, not the text \"x\"",
+        ),
+        (
+            one_state(&json!({"timeout": "30"})),
+            "/states/start/timeout: a timeout is a number of seconds from 0.1 to 300, not the text \"30\"",
+        ),
+        (
+            one_state(&json!({"timeout": 0.05})),
+            "/states/start/timeout: a timeout is a number of seconds from 0.1 to 300, not 0.05",
+        ),
+        (
+            one_state(&json!({"timeout": 1, "timeout_seconds": 1})),
+            "/states/start/timeout_seconds: 'timeout' and 'timeout_seconds' are the same key, give one of them",
+        ),
+        (
+            one_state(&json!({"transitions": {}})),
+            "/states/start/transitions: 'transitions' must be a list, not an object",
+        ),
+        (
+            one_state(&json!({"transitions": [{"next_state": "start"}]})),
+            "/states/start/transitions/0: 'condition' is missing; write {} for one that always holds",
+        ),
+        (
+            one_state(&json!({"transitions": [{"condition": {}}]})),
+            "/states/start/transitions/0: 'next_state' is missing",
+        ),
+        (
+            with_condition(&json!({"condition": 7})),
+            "/states/start/transitions/0/condition: a condition must be an object or a word, not 7",
+        ),
+        (
+            with_condition(&json!({"condition": {"success": "yes"}})),
+            "/states/start/transitions/0/condition/success: 'success' must be true or false, not the text \"yes\"",
+        ),
+        (
+            with_condition(&json!({"condition": {"field_equals": 3}})),
+            "/states/start/transitions/0/condition/field_equals: 'field_equals' must be an object, not 3",
+        ),
+        (
+            with_condition(&json!({"condition": {"field_contains": {"error": []}}})),
+            "/states/start/transitions/0/condition/field_contains/error: what 'field_contains' looks for must be a text, not a list",
+        ),
+        (
+            with_condition(&json!({"condition": "pattern_match"})),
+            "/states/start/transitions/0/condition: condition \"pattern_match\" needs a 'pattern' beside it",
+        ),
+        (
+            with_condition(&json!({"condition": "success", "pattern": "x"})),
+            "/states/start/transitions/0/pattern: condition \"success\" takes no 'pattern'",
+        ),
+        (
+            with_condition(&json!({"condition": {"success": true}, "pattern": "x"})),
+            "/states/start/transitions/0/pattern: 'pattern' belongs to a condition that is a word, write it as 'pattern_match' in the object",
+        ),
+        (
+            with_condition(&json!({"condition": "pattern_no_match", "pattern": "["})),
+            "/states/start/transitions/0/pattern: pattern '[' does not compile: unterminated character set at position 0",
+        ),
+        (
+            one_state(&json!({"action": {"tool": "sleep"}})),
+            "/states/start/action/params: 'seconds' of a sleep must be a number from 0 to 7200, not left out",
+        ),
+        (
+            one_state(&json!({"action": {"tool": "sleep", "params": {"seconds": 9999, "second": 1}}})),
+            "/states/start/action/params/second: unknown key 'second' in a sleep, did you mean 'seconds'?\n/states/start/action/params/seconds: 'seconds' of a sleep must be a number from 0 to 7200, not 9999",
+        ),
+    ] {
+        assert_eq!(problems(&document), expected, "{document}");
+    }
+}
+
+#[test]
+fn what_this_version_does_not_do_is_refused_clearly() {
+    for (document, expected) in [
+        (
+            one_state(&json!({"action": {"tool": "gate", "params": {"prompt": "Deploy?"}}})),
+            "/states/start/action/tool: action 'gate' is not supported by this version",
+        ),
+        (
+            one_state(&json!({"action": {"tool": "run_node"}})),
+            "/states/start/action/tool: action 'run_node' is not supported by this version",
+        ),
+        (
+            one_state(&json!({"action": {"tool": "run_workflow"}})),
+            "/states/start/action/tool: action 'run_workflow' is not supported by this version",
+        ),
+        (
+            with_condition(&json!({"condition": {"description": "it looks fine"}})),
+            "/states/start/transitions/0/condition/description: a condition with 'description' is not supported by this version",
+        ),
+    ] {
+        assert_eq!(problems(&document), expected);
+    }
+    let mut document = one_state(&json!({}));
+    document["arguments"] = json!({"HOME": "where to build"});
+    document["return_values"] = json!({"STATUS": "what came of it"});
+    assert_eq!(
+        problems(&document),
+        "/arguments: 'arguments' is not supported by this version\n/return_values: 'return_values' is not supported by this version"
+    );
+}
+
+#[test]
+fn bounds_are_kept() {
+    let states = |count: usize| {
+        let state = |index: usize| (format!("s{index}"), json!({"action": {"tool": "send_input"}}));
+        json!({"initial_state": "s0", "states": (0..count).map(state).collect::<Map<_, _>>()})
+    };
+    assert!(Definition::parse(&states(100), &Tools).is_ok());
+    assert!(problems(&states(101)).starts_with("/states: a workflow has 1 to 100 states, not 101"));
+
+    let transitions = |count| {
+        let always = json!({"condition": {"success": true}, "next_state": "start"});
+        one_state(&json!({"transitions": vec![always; count]}))
+    };
+    assert!(Definition::parse(&transitions(20), &Tools).is_ok());
+    assert_eq!(problems(&transitions(21)), "/states/start/transitions: a state has at most 20 transitions, not 21");
+
+    let described = |length| {
+        let mut document = one_state(&json!({}));
+        document["description"] = "é".repeat(length).into();
+        document
+    };
+    assert!(Definition::parse(&described(500), &Tools).is_ok());
+    assert_eq!(problems(&described(501)), "/description: 'description' has 501 characters, at most 500 are allowed");
+}
+
+#[test]
+fn patterns_and_parameters_with_variables_wait_for_the_run() {
+    let document = with_condition(&json!({"condition": {"pattern_match": "({prompt|regex}"}}));
+    assert!(Definition::parse(&document, &Tools).is_ok());
+    let document = with_condition(&json!({"condition": {"pattern_match": "a{2}("}}));
+    assert!(problems(&document).contains("unclosed group at position 4"), "a repetition is no variable");
+    let document = one_state(&json!({"action": {"tool": "sleep", "params": {"seconds": "{pause}"}}}));
+    assert!(Definition::parse(&document, &Tools).is_ok());
+}
+
+#[test]
+fn states_off_the_path_and_ways_without_an_end_are_warned_of() {
+    let action = json!({"tool": "send_input"});
+    let document = json!({
+        "initial_state": "a",
+        "states": {
+            "a": {"action": action, "transitions": [{"condition": "success", "next_state": "b"}]},
+            "b": {"action": action, "transitions": [
+                {"condition": {"success": true}, "next_state": "c"}, {"condition": "failure", "next_state": "b"}]},
+            "c": {"action": action, "transitions": [{"condition": {}, "next_state": "b"}]},
+            "lost": {"action": action, "on_timeout": "a"}
+        }
+    });
+    let definition = definition(&document);
+    let warnings: Vec<_> = definition.warnings().iter().map(ToString::to_string).collect();
+    expect![[r#"
+        /states/b: warning: State 'b' cannot reach an end: every way from it goes on
+        /states/c: warning: State 'c' cannot reach an end: every way from it goes on
+        /states/lost: warning: State 'lost' cannot be reached from the initial state 'a'"#]]
+    .assert_eq(&warnings.join("\n"));
+    assert!(definition.warnings().iter().all(|problem| problem.severity == Severity::Warning));
+}
+
+#[test]
+fn a_text_that_is_not_json_is_one_problem_with_line_and_column() {
+    let problems = Definition::from_text("{\n  \"states\": {,\n}", &Tools).unwrap_err();
+    expect!["this is not JSON: key must be a string at line 2 column 14"].assert_eq(&problems.to_string());
+    assert!(Definition::from_text(&one_state(&json!({})).to_string(), &Tools).is_ok());
+}
+
+#[test]
+fn problems_are_sent_with_pointer_message_and_severity() {
+    let problems = Definition::parse(&json!(null), &Tools).unwrap_err();
+    assert_eq!(
+        serde_json::to_value(&problems).unwrap(),
+        json!([{
+            "pointer": "", "message": "a workflow definition must be an object, not null", "severity": "error"
+        }])
+    );
+}
+
+/// Documents that look like definitions here and there.
+fn documents() -> impl Strategy<Value = Value> {
+    let words = prop::sample::select(vec![
+        "a",
+        "b",
+        "start",
+        "success",
+        "failure",
+        "timeout",
+        "pattern_match",
+        "send_input",
+        "sleep",
+        "await_output",
+        "gate",
+        "(",
+        "{x}",
+        "/~",
+        "é",
+    ]);
+    let leaf = prop_oneof![
+        words.prop_map(Value::from),
+        any::<bool>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        (-1i64..400).prop_map(Value::from),
+        Just(Value::Null),
+    ];
+    let keys = prop::sample::select(vec![
+        "name",
+        "description",
+        "arguments",
+        "return_values",
+        "initial_state",
+        "states",
+        "action",
+        "tool",
+        "params",
+        "transitions",
+        "condition",
+        "pattern",
+        "next_state",
+        "timeout",
+        "timeout_seconds",
+        "on_timeout",
+        "success",
+        "pattern_match",
+        "field_equals",
+        "field_contains",
+        "seconds",
+        "a",
+        "b",
+        "start",
+    ]);
+    leaf.prop_recursive(6, 64, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((keys.clone(), inner), 0..6).prop_map(|fields| {
+                Value::Object(fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_document_is_a_definition_or_has_problems_that_point_into_it(
+        states in documents(), document in documents(), whole in any::<bool>(),
+    ) {
+        let document = if whole { document } else { json!({"initial_state": "a", "states": {"a": states}}) };
+        match Definition::parse(&document, &Tools) {
+            Ok(definition) => prop_assert_eq!(definition.document(), &document),
+            Err(problems) => {
+                prop_assert!(problems.iter().any(|problem| problem.severity == Severity::Error));
+                for problem in &problems {
+                    prop_assert!(document.pointer(&problem.pointer).is_some(), "{}", problem);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_text_is_read_without_a_panic(text in ".*") {
+        let _ = Definition::from_text(&text, &Tools);
+    }
+}

@@ -1,0 +1,164 @@
+//! A machine run in a test: scripted results in, events and effects out.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use steplatch_ids::StepId;
+use steplatch_workflow::{
+    Decision, Definition, Effect, Event, History, Input, Limits, LogEntry, Outcome, Problem, Start, Status, Timestamp,
+    ToolCatalog, decide, execution_log,
+};
+
+/// The six terminal tools, as far as a definition is concerned.
+pub(crate) struct Tools;
+
+impl ToolCatalog for Tools {
+    fn tools(&self) -> Vec<String> {
+        ["open_terminal", "send_input", "await_output", "get_screen_content", "list_terminal_sessions", "exit_terminal"]
+            .map(str::to_owned)
+            .to_vec()
+    }
+
+    fn check(&self, tool: &str, params: &Map<String, Value>) -> Vec<Problem> {
+        match (tool, params.get("pattern"), params.get("timeout")) {
+            ("await_output", None, _) => vec![Problem::error("", "'pattern' is missing")],
+            ("await_output", _, Some(Value::Bool(_))) => vec![Problem::error("/timeout", "must be a number")],
+            _ => Vec::new(),
+        }
+    }
+
+    fn takes_session(&self, tool: &str) -> bool {
+        !matches!(tool, "open_terminal" | "list_terminal_sessions")
+    }
+
+    fn takes_text(&self, tool: &str, param: &str) -> bool {
+        (tool, param) == ("send_input", "input_text")
+    }
+}
+
+/// Reads a definition that has no problems.
+pub(crate) fn definition(document: &Value) -> Definition {
+    Definition::parse(document, &Tools).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// Reads the problems of a definition, one a line.
+pub(crate) fn problems(document: &Value) -> String {
+    Definition::parse(document, &Tools).expect_err("a definition with problems").to_string()
+}
+
+/// Fields of an action's result.
+pub(crate) fn fields(value: &Value) -> Map<String, Value> {
+    value.as_object().expect("an object").clone()
+}
+
+/// What a run in a test begins with.
+pub(crate) fn start() -> Start {
+    Start {
+        run: "run_0123456789abcdef".parse().expect("a run id"),
+        session_id: None,
+        variables: Map::new(),
+        limits: Limits::default(),
+        keep_terminals: false,
+    }
+}
+
+/// A run and everything that was decided in it.
+pub(crate) struct Machine {
+    pub(crate) definition: Definition,
+    pub(crate) history: History,
+    pub(crate) events: Vec<Event>,
+    pub(crate) now: Timestamp,
+    pub(crate) last: Decision,
+}
+
+impl Machine {
+    /// Starts a run of a document.
+    pub(crate) fn start(document: &Value) -> Self {
+        Self::start_with(document, start())
+    }
+
+    pub(crate) fn start_with(document: &Value, start: Start) -> Self {
+        let mut machine = Self {
+            definition: definition(document),
+            history: History::new(),
+            events: Vec::new(),
+            now: Timestamp(1_700_000_000_000_000),
+            last: Decision::default(),
+        };
+        machine.input(Input::Start(start));
+        machine
+    }
+
+    /// Decides an input and applies the events, as the daemon does.
+    pub(crate) fn input(&mut self, input: Input) -> &Decision {
+        self.last = decide(&self.definition, &self.history, input, self.now);
+        self.history.extend(&self.last.events);
+        self.events.extend(self.last.events.clone());
+        &self.last
+    }
+
+    /// Lets time pass.
+    pub(crate) fn wait(&mut self, time: Duration) {
+        self.now = self.now.after(time);
+    }
+
+    pub(crate) fn step(&self) -> StepId {
+        self.history.current().expect("a step in flight").step.clone()
+    }
+
+    /// Brings the outcome of the current step.
+    pub(crate) fn outcome(&mut self, outcome: Outcome) -> &Decision {
+        let step = self.step();
+        self.wait(Duration::from_millis(250));
+        self.input(Input::Outcome { step, outcome })
+    }
+
+    /// Brings the result of the current step.
+    pub(crate) fn result(&mut self, result: &Value) -> &Decision {
+        self.outcome(Outcome::Finished { result: fields(result) })
+    }
+
+    pub(crate) fn succeed(&mut self) -> &Decision {
+        self.result(&serde_json::json!({"success": true}))
+    }
+
+    /// The state that the run is in.
+    pub(crate) fn state(&self) -> &str {
+        self.history.current().map_or("(none)", |current| &current.step.place)
+    }
+
+    /// The parameters that the current action was asked for with.
+    pub(crate) fn params(&self) -> Value {
+        self.history.current().expect("a step in flight").params.clone().into()
+    }
+
+    pub(crate) fn completed(&self) -> bool {
+        *self.history.status() == Status::Completed
+    }
+
+    pub(crate) fn error(&self) -> &str {
+        self.history.error().expect("an error")
+    }
+
+    pub(crate) fn log(&self) -> Vec<LogEntry> {
+        execution_log(&self.events)
+    }
+
+    /// Why the last transition was taken.
+    pub(crate) fn because(&self) -> &str {
+        let mut reasons = self.events.iter().rev().filter_map(|event| match event {
+            Event::Transitioned { because, .. } => Some(because.as_str()),
+            _ => None,
+        });
+        reasons.next().unwrap_or("(no transition)")
+    }
+
+    /// The terminals that the last decision closes.
+    pub(crate) fn closed(&self) -> Vec<&str> {
+        let open = self.last.effects.iter().filter_map(|effect| match effect {
+            Effect::CloseTerminal { session_id } => Some(session_id.as_str()),
+            _ => None,
+        });
+        open.collect()
+    }
+}

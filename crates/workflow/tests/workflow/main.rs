@@ -1,0 +1,6 @@
+//! Machine workflows, from document to end, told as small stories.
+
+mod decisions;
+mod definitions;
+mod machine;
+mod properties;

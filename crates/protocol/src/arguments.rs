@@ -70,8 +70,39 @@ pub fn read<V: Verb>(parameters: Value) -> Result<Read<V>, InvalidArguments> {
         problems.extend(warnings);
         return Err(InvalidArguments { problems });
     }
-    let verb = serde_json::from_value(Value::Object(fields)).map_err(|error| InvalidArguments::one(error.to_string()))?;
+    let verb =
+        serde_json::from_value(Value::Object(fields)).map_err(|error| InvalidArguments::one(error.to_string()))?;
     Ok(Read { verb, warnings })
+}
+
+/// Checks parameters against a verb's schema without reading them: each problem with the field it is about.
+///
+/// A value for which `open` holds is not known yet and may be anything.
+pub fn check(schema: &Value, parameters: &Map<String, Value>, open: impl Fn(&Value) -> bool) -> Vec<(String, String)> {
+    let empty = Map::new();
+    let known = schema["properties"].as_object().unwrap_or(&empty);
+    let mut problems = Vec::new();
+    for (name, value) in parameters {
+        match known.get(name) {
+            None => problems.push((
+                name.clone(),
+                nearest(name, known).map_or_else(
+                    || format!("unknown parameter '{name}'"),
+                    |candidate| format!("unknown parameter '{name}'; did you mean '{candidate}'?"),
+                ),
+            )),
+            Some(wanted) if !value.is_null() && !open(value) => {
+                if let Err(problem) = understand(value.clone(), wanted) {
+                    problems.push((name.clone(), format!("{name} {problem}")));
+                }
+            }
+            Some(_) => {}
+        }
+    }
+    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let missing = required.filter(|name| !parameters.contains_key(*name));
+    problems.extend(missing.map(|name| (name.to_owned(), format!("{name} is required"))));
+    problems
 }
 
 /// Takes parameters out of `{"request": {…}}` and `{"request": "{…}"}`.
@@ -86,9 +117,7 @@ fn unwrap(parameters: Value) -> Result<Map<String, Value>, InvalidArguments> {
                 None => Ok(fields),
                 Some(Value::String(text)) => match serde_json::from_str(&text) {
                     Ok(Value::Object(inner)) => Ok(inner),
-                    Ok(other) => {
-                        Err(InvalidArguments::one(format!("request must be an object, not {}", kind(&other))))
-                    }
+                    Ok(other) => Err(InvalidArguments::one(format!("request must be an object, not {}", kind(&other)))),
                     Err(error) => Err(InvalidArguments::one(format!("request is text but not JSON: {error}"))),
                 },
                 Some(Value::Object(inner)) => Ok(inner),
@@ -102,15 +131,20 @@ fn unwrap(parameters: Value) -> Result<Map<String, Value>, InvalidArguments> {
 
 fn unknown(name: &str, known: &Map<String, Value>) -> String {
     let shown: String = name.chars().take(60).collect();
-    let nearest = known
-        .keys()
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
-        .filter(|(likeness, _)| *likeness > 0.75)
-        .max_by(|(one, _), (other, _)| one.total_cmp(other));
-    match nearest {
-        Some((_, candidate)) => format!("unknown field '{shown}' was ignored; did you mean '{candidate}'?"),
+    match nearest(name, known) {
+        Some(candidate) => format!("unknown field '{shown}' was ignored; did you mean '{candidate}'?"),
         None => format!("unknown field '{shown}' was ignored"),
     }
+}
+
+/// The known name that looks most like `name`, if one looks like it at all.
+fn nearest<'a>(name: &str, known: &'a Map<String, Value>) -> Option<&'a str> {
+    known
+        .keys()
+        .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate.as_str()))
+        .filter(|(likeness, _)| *likeness > 0.75)
+        .max_by(|(one, _), (other, _)| one.total_cmp(other))
+        .map(|(_, candidate)| candidate)
 }
 
 /// Returns `value` as the schema wants it, or what is wrong with it.
@@ -271,7 +305,8 @@ mod tests {
 
     #[test]
     fn variables_may_be_numbers() {
-        let verb = read::<RunWorkflow>(json!({"workflow_file": "f", "initial_variables": {"n": 3, "b": true}})).unwrap().verb;
+        let verb =
+            read::<RunWorkflow>(json!({"workflow_file": "f", "initial_variables": {"n": 3, "b": true}})).unwrap().verb;
         assert_eq!(verb.initial_variables.unwrap()["n"], "3");
     }
 
@@ -287,7 +322,10 @@ mod tests {
             ]
         );
         assert_eq!(refused::<OpenTerminal>(json!([1])), ["parameters must be an object, not a list"]);
-        assert_eq!(refused::<SendInput>(json!({"request": "{"}))[0].split(':').next(), Some("request is text but not JSON"));
+        assert_eq!(
+            refused::<SendInput>(json!({"request": "{"}))[0].split(':').next(),
+            Some("request is text but not JSON")
+        );
     }
 
     #[test]

@@ -216,8 +216,7 @@ impl Client {
             waiting.results.insert(request, sender);
         }
         let mut guard = CancelOnDrop { shared: &self.shared, request, answered: false };
-        let command =
-            FromClient::Command { command_type: name.to_owned(), params, request_id: request.into() };
+        let command = FromClient::Command { command_type: name.to_owned(), params, request_id: request.into() };
         self.shared.send(&command)?;
         let answer = receiver.await;
         guard.answered = true;

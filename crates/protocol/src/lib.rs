@@ -17,7 +17,7 @@ mod schema;
 mod terminals;
 mod verb;
 
-pub use arguments::{InvalidArguments, Read, read};
+pub use arguments::{InvalidArguments, Read, check, read};
 pub use client::{CallError, Client, Events};
 pub use codec::{Line, LineReader, MAX_LINE, write_line};
 pub use connect::{ConnectError, Starter, connect, connect_or_start};

@@ -151,9 +151,9 @@ pub fn ensure_private(folder: &Path) -> Result<(), NotPrivate> {
 /// <http://www.isthe.com/chongo/tech/comp/fnv/>. It tells folders apart, it protects nothing.
 fn fingerprint(path: &Path) -> String {
     let bytes = path.as_os_str().as_encoded_bytes();
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     format!("{hash:016x}")
 }
 

@@ -32,7 +32,7 @@ fn plain<T: schemars::JsonSchema>(describe_fields: bool) -> Value {
     }
     if !describe_fields {
         // A model does not read these, and every client pays for their bytes in every list.
-        remove_descriptions(&mut schema);
+        keep_shape_only(&mut schema);
     }
     schema
 }
@@ -46,8 +46,11 @@ fn simplify(schema: &mut Value) {
                     object.remove(word);
                 }
             }
-            if object.get("default").is_some_and(Value::is_null) {
+            if object.get("default").is_some_and(|default| default.is_null() || default == "") {
                 object.remove("default");
+            }
+            if let Some(Value::String(description)) = object.get_mut("description") {
+                *description = flowing(description);
             }
             unite_null(object);
             enumerate_constants(object);
@@ -66,8 +69,22 @@ fn simplify(schema: &mut Value) {
     }
 }
 
+/// Joins the lines of each paragraph: where they broke was the width of a source file.
+fn flowing(text: &str) -> String {
+    let paragraphs =
+        text.split("\n\n").map(|paragraph| paragraph.split('\n').map(str::trim).collect::<Vec<_>>().join(" "));
+    paragraphs.collect::<Vec<_>>().join("\n\n")
+}
+
 /// `["integer", "null"]` becomes `"integer"`, and a choice between something and null becomes the something.
+///
+/// A field that is marked `nullable` is one that is always there, and then says so.
 fn unite_null(object: &mut Map<String, Value>) {
+    if object.remove("nullable").is_some() {
+        let kind = object.remove("type").and_then(|kind| kind.get(0).cloned()).unwrap_or_default();
+        object.insert("anyOf".into(), serde_json::json!([{ "type": kind }, { "type": "null" }]));
+        return;
+    }
     if let Some(Value::Array(types)) = object.get_mut("type") {
         types.retain(|name| name != "null");
         if let [only] = types.as_slice() {
@@ -99,14 +116,16 @@ fn enumerate_constants(object: &mut Map<String, Value>) {
     }
 }
 
-fn remove_descriptions(schema: &mut Value) {
+/// Leaves names, types and what is required: enough to check a reply against.
+fn keep_shape_only(schema: &mut Value) {
     match schema {
-        Value::Array(schemas) => schemas.iter_mut().for_each(remove_descriptions),
+        Value::Array(schemas) => schemas.iter_mut().for_each(keep_shape_only),
         Value::Object(object) => {
-            if object.get("description").is_some_and(Value::is_string) {
-                object.remove("description");
-            }
-            object.values_mut().for_each(remove_descriptions);
+            // A field may be called "description" or "default"; its schema is an object.
+            object.retain(|word, value| {
+                value.is_object() || !matches!(word.as_str(), "description" | "default" | "minimum" | "maximum")
+            });
+            object.values_mut().for_each(keep_shape_only);
         }
         _ => {}
     }
@@ -151,11 +170,12 @@ mod tests {
         for verb in crate::VERBS {
             for schema in [(verb.parameters)(), (verb.reply)()] {
                 let text = schema.to_string();
-                for word in ["$schema", "$ref", "$defs", "\"format\":\"", "\"null\"", "\"title\":\""] {
+                for word in ["$schema", "$ref", "$defs", "\"format\":\"", "\"title\":\"", "nullable"] {
                     assert!(!text.contains(word), "{} has {word}: {text}", verb.name);
                 }
                 assert_eq!(schema["type"], "object", "{}", verb.name);
             }
+            assert!(!(verb.parameters)().to_string().contains("\"null\""), "{}", verb.name);
         }
     }
 }

@@ -240,8 +240,9 @@ pub struct AwaitOutputReply {
     pub success: bool,
     /// The terminal, with several the one where the wait ended
     pub session_id: String,
-    /// What the pattern matched
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What the pattern matched; null when it did not
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
     pub match_text: Option<String>,
     /// The screen
     #[serde(default)]
@@ -257,6 +258,7 @@ pub struct AwaitOutputReply {
     pub error: Option<String>,
     /// What the pattern's groups matched, group 1 first
     #[serde(default)]
+    #[schemars(with = "Vec<serde_json::Value>")]
     pub groups: Vec<Option<String>>,
     /// Why the wait ended
     #[serde(default)]

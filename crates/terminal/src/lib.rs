@@ -14,6 +14,8 @@ mod history;
 mod integration;
 mod keys;
 mod lines;
+#[doc(hidden)]
+pub mod measured;
 mod process;
 mod screen;
 mod terminal;
@@ -27,8 +29,8 @@ pub use process::{Exit, SpawnError, Survivor, TERMINAL_VARIABLE};
 pub use rustix::process::Signal;
 pub use screen::{Cursor, Modes, Size};
 pub use terminal::{
-    Attached, Closed, Closing, Description, Excerpt, Gone, Input, InputError, Output, Part, Sent, Settle, Terminal,
-    View,
+    Attached, Closed, Closing, Description, Excerpt, Gone, Input, InputError, Limit, Output, Part, Sent, Settle,
+    Terminal, View,
 };
 pub use terminals::{OpenError, Opened, Options, Spec, Terminals};
 pub use wait::{Found, Quiet, Reason, Target, Until, Wait, Waited};

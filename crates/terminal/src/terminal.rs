@@ -1,5 +1,6 @@
 //! One terminal: what its users may ask, and the task that owns its parts.
 
+mod excerpt;
 mod task;
 
 use std::collections::HashMap;
@@ -117,16 +118,27 @@ pub enum Part {
     Tail(usize),
 }
 
-/// A part of the output, as text.
+/// How much of a part to return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Its beginning, up to so many characters.
+    Head(usize),
+    /// Its beginning and its end, together up to so many characters.
+    HeadAndTail(usize),
+}
+
+/// A part of the output, as text. Lines look as they did when they were finished.
 #[derive(Debug, Clone)]
 pub struct Excerpt {
-    /// The text; lines look as they did when they were finished.
-    pub text: String,
-    /// Offset of its first byte.
-    pub start: u64,
-    /// Offset behind it.
-    pub end: u64,
-    /// Offset of the oldest output that is still held, where older output was dropped.
+    /// The text, or its beginning.
+    pub head: String,
+    /// Its end, where something between was left out.
+    pub tail: Option<String>,
+    /// Characters that were left out, after `head`.
+    pub left_out: usize,
+    /// Offset behind `head`, to read on from.
+    pub next: u64,
+    /// Offset of the oldest output that is still held, where older output was asked for and dropped.
     pub dropped_before: Option<u64>,
 }
 
@@ -208,7 +220,7 @@ pub(crate) enum Request {
     /// The wait ends at the first prompt, quiet or end.
     Ready(Quiet, Duration, oneshot::Sender<View>),
     View(bool, oneshot::Sender<View>),
-    Read(Part, oneshot::Sender<Excerpt>),
+    Read(Part, Limit, oneshot::Sender<Excerpt>),
     Describe(oneshot::Sender<Description>),
     Resize(Size, oneshot::Sender<()>),
     Signal(Signal, oneshot::Sender<Result<(), Option<Exit>>>),
@@ -276,12 +288,12 @@ impl Terminal {
         self.ask(|reply| Request::View(colours, reply)).await
     }
 
-    /// Returns a part of the output.
+    /// Returns a part of the output, as much of it as `limit` allows.
     ///
     /// # Errors
     /// When the terminal was closed.
-    pub async fn read(&self, part: Part) -> Result<Excerpt, Gone> {
-        self.ask(|reply| Request::Read(part, reply)).await
+    pub async fn read(&self, part: Part, limit: Limit) -> Result<Excerpt, Gone> {
+        self.ask(|reply| Request::Read(part, limit, reply)).await
     }
 
     /// Returns what can be told without looking at the screen.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use steplatch_pattern::Pattern;
 use steplatch_terminal::{
-    Closing, Input, Integration, Opened, Options, Part, Quiet, Reason, Settle, Size, Spec, Target, Terminal, Terminals,
-    Until, View, Wait, Waited,
+    Closing, Input, Integration, Limit, Opened, Options, Part, Quiet, Reason, Settle, Size, Spec, Target, Terminal,
+    Terminals, Until, View, Wait, Waited,
 };
 use tempfile::TempDir;
 
@@ -91,7 +91,7 @@ impl Session {
     }
 
     async fn history(&self) -> String {
-        self.0.read(Part::From(0)).await.unwrap().text
+        self.0.read(Part::From(0), Limit::Head(usize::MAX)).await.unwrap().head
     }
 
     async fn closes(self) {
@@ -170,9 +170,9 @@ async fn endless_output_is_bounded_and_does_not_keep_anyone_waiting() {
     bash.types("head -c 30000000 /dev/urandom | base64 -w 100; echo over_$((1+1))\n").await;
     assert!(!bash.0.view(false).await.unwrap().screen.is_empty(), "a flooded terminal answers");
     bash.sees("over_2").await;
-    let excerpt = bash.0.read(Part::From(0)).await.unwrap();
+    let excerpt = bash.0.read(Part::From(0), Limit::Head(usize::MAX)).await.unwrap();
     assert!(excerpt.dropped_before.is_some());
-    assert!(excerpt.text.len() < 2 << 20);
+    assert!(excerpt.head.len() < 2 << 20);
     bash.closes().await;
 }
 

@@ -10,15 +10,15 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Attached, Closed, Closing, Description, Excerpt, Input, InputError, Output, Part, Request, Sent, View};
+use super::{Attached, Closed, Closing, Description, Input, InputError, Output, Request, Sent, View, excerpt};
 use crate::echo::{Echo, Followed};
 use crate::guard::Guard;
 use crate::history::Zone;
+use crate::keys;
 use crate::process::{Child, Exit, Pty, Read, end_all, signal_group};
 use crate::screen::{Screen, Size};
 use crate::transcript::{Mark, Pause, Transcript};
 use crate::wait::{EchoZones, Found, Pass, Quiet, Reason, Search, Target, Until, Wait, Waited, on_screen};
-use crate::{keys, lines};
 
 /// What a terminal is made of.
 pub(crate) struct Parts {
@@ -215,7 +215,9 @@ impl Task {
                 self.waits.push(wait);
             }
             Request::View(colours, reply) => drop(reply.send(self.view(colours))),
-            Request::Read(part, reply) => drop(reply.send(self.excerpt(part))),
+            Request::Read(part, limit, reply) => {
+                let _ = reply.send(excerpt::of(self.transcript.history(), part, self.input_offset, limit));
+            }
             Request::Describe(reply) => drop(reply.send(self.describe())),
             Request::Resize(size, reply) => {
                 self.resize(size);
@@ -587,29 +589,6 @@ impl Task {
             exit: self.exit(),
             viewers: self.viewers.receiver_count(),
             ..self.description.clone()
-        }
-    }
-
-    fn excerpt(&self, part: Part) -> Excerpt {
-        let history = self.transcript.history();
-        let (from, without_echo) = match part {
-            Part::From(offset) => (offset, false),
-            Part::SinceInput => (self.input_offset, true),
-            Part::Tail(count) => (history.last_lines(count), false),
-        };
-        let begins = from.max(history.start()).min(history.end());
-        let mut text = String::new();
-        for (range, zone) in history.zones(begins..history.end()) {
-            let echo = without_echo && zone == Zone::Input && range.start <= self.input_offset;
-            if zone != Zone::Alternate && !echo {
-                text.push_str(&history.read(range).1);
-            }
-        }
-        Excerpt {
-            text: lines::settled(&text),
-            start: begins,
-            end: history.end(),
-            dropped_before: (history.start() > 0 && from < history.start()).then(|| history.start()),
         }
     }
 

@@ -1,0 +1,52 @@
+//! How long it takes from a program's print to the return of the wait for it, in
+//! one process.
+//!
+//! A shell prints the time at which it prints, and the time of the return is
+//! compared with it. Prints `median_ms=… p95_ms=… rounds=…`, which
+//! `cargo xtask bench terminals` puts into its table.
+#![allow(clippy::print_stdout, reason = "the figures are what this program is for")]
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use steplatch_pattern::Pattern;
+use steplatch_terminal::{Input, Opened, Options, Size, Spec, Target, Terminals, Until, Wait};
+
+const ROUNDS: usize = 200;
+
+/// At each empty line it lets some time pass, so that the wait is there before the print.
+const PROGRAM: &str = r#"while read -r; do sleep 0.01; echo "AT_${EPOCHREALTIME/,/.}_"; done"#;
+
+#[tokio::main]
+async fn main() {
+    let terminals = Terminals::new(Options::default()).expect("terminals");
+    let spec = Spec {
+        arguments: ["bash", "-c", PROGRAM].map(Into::into).into(),
+        command: "bash".to_owned(),
+        folder: "/".into(),
+        inherited: std::env::vars_os().collect(),
+        environment: Vec::new(),
+        size: Size::default(),
+        name: None,
+        opened_by: None,
+    };
+    let Opened { terminal, .. } = terminals.open(spec).await.expect("bash starts");
+    let pattern = Pattern::new(r"AT_(\d+\.\d+)_").expect("the pattern compiles");
+    let mut delays = Vec::with_capacity(ROUNDS);
+    for _ in 0..ROUNDS {
+        terminal.send(Input { text: "\n".to_owned(), ..Input::default() }).await.expect("bash reads");
+        let wait = Wait {
+            patterns: vec![pattern.clone()],
+            target: Target::Output,
+            since: None,
+            until: Until::Match,
+            timeout: Duration::from_secs(10),
+        };
+        let (waited, view) = terminal.wait(wait).await.expect("the terminal is open");
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("1970 is over").as_secs_f64();
+        let found = waited.found.unwrap_or_else(|| panic!("nothing came:\n{}", view.screen));
+        let printed: f64 = found.groups[0].as_deref().and_then(|text| text.parse().ok()).expect("a time was printed");
+        delays.push((now - printed) * 1e3);
+    }
+    delays.sort_by(f64::total_cmp);
+    println!("median_ms={:.4} p95_ms={:.4} rounds={ROUNDS}", delays[ROUNDS / 2], delays[ROUNDS * 95 / 100]);
+}

@@ -1,0 +1,68 @@
+//! How fast a terminal takes in what a program prints: plain lines, lines full of
+//! colours, and text outside of ASCII.
+//!
+//! Every byte goes where it goes in a terminal: past the guard, into the history
+//! and onto the screen. What is measured is a terminal that has been at it for a
+//! while, with its scrollback full and its older output compressed.
+#![allow(missing_docs, reason = "the macros of Criterion make public items")]
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use steplatch_terminal::measured::Typescript;
+
+/// The most that one read of a pseudo-terminal returns on Linux.
+const READ: usize = 4095;
+
+/// Output in which a benchmark runs long enough to fill the scrollback several times.
+const BYTES: usize = 1 << 20;
+
+fn numbers() -> String {
+    repeated(|out, line| writeln!(out, "{line}\r"))
+}
+
+fn colours() -> String {
+    repeated(|out, line| {
+        let (red, green, blue) = (line % 256, line / 3 % 256, line / 7 % 256);
+        writeln!(
+            out,
+            "\x1b[1;32m{line:>6}\x1b[0m \x1b[38;5;{red}mdebug\x1b[39m \x1b[38;2;{red};{green};{blue}mcrate::module\x1b[m \
+             \x1b[4mtook\x1b[24m \x1b[7m{green} ms\x1b[27m\x1b[K\r"
+        )
+    })
+}
+
+fn unicode() -> String {
+    repeated(|out, line| writeln!(out, "{line} Grüße, привет, 端末の画面, e\u{301}le\u{300}ve ── ✓ 🦀 👩\u{200d}💻\r"))
+}
+
+fn repeated(mut write: impl FnMut(&mut String, usize) -> std::fmt::Result) -> String {
+    let mut out = String::new();
+    for line in 1.. {
+        write(&mut out, line).expect("a text takes what is written to it");
+        if out.len() >= BYTES {
+            break;
+        }
+    }
+    out
+}
+
+fn ingest(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("ingest");
+    for (name, output) in [("numbers", numbers()), ("colours", colours()), ("unicode", unicode())] {
+        group.throughput(Throughput::Bytes(output.len() as u64));
+        let mut typescript = Typescript::new();
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                for read in output.as_bytes().chunks(READ) {
+                    typescript.print(black_box(read));
+                }
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, ingest);
+criterion_main!(benches);

@@ -1,0 +1,101 @@
+//! Parts of a terminal without a terminal, for benchmarks.
+//!
+//! No part of what this crate offers: it is public because a benchmark is another
+//! crate, and may change with any of the parts.
+
+use steplatch_pattern::Pattern;
+
+use crate::echo::Echo;
+use crate::guard::Guard;
+use crate::history::History;
+use crate::screen::{Emulator, Screen, Size};
+use crate::transcript::{Pause, Transcript};
+use crate::wait::{EchoZones, Pass, Search};
+
+/// The size of the pieces that the parsers get, as in a terminal's task.
+const PIECE: usize = 4096;
+
+/// What takes in the output of a program, in the order in which a terminal does it.
+pub struct Typescript {
+    guard: Guard,
+    transcript: Transcript,
+    screen: Box<dyn Screen>,
+    echo: Echo,
+}
+
+impl std::fmt::Debug for Typescript {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Typescript").field("end", &self.end()).finish_non_exhaustive()
+    }
+}
+
+impl Default for Typescript {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Typescript {
+    /// Begins with an empty screen of the usual size, and the usual memory for the history.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            guard: Guard::default(),
+            transcript: Transcript::new(History::new(crate::Options::default().history_budget), None),
+            screen: Box::new(Emulator::new(Size::default())),
+            echo: Echo::default(),
+        }
+    }
+
+    /// Takes in what one read brought.
+    pub fn print(&mut self, bytes: &[u8]) {
+        let (screen, transcript) = (&mut self.screen, &mut self.transcript);
+        self.guard.pass(bytes, |passed| {
+            for piece in passed.chunks(PIECE) {
+                let mut rest = piece;
+                while !rest.is_empty() {
+                    let (taken, pause) = transcript.advance(rest);
+                    screen.feed(&rest[..taken]);
+                    drop(screen.take_replies());
+                    match pause {
+                        None | Some(Pause::KeyboardQuery(_)) => {}
+                        Some(Pause::SoftReset) => screen.soft_reset(),
+                        Some(Pause::Overloaded) => screen.relieve(),
+                    }
+                    rest = &rest[taken..];
+                }
+            }
+        });
+        transcript.settle();
+    }
+
+    /// The offset behind all output so far.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.transcript.history().end()
+    }
+}
+
+/// The search of one wait.
+#[derive(Debug)]
+pub struct Searching(Search);
+
+impl Searching {
+    /// Begins to search from `from` on.
+    #[must_use]
+    pub fn new(patterns: Vec<Pattern>, from: u64) -> Self {
+        Self(Search::new(patterns, from))
+    }
+
+    /// Searches all that was printed and not searched yet. Returns whether a pattern was found.
+    pub fn advance(&mut self, typescript: &Typescript) -> bool {
+        let echo = EchoZones { recognised: &typescript.echo, open_line_was_sent: false };
+        loop {
+            match self.0.advance(typescript.transcript.history(), echo) {
+                Ok(Pass::Found(_)) => return true,
+                Ok(Pass::More) => {}
+                Ok(Pass::Nothing) | Err(_) => return false,
+            }
+        }
+    }
+}

@@ -1,1 +1,18 @@
 //! The process that owns terminals and runs, and serves the contract.
+//!
+//! Owns every effect: it is the only one that types, starts, waits and ends. Runs
+//! are decided in `workflow`, remembered in `store` and performed here. Front-ends
+//! are clients of the contract, over a socket or over a pipe in the same process.
+
+mod caller;
+mod connection;
+mod daemon;
+mod lock;
+mod moment;
+mod runs;
+mod secrets;
+mod service;
+mod sessions;
+
+pub use daemon::{Daemon, Options, StartError, Stopper};
+pub use lock::LockError;

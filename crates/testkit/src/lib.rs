@@ -1,1 +1,141 @@
-//! An in-process daemon and helpers for stories about it.
+//! An in-process daemon, for stories about it.
+//!
+//! Owns a daemon in a folder of its own, reached over a pipe with the same lines as
+//! over the socket, and the few words in which stories are told. For tests only:
+//! what goes wrong here panics with what was expected.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
+use steplatch_daemon::{Daemon, Options, Stopper};
+use steplatch_protocol::{
+    AwaitOutput, AwaitOutputReply, Client, GetScreenContent, Hello, OpenTerminal, OpenTerminalReply, PROTOCOL_VERSION,
+    Place, RunReply, RunWorkflow, SendInput, SendInputReply, Verb,
+};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+/// A daemon in this process, and a client of it.
+#[derive(Debug)]
+pub struct TestDaemon {
+    client: Client,
+    place: Place,
+    stopper: Stopper,
+    serving: JoinHandle<()>,
+    _folder: TempDir,
+}
+
+impl TestDaemon {
+    /// Starts a daemon with the usual options.
+    pub async fn new() -> Self {
+        Self::with(steplatch_terminal::Options::default()).await
+    }
+
+    /// Starts a daemon whose terminals have these options.
+    pub async fn with(terminals: steplatch_terminal::Options) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let place = Place::new(folder.path().join("state"), folder.path().join("run"));
+        let daemon = Daemon::start(Options { place: place.clone(), terminals }).await.expect("a daemon that starts");
+        let client = daemon.client();
+        let stopper = daemon.stopper();
+        let serving = tokio::spawn(async move { daemon.serve().await.expect("a daemon that serves") });
+        let environment: BTreeMap<String, String> = [
+            ("HOME", folder.path().to_str().expect("a temporary folder has a plain name")),
+            ("PATH", &std::env::var("PATH").unwrap_or_default()),
+            ("LC_ALL", "C.UTF-8"),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into();
+        let hello = Hello {
+            protocol_version: PROTOCOL_VERSION,
+            client: "test".to_owned(),
+            cwd: Some(folder.path().display().to_string()),
+            environment: Some(environment),
+        };
+        client.call(hello).await.expect("a daemon that says hello");
+        Self { client, place, stopper, serving, _folder: folder }
+    }
+
+    /// Returns the client.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Returns the daemon's folders.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Asks for `verb` and returns its reply, whatever it says.
+    pub async fn call<V: Verb>(&self, verb: V) -> V::Reply {
+        self.client.call(verb).await.unwrap()
+    }
+
+    /// Opens bash and returns its session.
+    pub async fn bash(&self) -> Session<'_> {
+        self.open(OpenTerminal { shell: "bash".to_owned(), cols: 80, rows: 24, wait_ready: true, ..Default::default() })
+            .await
+    }
+
+    /// Opens a terminal and returns its session.
+    pub async fn open(&self, verb: OpenTerminal) -> Session<'_> {
+        let reply: OpenTerminalReply = self.call(verb).await;
+        assert!(reply.success, "{:?}", reply.error);
+        Session { daemon: self, id: reply.session_id }
+    }
+
+    /// Runs a workflow to its end.
+    pub async fn run(&self, definition: Value) -> RunReply {
+        self.call(RunWorkflow {
+            workflow_definition: Some(definition),
+            wait_seconds: Some(60.0),
+            ..RunWorkflow::default()
+        })
+        .await
+    }
+
+    /// Stops the daemon and waits for its end.
+    pub async fn stop(self) {
+        self.stopper.stop();
+        tokio::time::timeout(Duration::from_secs(20), self.serving).await.expect("a daemon that ends").unwrap();
+    }
+}
+
+/// A terminal of a [`TestDaemon`], in few words.
+#[derive(Debug, Clone)]
+pub struct Session<'a> {
+    daemon: &'a TestDaemon,
+    /// Its session id.
+    pub id: String,
+}
+
+impl Session<'_> {
+    /// Types text.
+    pub async fn types(&self, text: &str) -> SendInputReply {
+        let verb = SendInput { session_id: self.id.clone(), input_text: text.to_owned(), ..SendInput::default() };
+        self.daemon.call(verb).await
+    }
+
+    /// Waits for a pattern, and returns what is told about it.
+    pub async fn waits_for(&self, pattern: &str, timeout: f64) -> AwaitOutputReply {
+        let verb =
+            AwaitOutput { session_id: self.id.clone(), pattern: pattern.to_owned(), timeout, ..AwaitOutput::default() };
+        self.daemon.call(verb).await
+    }
+
+    /// Waits for a pattern and returns what matched.
+    pub async fn sees(&self, pattern: &str) -> String {
+        let reply = self.waits_for(pattern, 20.0).await;
+        reply.match_text.unwrap_or_else(|| panic!("no {pattern:?} on:\n{}\n{:?}", reply.screen_content, reply.error))
+    }
+
+    /// Returns the screen.
+    pub async fn screen(&self) -> String {
+        let verb = GetScreenContent { session_id: self.id.clone(), ..GetScreenContent::default() };
+        self.daemon.call(verb).await.screen_content.unwrap()
+    }
+}

@@ -1,0 +1,182 @@
+//! One client's connection: lines in, lines out.
+//!
+//! Every command runs in a task of its own, so a long wait does not hold up a
+//! short question. The way out is bounded: a client that does not read slows down
+//! what is sent to it, and nothing else.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+use serde_json::Value;
+use steplatch_protocol::{
+    Command, ErrorCode, FromClient, FromDaemon, Line, LineReader, PROTOCOL_VERSION, Refusal, VERBS,
+};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use crate::caller::Caller;
+use crate::service::{Answer, Service};
+
+/// Lines that may wait for a client to read.
+const OUTGOING: usize = 64;
+
+/// The way to a client.
+#[derive(Debug, Clone)]
+pub(crate) struct Outgoing {
+    lines: mpsc::Sender<Vec<u8>>,
+}
+
+/// The client is gone.
+#[derive(Debug)]
+pub(crate) struct Disconnected;
+
+impl Outgoing {
+    async fn send(&self, message: &FromDaemon) -> Result<(), Disconnected> {
+        let mut line = serde_json::to_vec(message).expect("a message has only JSON in it");
+        line.push(b'\n');
+        self.lines.send(line).await.map_err(|_| Disconnected)
+    }
+
+    /// Sends an event to who asked for it with the command `request_id`.
+    pub(crate) async fn event(&self, request_id: &Value, event: &impl Serialize) -> Result<(), Disconnected> {
+        let event = serde_json::to_value(event).expect("an event has only JSON in it");
+        self.send(&FromDaemon::Event { request_id: request_id.clone(), event }).await
+    }
+}
+
+/// The commands of a connection that are being carried out.
+type InFlight = Arc<Mutex<HashMap<String, AbortHandle>>>;
+
+/// Serves one client until it hangs up or the daemon ends.
+pub(crate) async fn serve(service: Arc<Service>, stream: impl AsyncRead + AsyncWrite + Send + 'static) {
+    let (reading, mut writing) = tokio::io::split(stream);
+    let (lines, mut outgoing) = mpsc::channel::<Vec<u8>>(OUTGOING);
+    let writer = tokio::spawn(async move {
+        while let Some(line) = outgoing.recv().await {
+            if writing.write_all(&line).await.is_err() {
+                return;
+            }
+        }
+        let _ = writing.shutdown().await;
+    });
+    let _counted = service.count_client();
+    let in_flight = InFlight::default();
+    tokio::select! {
+        () = read(&service, reading, Outgoing { lines }, &in_flight) => {}
+        () = service.stopped() => {}
+    }
+    // Waits end with who asked for them; runs do not.
+    for (_, command) in in_flight.lock().unwrap_or_else(PoisonError::into_inner).drain() {
+        command.abort();
+    }
+    // What was answered is still sent, unless the client does not read.
+    let _ = tokio::time::timeout(std::time::Duration::from_secs(1), writer).await;
+}
+
+async fn read(service: &Arc<Service>, stream: impl AsyncRead + Unpin, outgoing: Outgoing, in_flight: &InFlight) {
+    let mut lines = LineReader::new(BufReader::new(stream));
+    let mut caller = Arc::new(Caller::unknown());
+    loop {
+        let line = match lines.next().await {
+            Ok(Some(line)) => line,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::debug!(%error, "a connection broke");
+                return;
+            }
+        };
+        let message = match &line {
+            Line::TooLong => Err("Message too long"),
+            Line::Bytes(bytes) => serde_json::from_slice::<Value>(bytes).map_err(|_| "Invalid JSON"),
+        };
+        let message = message.and_then(|value| serde_json::from_value(value).map_err(|_| "Invalid message"));
+        let sent = match message {
+            Err(problem) => outgoing.send(&FromDaemon::Error { error: problem.to_owned(), supported: None }).await,
+            Ok(FromClient::Cancel { request_id }) => {
+                let command = in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(&request_id.to_string());
+                if let Some(command) = command {
+                    command.abort();
+                }
+                Ok(())
+            }
+            Ok(FromClient::Command { command_type, params, request_id }) => match understood(&command_type, params) {
+                Err(refusal) => outgoing.send(&refused(refusal, request_id)).await,
+                Ok((Command::Hello(hello), warnings)) => {
+                    let answer = match service.hello(&hello) {
+                        Ok(answer) => {
+                            caller = Arc::new(Caller::introduced(hello));
+                            result(answer, warnings, request_id)
+                        }
+                        Err(refusal) => refused(refusal, request_id),
+                    };
+                    outgoing.send(&answer).await
+                }
+                Ok((command, warnings)) => {
+                    let task = Task { request_id, warnings, outgoing: outgoing.clone() };
+                    start(service, &caller, command, task, in_flight);
+                    Ok(())
+                }
+            },
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+struct Task {
+    request_id: Value,
+    warnings: Vec<String>,
+    outgoing: Outgoing,
+}
+
+fn start(service: &Arc<Service>, caller: &Arc<Caller>, command: Command, task: Task, in_flight: &InFlight) {
+    let (service, caller, done) = (service.clone(), caller.clone(), in_flight.clone());
+    let key = task.request_id.to_string();
+    // Held until the task is noted, so that it can not end before that.
+    let mut noted = in_flight.lock().unwrap_or_else(PoisonError::into_inner);
+    let name = key.clone();
+    let running = tokio::spawn(async move {
+        let Task { request_id, warnings, outgoing } = task;
+        let (answer, events) = service.answer(&caller, command).await;
+        let sent = outgoing.send(&result(answer, warnings, request_id.clone())).await;
+        if let (Ok(()), Some(events)) = (sent, events) {
+            events.forward(&request_id, &outgoing).await;
+        }
+        done.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
+    });
+    noted.insert(key, running.abort_handle());
+}
+
+fn understood(name: &str, params: Value) -> Result<(Command, Vec<String>), Refusal> {
+    match Command::parse(name, params) {
+        Some(Ok(understood)) => Ok(understood),
+        Some(Err(invalid)) => Err(Refusal { code: ErrorCode::InvalidParams, error: invalid.to_string() }),
+        None => {
+            let known: Vec<&str> = VERBS.iter().map(|verb| verb.name).collect();
+            let error = format!("unknown command '{name}'; this daemon knows {}", known.join(", "));
+            Err(Refusal { code: ErrorCode::UnknownCommand, error })
+        }
+    }
+}
+
+fn result(answer: Answer, warnings: Vec<String>, request_id: Value) -> FromDaemon {
+    let Answer { success, error, data } = answer;
+    FromDaemon::Result { success, data, error, error_code: None, warnings, request_id }
+}
+
+fn refused(refusal: Refusal, request_id: Value) -> FromDaemon {
+    if refusal.code == ErrorCode::UnsupportedProtocol {
+        tracing::info!(supported = PROTOCOL_VERSION, "a client speaks a newer contract");
+    }
+    FromDaemon::Result {
+        success: false,
+        data: Value::Null,
+        error: Some(refusal.error),
+        error_code: Some(refusal.code),
+        warnings: Vec::new(),
+        request_id,
+    }
+}

@@ -1,0 +1,79 @@
+//! A run, as it is reported to who asks.
+
+use serde_json::Value;
+use steplatch_protocol::RunReply;
+use steplatch_store::Record;
+use steplatch_workflow::{Event, History, execution_log};
+
+use super::event::read;
+use super::{Run, RunState};
+use crate::moment;
+use crate::secrets::Secrets;
+
+/// Characters of a text in a report; its head and tail are kept.
+const LONGEST_TEXT: usize = 2000;
+
+/// Tells how far `run` is, from its history.
+pub(super) fn of(run: &Run, records: &[Record], secrets: &Secrets) -> RunReply {
+    let events: Vec<Event> = records.iter().filter_map(read).collect();
+    let history = History::from_iter(&events);
+    let progress = run.progress();
+    let end = progress.ended.unwrap_or_else(moment::now);
+    let fitting = |mut value: Value| {
+        secrets.mask_in(&mut value);
+        shorten(&mut value);
+        value
+    };
+    let log = execution_log(&events).into_iter().filter_map(|entry| serde_json::to_value(entry).ok());
+    let variables = match fitting(Value::Object(history.variables().to_map())) {
+        Value::Object(variables) => variables,
+        _ => serde_json::Map::new(),
+    };
+    RunReply {
+        success: matches!(progress.state, RunState::Running | RunState::Completed),
+        run_id: run.id.to_string(),
+        status: progress.state.name().to_owned(),
+        workflow_name: Some(run.workflow.clone()),
+        final_state: history.final_state().map(str::to_owned),
+        states_executed: history.states_executed(),
+        total_elapsed_time: end.since(run.started).as_secs_f64(),
+        execution_log: log.map(fitting).collect(),
+        final_variables: variables,
+        return_values: serde_json::Map::new(),
+        session_id: history.session_id().map(str::to_owned),
+        recursion_depth: 0,
+        error: secrets.masked_if(progress.error),
+    }
+}
+
+/// Cuts long texts, keeping their ends and saying what is missing.
+fn shorten(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            let length = text.chars().count();
+            if length > LONGEST_TEXT {
+                let half = LONGEST_TEXT / 2;
+                let head: String = text.chars().take(half).collect();
+                let tail: String = text.chars().skip(length - half).collect();
+                *text = format!("{head}\n[… {} characters left out of this report …]\n{tail}", length - 2 * half);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(shorten),
+        Value::Object(fields) => fields.values_mut().for_each(shorten),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_keeps_its_ends_and_says_what_is_missing() {
+        let mut value = Value::String(format!("begin{}end", "x".repeat(5000)));
+        shorten(&mut value);
+        let text = value.as_str().unwrap();
+        assert!(text.starts_with("begin") && text.ends_with("end"));
+        assert!(text.contains("[… 3008 characters left out of this report …]"), "{text}");
+    }
+}

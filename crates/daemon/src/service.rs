@@ -1,0 +1,224 @@
+//! Every verb of the contract, answered.
+//!
+//! One `match` says who answers what; the work is done where its things are kept.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use steplatch_protocol::{
+    Command, DaemonStatusReply, ErrorCode, Hello, HelloReply, PROTOCOL_VERSION, Place, Refusal, StopDaemonReply, VERBS,
+};
+use steplatch_terminal::Terminals;
+use tokio::sync::watch;
+
+use crate::caller::Caller;
+use crate::connection::Outgoing;
+use crate::runs::{RunEvents, Runs};
+use crate::secrets::Secrets;
+use crate::sessions::{Sessions, TerminalEvents};
+
+/// What the daemon is made of.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) place: Place,
+    pub(crate) stop: watch::Sender<bool>,
+    sessions: Sessions,
+    runs: Runs,
+    clients: AtomicUsize,
+    started: Instant,
+}
+
+/// What a command came to.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// Whether it did what was asked.
+    pub(crate) success: bool,
+    /// What went wrong, if it did not.
+    pub(crate) error: Option<String>,
+    /// The reply of the verb.
+    pub(crate) data: Value,
+}
+
+impl Answer {
+    /// The reply of a verb, which says itself whether it did what was asked.
+    fn of(reply: impl Serialize) -> Self {
+        let data = serde_json::to_value(reply).expect("a reply has only JSON in it");
+        let success = data.get("success").and_then(Value::as_bool).unwrap_or(true);
+        let words = |field: &str| data.get(field).and_then(Value::as_str).map(str::to_owned);
+        let error = if success { None } else { words("error").or_else(|| words("message")) };
+        Self { success, error, data }
+    }
+
+    /// What could not even be tried.
+    fn failure(error: String) -> Self {
+        Self { success: false, data: json!({"success": false, "error": error}), error: Some(error) }
+    }
+}
+
+/// Events that follow an answer.
+#[derive(Debug)]
+pub(crate) enum Following {
+    Run(RunEvents),
+    Terminal(TerminalEvents),
+}
+
+impl Following {
+    /// Sends events to who asked for them until there are no more, or nobody listens.
+    pub(crate) async fn forward(self, request_id: &Value, outgoing: &Outgoing) {
+        // Ends with the connection; there is nobody to tell.
+        let _ = match self {
+            Self::Run(events) => events.forward(request_id, outgoing).await,
+            Self::Terminal(events) => events.forward(request_id, outgoing).await,
+        };
+    }
+}
+
+/// Counts a client for as long as it is connected.
+#[derive(Debug)]
+pub(crate) struct Counted<'a>(&'a AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Service {
+    pub(crate) fn new(place: Place, terminals: Terminals) -> Self {
+        let secrets = Arc::new(Secrets::default());
+        let sessions = Sessions::new(terminals, secrets.clone());
+        Self {
+            place,
+            stop: watch::Sender::new(false),
+            runs: Runs::new(sessions.clone(), secrets),
+            sessions,
+            clients: AtomicUsize::new(0),
+            started: Instant::now(),
+        }
+    }
+
+    /// Waits until somebody stops the daemon.
+    pub(crate) async fn stopped(&self) {
+        let mut stop = self.stop.subscribe();
+        // The sender is ours, so it does not go away before it says so.
+        let _ = stop.wait_for(|stop| *stop).await;
+    }
+
+    pub(crate) fn count_client(&self) -> Counted<'_> {
+        self.clients.fetch_add(1, Ordering::Relaxed);
+        Counted(&self.clients)
+    }
+
+    /// Ends what runs and closes what is open.
+    pub(crate) async fn close(&self) {
+        self.runs.cancel_all("the daemon was stopped").await;
+        self.sessions.close_all().await;
+    }
+
+    pub(crate) fn hello(&self, hello: &Hello) -> Result<Answer, Refusal> {
+        if hello.protocol_version > PROTOCOL_VERSION {
+            let error = format!(
+                "the daemon (pid {}, version {}) speaks protocol {PROTOCOL_VERSION}, this client speaks {}; \
+                 restart it with: steplatch daemon stop && steplatch daemon start",
+                std::process::id(),
+                env!("CARGO_PKG_VERSION"),
+                hello.protocol_version,
+            );
+            return Err(Refusal { code: ErrorCode::UnsupportedProtocol, error });
+        }
+        Ok(Answer::of(HelloReply {
+            protocol_version: PROTOCOL_VERSION,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+        }))
+    }
+
+    /// Carries out a command. Some bring events, which follow the answer.
+    pub(crate) async fn answer(&self, caller: &Arc<Caller>, command: Command) -> (Answer, Option<Following>) {
+        let sessions = &self.sessions;
+        let answer = match command {
+            Command::Hello(hello) => match self.hello(&hello) {
+                Ok(answer) => answer,
+                Err(refusal) => Answer::failure(refusal.error),
+            },
+            Command::DaemonStatus(_) => Answer::of(self.status()),
+            Command::StopDaemon(_) => {
+                let status = self.status();
+                self.stop.send_replace(true);
+                Answer::of(StopDaemonReply { pid: status.pid, terminals: status.terminals })
+            }
+            action @ (Command::OpenTerminal(_)
+            | Command::SendInput(_)
+            | Command::AwaitOutput(_)
+            | Command::GetScreenContent(_)
+            | Command::ListTerminalSessions(_)
+            | Command::ExitTerminal(_)) => act(sessions, caller, action).await,
+            Command::ResizeTerminal(verb) => Answer::of(sessions.resize(verb).await),
+            Command::SendSignal(verb) => Answer::of(sessions.signal(verb).await),
+            Command::WriteTerminal(verb) => Answer::of(sessions.write(verb).await),
+            Command::AttachTerminal(verb) => {
+                let (reply, events) = sessions.attach(verb).await;
+                return (Answer::of(reply), events.map(Following::Terminal));
+            }
+            Command::RunWorkflow(verb) => Answer::of(self.runs.run(caller, verb).await),
+            Command::GetRun(verb) => Answer::of(self.runs.look_at(verb).await),
+            Command::CancelWorkflow(verb) => Answer::of(self.runs.cancel(verb).await),
+            Command::GetWorkflowRun(verb) => Answer::of(self.runs.record(&verb)),
+            Command::ListWorkflowRuns(verb) => Answer::of(self.runs.list(&verb)),
+            Command::Subscribe(verb) => {
+                let (reply, events) = self.runs.subscribe(&verb);
+                return (Answer::of(reply), events.map(Following::Run));
+            }
+        };
+        (answer, None)
+    }
+
+    fn status(&self) -> DaemonStatusReply {
+        DaemonStatusReply {
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            protocol_version: PROTOCOL_VERSION,
+            socket: self.place.socket().display().to_string(),
+            state_dir: self.place.state().display().to_string(),
+            terminals: self.sessions.count(),
+            runs: self.runs.count_running(),
+            clients: self.clients.load(Ordering::Relaxed),
+            uptime_seconds: self.started.elapsed().as_secs_f64(),
+        }
+    }
+}
+
+/// Carries out one of the commands that workflows, too, have as actions.
+async fn act(sessions: &Sessions, caller: &Arc<Caller>, action: Command) -> Answer {
+    match action {
+        Command::OpenTerminal(verb) => Answer::of(sessions.open(caller, verb).await),
+        Command::SendInput(verb) => Answer::of(sessions.send(verb).await),
+        Command::AwaitOutput(verb) => Answer::of(sessions.wait(verb).await),
+        Command::GetScreenContent(verb) => Answer::of(sessions.read(verb).await),
+        Command::ListTerminalSessions(_) => Answer::of(sessions.list().await),
+        Command::ExitTerminal(verb) => Answer::of(sessions.exit(verb).await),
+        other => Answer::failure(format!("a workflow can not do {other:?}")),
+    }
+}
+
+/// Performs the tool called `tool` for a run, and returns its result.
+pub(crate) async fn perform(
+    sessions: &Sessions,
+    caller: &Arc<Caller>,
+    tool: &str,
+    params: Map<String, Value>,
+) -> Map<String, Value> {
+    let verb = VERBS.iter().find(|verb| verb.tool == Some(tool));
+    let answer = match verb.and_then(|verb| Command::parse(verb.name, Value::Object(params))) {
+        Some(Ok((command, _))) => act(sessions, caller, command).await,
+        Some(Err(invalid)) => Answer::failure(invalid.to_string()),
+        None => Answer::failure(format!("there is no tool '{tool}'")),
+    };
+    match answer.data {
+        Value::Object(result) => result,
+        other => Map::from_iter([("success".to_owned(), Value::Bool(answer.success)), ("value".to_owned(), other)]),
+    }
+}

@@ -1,0 +1,39 @@
+//! Signals by name.
+
+use steplatch_terminal::Signal;
+
+const NAMED: [(&str, Signal); 10] = [
+    ("HUP", Signal::HUP),
+    ("INT", Signal::INT),
+    ("QUIT", Signal::QUIT),
+    ("KILL", Signal::KILL),
+    ("TERM", Signal::TERM),
+    ("STOP", Signal::STOP),
+    ("CONT", Signal::CONT),
+    ("USR1", Signal::USR1),
+    ("USR2", Signal::USR2),
+    ("WINCH", Signal::WINCH),
+];
+
+/// Returns the signal called `name`, with or without `SIG`, in any case.
+pub(super) fn signal_named(name: &str) -> Result<Signal, String> {
+    let upper = name.trim().to_ascii_uppercase();
+    let plain = upper.strip_prefix("SIG").unwrap_or(&upper);
+    NAMED.iter().find(|(known, _)| *known == plain).map(|(_, signal)| *signal).ok_or_else(|| {
+        let known: Vec<&str> = NAMED.iter().map(|(known, _)| *known).collect();
+        format!("'{}' is not a signal; there are {}", name.chars().take(40).collect::<String>(), known.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_are_known_by_any_of_their_names() {
+        for name in ["INT", "SIGINT", "sigint", " int "] {
+            assert_eq!(signal_named(name), Ok(Signal::INT));
+        }
+        assert!(signal_named("BOOM").unwrap_err().starts_with("'BOOM' is not a signal; there are HUP, INT"));
+    }
+}

@@ -1,0 +1,317 @@
+//! The contract, spoken with a daemon in this process.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steplatch_daemon::{Daemon, Options};
+use steplatch_protocol::{
+    AttachTerminal, AwaitOutput, AwaitReason, AwaitUntil, CallError, ContentMode, DaemonStatus, ErrorCode,
+    ExitTerminal, GetScreenContent, Hello, ListTerminalSessions, ListWorkflowRuns, OpenTerminal, SendInput, SendSignal,
+    WriteTerminal,
+};
+use steplatch_testkit::TestDaemon;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+
+fn bash() -> OpenTerminal {
+    OpenTerminal { shell: "bash".into(), cols: 80, rows: 24, wait_ready: true, ..Default::default() }
+}
+
+#[tokio::test]
+async fn a_terminal_is_opened_used_read_and_closed() {
+    let daemon = TestDaemon::new().await;
+    let opened = daemon.call(OpenTerminal { name: Some("build".into()), ..bash() }).await;
+    assert!(opened.success && opened.pid.is_some() && opened.timestamp.is_some());
+    let sent = daemon
+        .call(SendInput {
+            session_id: "build".into(),
+            input_text: "cd /; echo a$((1+1))\n".into(),
+            ..Default::default()
+        })
+        .await;
+    assert!(sent.success && sent.offset.is_some());
+    assert_eq!((sent.exit_code, sent.process_running), (Some(0), Some(true)));
+    let found = daemon
+        .call(AwaitOutput {
+            session_id: opened.session_id.clone(),
+            pattern: r"a(\d)".into(),
+            timeout: 10.0,
+            ..Default::default()
+        })
+        .await;
+    assert_eq!((found.match_text.as_deref(), found.groups), (Some("a2"), vec![Some("2".to_owned())]));
+    let screen = daemon.call(GetScreenContent { session_id: "build".into(), ..Default::default() }).await;
+    assert_eq!(screen.cwd.as_deref(), Some("/"));
+    assert!(screen.screen_content.unwrap().contains("a2"));
+    let listed = daemon.call(ListTerminalSessions {}).await;
+    assert_eq!((listed.total_sessions, listed.sessions[0].opened_by.as_deref()), (1, Some("test")));
+    let closed = daemon.call(ExitTerminal { session_id: opened.session_id, ..Default::default() }).await;
+    assert_eq!((closed.message.as_str(), closed.survivors), ("Session destroyed", vec![]));
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_goes_wrong_is_named_with_what_to_do() {
+    let daemon = TestDaemon::with(steplatch_terminal::Options { most: 2, ..Default::default() }).await;
+    let none =
+        daemon.call(SendInput { session_id: "ghost".into(), input_text: "x".into(), ..Default::default() }).await;
+    assert_eq!(none.error.unwrap(), "Session 'ghost' not found; no sessions are open: open one with open_terminal");
+    let shell = daemon.call(OpenTerminal { shell: "no-such-shell".into(), ..bash() }).await;
+    assert_eq!(shell.error.unwrap(), "program 'no-such-shell' was not found; install it, or give its full path");
+    let folder = daemon.call(OpenTerminal { working_directory: Some("/no/such".into()), ..bash() }).await;
+    assert_eq!(folder.error.unwrap(), "working_directory '/no/such' does not exist");
+    let one = daemon.call(OpenTerminal { name: Some("one".into()), ..bash() }).await;
+    let taken = daemon.call(OpenTerminal { name: Some("one".into()), ..bash() }).await;
+    assert_eq!(taken.error.unwrap(), format!("the name 'one' is taken by {}; choose another one", one.session_id));
+    let two = daemon.call(bash()).await;
+    let many = daemon.call(bash()).await;
+    assert!(many.error.unwrap().starts_with("2 terminals are open, which is the limit; close one with exit_terminal"));
+    let ghost = daemon.call(GetScreenContent { session_id: "ghost".into(), ..Default::default() }).await;
+    let expected = format!("Session 'ghost' not found; open sessions: {} (one), {}", one.session_id, two.session_id);
+    assert_eq!(ghost.error.unwrap(), expected);
+    let pattern = daemon
+        .call(AwaitOutput { session_id: "one".into(), pattern: "(open".into(), timeout: 5.0, ..Default::default() })
+        .await;
+    assert!(!pattern.success);
+    assert!(pattern.error.unwrap().starts_with("pattern '(open' does not compile"));
+    let key = daemon
+        .call(SendInput { session_id: "one".into(), keys: Some(vec!["hyper-q".into()]), ..Default::default() })
+        .await;
+    assert!(key.error.unwrap().starts_with("'hyper-q' is not a key"));
+    let signal = daemon.call(SendSignal { session_id: "one".into(), signal: "BOOM".into() }).await;
+    assert!(signal.error.unwrap().starts_with("'BOOM' is not a signal"));
+    let gone = daemon.call(ExitTerminal { session_id: "ghost".into(), ..Default::default() }).await;
+    assert_eq!((gone.success, gone.message.as_str()), (false, "Session not found"));
+    let state = daemon.call(ListWorkflowRuns { state: Some("bogus".into()), ..Default::default() }).await;
+    assert!(state.error.unwrap().starts_with("Invalid state: bogus"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_terminal_whose_program_ended_stays_readable_with_its_exit_code() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    session.types("echo last words; exit 5\n").await;
+    let ended = session.waits_for("never", 10.0).await;
+    assert_eq!((ended.reason, ended.exit_code), (AwaitReason::Exit, Some(5)));
+    let read = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
+    assert_eq!((read.process_running, read.exit_code), (false, Some(5)));
+    assert!(read.screen_content.unwrap().contains("last words"));
+    let sent = session.types("more\n").await;
+    assert_eq!(sent.error.unwrap(), "its program has ended with exit code 5");
+}
+
+#[tokio::test]
+async fn long_output_is_cut_in_the_middle_and_can_be_read_on() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    session.types("seq 1 5000; echo over_$((1+1))\n").await;
+    session.sees("over_2").await;
+    let read = |offset, limit| GetScreenContent {
+        session_id: session.id.clone(),
+        content_mode: ContentMode::History,
+        offset,
+        limit,
+        ..Default::default()
+    };
+    let whole = daemon.call(read(None, None)).await;
+    let text = whole.screen_content.unwrap();
+    assert!(whole.truncated && text.len() < 10_200 && text.contains("characters left out; read on with"));
+    assert!(text.contains("\n10\n") && text.contains("over_2"));
+    let (mut offset, mut lines) = (0, Vec::new());
+    loop {
+        let part = daemon.call(read(Some(offset), Some(3000))).await;
+        let content = part.screen_content.unwrap();
+        lines.extend(content.lines().filter_map(|line| line.parse::<u32>().ok()));
+        offset = part.next_offset.unwrap();
+        if !part.truncated {
+            break;
+        }
+    }
+    assert_eq!(lines, (1..=5000).collect::<Vec<_>>());
+    let tail = GetScreenContent { content_mode: ContentMode::Tail, line_count: Some(3), ..read(None, None) };
+    let tail = daemon.call(tail).await.screen_content.unwrap();
+    assert!(tail.starts_with("5000\nover_2\n"), "{tail}");
+}
+
+#[tokio::test]
+async fn a_secret_is_hidden_wherever_it_comes_back() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    session.types("read -p 'secret: ' s; echo \"got $s\"\n").await;
+    let typed = daemon
+        .call(SendInput {
+            session_id: session.id.clone(),
+            input_text: "hunter2!\n".into(),
+            secret: true,
+            ..Default::default()
+        })
+        .await;
+    assert!(!typed.screen_content.unwrap().contains("hunter2"));
+    assert_eq!(session.sees("got .*").await, "got ••••••");
+    assert!(!session.screen().await.contains("hunter2"));
+}
+
+#[tokio::test]
+async fn a_wait_in_several_terminals_ends_where_the_pattern_is_found() {
+    let daemon = TestDaemon::new().await;
+    let (one, two) = (daemon.bash().await, daemon.bash().await);
+    two.types("sleep 0.1; echo done_$((1+1))\n").await;
+    let found = daemon
+        .call(AwaitOutput {
+            session_ids: Some(vec![one.id.clone(), two.id.clone()]),
+            patterns: Some(vec!["never".into(), "done_2".into()]),
+            timeout: 10.0,
+            ..Default::default()
+        })
+        .await;
+    assert_eq!((found.session_id, found.match_text.as_deref()), (two.id, Some("done_2")));
+    assert_eq!(found.pattern.as_deref(), Some("done_2"));
+}
+
+#[tokio::test]
+async fn a_wait_can_be_for_the_prompt_or_for_quiet() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    session.types("sleep 0.1; false\n").await;
+    let until = |until| AwaitOutput { session_id: session.id.clone(), until, timeout: 10.0, ..Default::default() };
+    let prompt = daemon.call(until(AwaitUntil::Prompt)).await;
+    assert_eq!((prompt.reason, prompt.exit_code), (AwaitReason::Prompt, Some(1)));
+    assert_eq!(daemon.call(until(AwaitUntil::Quiet)).await.reason, AwaitReason::Quiet);
+    let none = daemon.call(until(AwaitUntil::Match)).await;
+    assert!(none.error.unwrap().starts_with("pattern is required"));
+}
+
+#[tokio::test]
+async fn who_joins_sees_the_screen_and_then_what_is_written() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    session.types("echo before\n").await;
+    let attach = AttachTerminal { session_id: session.id.clone() };
+    let (joined, mut events) = daemon.client().subscribe(attach).await.unwrap();
+    assert!(joined.success && joined.snapshot.contains("before"));
+    // "echo after" and Enter, as a person's terminal sends them.
+    let bytes = "ZWNobyBhZnRlcg0=".to_owned();
+    assert!(daemon.call(WriteTerminal { session_id: session.id.clone(), bytes }).await.success);
+    session.sees("^after$").await;
+    let event = events.next().await.unwrap();
+    assert_eq!(event["event_type"], "terminal_output");
+    daemon.call(ExitTerminal { session_id: session.id, ..Default::default() }).await;
+    while let Some(event) = events.next().await {
+        if event["event_type"] == "terminal_ended" {
+            return;
+        }
+    }
+    panic!("the end was not told");
+}
+
+#[tokio::test]
+async fn the_environment_and_the_folder_are_the_clients() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    session.types("echo \"[$HOME|$PWD|$TERM]\"\n").await;
+    let said = session.sees(r"\[(.*)\|(.*)\|xterm-256color\]").await;
+    let home = said.trim_matches(['[', ']']).split('|').next().unwrap().to_owned();
+    assert!(said.starts_with(&format!("[{home}|{home}|")), "{said}");
+    let with = OpenTerminal { environment: Some([("GREETING".to_owned(), "hi".to_owned())].into()), ..bash() };
+    let session = daemon.open(with).await;
+    session.types("echo \"<$GREETING>\"\n").await;
+    session.sees("^<hi>$").await;
+}
+
+async fn spoken(daemon: &TestDaemon, lines: &str, answers: usize) -> Vec<Value> {
+    let mut stream = UnixStream::connect(daemon.place().socket()).await.unwrap();
+    stream.write_all(lines.as_bytes()).await.unwrap();
+    let mut reader = BufReader::new(stream).lines();
+    let mut answered = Vec::new();
+    while answered.len() < answers {
+        let line = tokio::time::timeout(Duration::from_secs(5), reader.next_line()).await.unwrap().unwrap().unwrap();
+        answered.push(serde_json::from_str(&line).unwrap());
+    }
+    answered
+}
+
+#[tokio::test]
+async fn nonsense_is_answered_and_the_connection_lives() {
+    let daemon = TestDaemon::new().await;
+    let lines = "{\n{\"type\":\"wish\"}\n{\"type\":\"command\",\"command_type\":\"FLY\",\"request_id\":\"a\"}\n\
+                 {\"type\":\"command\",\"command_type\":\"SEND_INPUT\",\"params\":{},\"request_id\":2}\n\
+                 {\"type\":\"command\",\"command_type\":\"DAEMON_STATUS\",\"request_id\":3}\n";
+    let answers = spoken(&daemon, lines, 5).await;
+    assert_eq!(answers[0], json!({"type": "error", "error": "Invalid JSON"}));
+    assert_eq!(answers[1]["error"], "Invalid message");
+    assert_eq!((&answers[2]["error_code"], &answers[2]["request_id"]), (&json!("unknown_command"), &json!("a")));
+    assert_eq!(answers[3]["error"], "session_id is required");
+    assert_eq!((&answers[4]["success"], &answers[4]["data"]["clients"]), (&json!(true), &json!(2)));
+}
+
+#[tokio::test]
+async fn a_client_of_a_newer_version_is_told_what_is_spoken() {
+    let daemon = TestDaemon::new().await;
+    let refused = daemon.client().call(Hello { protocol_version: 99, ..Default::default() }).await;
+    let Err(CallError::Refused(refusal)) = refused else { panic!("{refused:?}") };
+    assert_eq!(refusal.code, ErrorCode::UnsupportedProtocol);
+    assert!(refusal.error.contains("speaks protocol 1, this client speaks 99; restart it with"), "{}", refusal.error);
+}
+
+#[tokio::test]
+async fn a_second_daemon_on_the_same_state_is_refused_by_name() {
+    let daemon = TestDaemon::new().await;
+    let options = Options { place: daemon.place().clone(), terminals: steplatch_terminal::Options::default() };
+    let error = Daemon::start(options).await.unwrap_err().to_string();
+    let expected = format!("a daemon (pid {}, version ", std::process::id());
+    assert!(error.starts_with(&expected), "{error}");
+    assert!(error.contains("already owns") && error.contains("steplatch daemon stop"), "{error}");
+}
+
+#[tokio::test]
+async fn clients_come_and_go_and_terminals_stay() {
+    let daemon = TestDaemon::new().await;
+    let open =
+        "{\"type\":\"command\",\"command_type\":\"OPEN_TERMINAL\",\"params\":{\"name\":\"kept\"},\"request_id\":1}\n";
+    assert_eq!(spoken(&daemon, open, 1).await[0]["success"], true);
+    let kept = daemon
+        .call(SendInput { session_id: "kept".into(), input_text: "echo here\n".into(), ..Default::default() })
+        .await;
+    assert!(kept.success, "{:?}", kept.error);
+}
+
+#[tokio::test]
+async fn a_wait_ends_when_its_client_hangs_up() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let mut stream = UnixStream::connect(daemon.place().socket()).await.unwrap();
+    let wait = json!({"type": "command", "command_type": "AWAIT_OUTPUT", "request_id": 1,
+                      "params": {"session_id": session.id, "pattern": "never", "timeout": 3000}});
+    stream.write_all(format!("{wait}\n").as_bytes()).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut rest = Vec::new();
+    // The daemon hangs up too, rather than waiting for fifty minutes.
+    tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut rest)).await.unwrap().unwrap();
+    assert_eq!(daemon.call(DaemonStatus {}).await.clients, 1);
+}
+
+#[tokio::test]
+async fn stopping_closes_terminals_and_hangs_up() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    session.types("echo pid_$$\n").await;
+    let pid = session.sees(r"pid_\d+").await.trim_start_matches("pid_").to_owned();
+    let socket = daemon.place().socket();
+    daemon.stop().await;
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "bash went with the daemon");
+    assert!(!socket.exists());
+}
+
+#[tokio::test]
+async fn socket_and_folders_are_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let daemon = TestDaemon::new().await;
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&daemon.place().socket()), 0o600);
+    assert_eq!(mode(daemon.place().runtime()), 0o700);
+    assert_eq!(mode(daemon.place().state()), 0o700);
+    assert_eq!(mode(&daemon.place().lock()), 0o600);
+}

@@ -1,1 +1,15 @@
 //! The contract as an MCP server.
+//!
+//! Owns how agents see steplatch: its tools, their schemas and annotations, and
+//! the manners of the protocol in both of its eras (with `initialize`, and
+//! stateless since 2026-07-28, <https://modelcontextprotocol.io/specification>).
+//! It does nothing itself: every tool is a verb that the daemon answers.
+
+mod guard;
+mod link;
+mod server;
+mod stdio;
+mod tools;
+
+pub use link::Link;
+pub use stdio::serve_stdio;

@@ -1,0 +1,93 @@
+//! The way to the daemon, made when it is needed and made again when it broke.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use steplatch_protocol::{CallError, Client, ConnectError, Hello, PROTOCOL_VERSION, Place, Starter, connect_or_start};
+use tokio::sync::Mutex;
+
+/// A connection that mends itself. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Link {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    place: Place,
+    starter: Starter,
+    /// What every connection introduces itself with.
+    hello: Hello,
+    current: Mutex<Option<Connection>>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    client: Client,
+    /// The name it introduced itself with.
+    name: String,
+}
+
+/// Why a verb was not answered.
+#[derive(Debug)]
+pub(crate) enum LinkError {
+    /// There is no daemon and none could be started.
+    Connect(ConnectError),
+    /// The daemon did not answer, or refused.
+    Call(CallError),
+}
+
+impl Link {
+    /// A link to the daemon of `place`. Nothing is connected yet.
+    #[must_use]
+    pub fn new(place: Place, starter: Starter, hello: Hello) -> Self {
+        Self { shared: Arc::new(Shared { place, starter, hello, current: Mutex::new(None) }) }
+    }
+
+    /// Connects, so that the first call finds the way made. A failure is left for that call to tell.
+    pub(crate) async fn prepare(&self) {
+        if let Err(error) = self.client(None).await {
+            tracing::warn!(%error, "the daemon can not be reached");
+        }
+    }
+
+    /// Asks for the verb called `name` on behalf of the client called `who`.
+    ///
+    /// `again` is whether it may be asked a second time when the connection breaks in the middle.
+    pub(crate) async fn call(
+        &self,
+        who: Option<&str>,
+        name: &str,
+        params: Value,
+        again: bool,
+    ) -> Result<(Value, Vec<String>), LinkError> {
+        let client = self.client(who).await.map_err(LinkError::Connect)?;
+        match client.call_raw(name, params.clone()).await {
+            Err(CallError::Lost) if again => {
+                let client = self.client(who).await.map_err(LinkError::Connect)?;
+                client.call_raw(name, params).await.map_err(LinkError::Call)
+            }
+            answered => answered.map_err(LinkError::Call),
+        }
+    }
+
+    async fn client(&self, who: Option<&str>) -> Result<Client, ConnectError> {
+        let mut current = self.shared.current.lock().await;
+        if let Some(connection) = current.as_mut().filter(|connection| !connection.client.is_closed()) {
+            if let Some(who) = who.filter(|who| *who != connection.name) {
+                connection.name = who.to_owned();
+                // Only a name: what was open before goes on under the old one.
+                connection.client.call(self.hello(who)).await.map_err(ConnectError::HungUp)?;
+            }
+            return Ok(connection.client.clone());
+        }
+        let name = who.unwrap_or(&self.shared.hello.client).to_owned();
+        let (client, _) = connect_or_start(&self.shared.place, self.hello(&name), &self.shared.starter).await?;
+        *current = Some(Connection { client: client.clone(), name });
+        Ok(client)
+    }
+
+    fn hello(&self, name: &str) -> Hello {
+        Hello { protocol_version: PROTOCOL_VERSION, client: name.to_owned(), ..self.shared.hello.clone() }
+    }
+}

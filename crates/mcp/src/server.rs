@@ -1,0 +1,178 @@
+//! The handler of the protocol's requests.
+
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, DiscoverResult, Implementation,
+    InitializeResult, ListToolsResult, MetaObject, PaginatedRequestParams, ProtocolVersion, ServerCapabilities,
+    ServerConfig, SubscriptionFilter, Tool,
+};
+use rmcp::service::{RequestContext, SubscriptionContext};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::Value;
+use steplatch_protocol::{CallError, ErrorCode};
+use tokio_util::sync::CancellationToken;
+
+use crate::link::{Link, LinkError};
+use crate::tools;
+
+/// What an agent is told first. The most important comes first, because some clients cut at 2,048 characters.
+const INSTRUCTIONS: &str = "\
+Real interactive terminals. Use them for programs that ask questions or stay open: installers, debuggers, ssh, REPLs, \
+editors, release procedures.
+1. open_terminal starts a shell (or any program) and returns a session_id at its prompt.
+2. send_input types: end a command with \\n. It returns the screen within 50 ms; it does not wait for slow commands.
+3. await_output waits for a pattern and returns the moment it appears; until=\"prompt\" waits for the end of a command \
+and returns its exit_code. Prefer it to polling the screen.
+4. get_screen_content reads the screen, or the output by position (history, since_input, tail).
+5. exit_terminal closes it with everything that was started in it.
+Type secrets with secret=true. A failed action is success=false with an error that says what to do. Terminals outlive \
+this connection; list_terminal_sessions finds them again.
+What worked once can be run again: run_workflow takes a JSON state machine over these tools and needs no model for its \
+steps. It returns a run_id; get_run waits on, cancel_run ends it.";
+
+/// The key under which a server says who it is in a result (2026-07-28).
+const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+
+/// Answers an MCP client by asking the daemon.
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
+    link: Link,
+    /// Cancelled when the client is gone.
+    ended: CancellationToken,
+}
+
+impl Server {
+    pub(crate) fn new(link: Link, ended: CancellationToken) -> Self {
+        Self { link, ended }
+    }
+
+    async fn call(&self, request: CallToolRequestParams, context: &RequestContext<RoleServer>) -> Called {
+        let Some(verb) = tools::verb(&request.name) else { return Called::UnknownTool };
+        let who = context.client_info().map(|client| client.name);
+        let params = request.arguments.map_or(Value::Null, Value::Object);
+        // Asking again must not do it again.
+        let again = verb.nature.read_only;
+        let answer = tokio::select! {
+            answer = self.link.call(who.as_deref(), verb.name, params, again) => answer,
+            () = context.ct.cancelled() => return Called::Cancelled,
+            () = self.ended.cancelled() => return Called::Cancelled,
+        };
+        match answer {
+            Ok((data, warnings)) => Called::Answered(data, warnings),
+            Err(LinkError::Call(CallError::Refused(refusal))) if refusal.code == ErrorCode::InvalidParams => {
+                Called::Refused(format!("{}: {}", request.name, refusal.error))
+            }
+            Err(LinkError::Call(CallError::Lost)) => Called::Refused(
+                "the daemon went away while this was under way, so it may or may not have happened; look with \
+                 list_terminal_sessions before doing it again"
+                    .to_owned(),
+            ),
+            Err(LinkError::Call(error)) => Called::Refused(error.to_string()),
+            Err(LinkError::Connect(error)) => Called::Refused(error.to_string()),
+        }
+    }
+}
+
+/// What came of calling a tool.
+enum Called {
+    Answered(Value, Vec<String>),
+    Refused(String),
+    Cancelled,
+    UnknownTool,
+}
+
+fn identity() -> Implementation {
+    let mut identity = Implementation::new("steplatch", env!("CARGO_PKG_VERSION"));
+    identity.title = Some("Steplatch".to_owned());
+    identity.description = Some("Real terminals and procedures that run the same every time".to_owned());
+    identity
+}
+
+fn is_modern(context: &RequestContext<RoleServer>) -> bool {
+    // Versions are dates, which sort as text.
+    context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+}
+
+/// Says who answers, to clients that know no session in which it was said.
+fn signed(meta: Option<MetaObject>, context: &RequestContext<RoleServer>) -> Option<MetaObject> {
+    if !is_modern(context) {
+        return meta;
+    }
+    let mut meta = meta.unwrap_or_default();
+    let identity = serde_json::to_value(identity()).expect("an identity has only JSON in it");
+    meta.0.insert(SERVER_INFO.to_owned(), identity);
+    Some(meta)
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        let mut info = InitializeResult::new(capabilities);
+        info.server_info = identity();
+        info.instructions = Some(INSTRUCTIONS.to_owned());
+        info
+    }
+
+    async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+        let versions = self.supported_protocol_versions().into_owned();
+        let discovered = DiscoverResult::from_server_info(versions, self.get_info());
+        Ok(discovered.with_ttl_ms(3_600_000).with_cache_scope(CacheScope::Public))
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        if let Some(cursor) = request.and_then(|request| request.cursor) {
+            return Err(ErrorData::invalid_params(format!("there is no page '{cursor}': all tools are on one"), None));
+        }
+        let mut list = ListToolsResult::with_all_items(tools::all());
+        list.meta = signed(list.meta, &context);
+        Ok(list.with_ttl_ms(60_000).with_cache_scope(CacheScope::Public))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        tools::named(name).cloned()
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let name = request.name.clone();
+        let mut result = match self.call(request, &context).await {
+            Called::Answered(mut data, warnings) => {
+                if let Value::Object(fields) = &mut data
+                    && !warnings.is_empty()
+                {
+                    fields.insert("warnings".to_owned(), warnings.into());
+                }
+                CallToolResult::structured(data)
+            }
+            Called::Refused(error) => CallToolResult::error(vec![ContentBlock::text(error)]),
+            Called::Cancelled => return Err(ErrorData::internal_error("the call was cancelled", None)),
+            Called::UnknownTool => {
+                let known: Vec<_> = tools::all().into_iter().map(|tool| tool.name).collect();
+                let error = format!("there is no tool '{name}'; there are {}", known.join(", "));
+                return Err(ErrorData::invalid_params(error, None));
+            }
+        };
+        result.meta = signed(result.meta, &context);
+        Ok(result.into())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let mut accepted = SubscriptionFilter::default();
+        accepted.tools_list_changed = requested.tools_list_changed;
+        Some(accepted)
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        tokio::select! {
+            () = context.cancelled() => {}
+            () = self.ended.cancelled() => {}
+        }
+        Ok(())
+    }
+}

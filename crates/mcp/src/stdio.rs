@@ -1,0 +1,40 @@
+//! MCP over standard input and output.
+
+use std::io;
+
+use rmcp::ServiceExt as _;
+use rmcp::service::ServerInitializeError;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::stdio_pipes;
+use tokio_util::sync::CancellationToken;
+
+use crate::guard::Guard;
+use crate::link::Link;
+use crate::server::Server;
+
+/// The longest message that is read.
+const LONGEST_MESSAGE: usize = 16 << 20;
+
+/// Serves one client until its input ends, which is no error whenever it happens.
+///
+/// Standard output carries the protocol and nothing else.
+///
+/// # Errors
+/// When the client breaks the rules of the protocol before it has begun.
+pub async fn serve_stdio(link: Link) -> io::Result<()> {
+    let ended = CancellationToken::new();
+    let (input, output) = stdio_pipes();
+    let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(LONGEST_MESSAGE);
+    let server = Server::new(link.clone(), ended.clone());
+    tokio::spawn(async move { link.prepare().await });
+    match server.serve(Guard::new(transport, ended)).await {
+        Ok(running) => {
+            // However it ended: the client is gone and there is nothing left to answer.
+            let quit = running.waiting().await;
+            tracing::debug!(?quit, "the client is gone");
+            Ok(())
+        }
+        Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
+        Err(error) => Err(io::Error::other(error)),
+    }
+}

@@ -1,0 +1,89 @@
+//! The tools, made from the table of verbs.
+
+use std::sync::{Arc, LazyLock};
+
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use serde_json::Value;
+use steplatch_protocol::{VERBS, VerbInfo};
+
+/// Every tool, sorted by name, with the verb behind it. The same for every client and every connection.
+static TOOLS: LazyLock<Vec<(Tool, &'static VerbInfo)>> = LazyLock::new(|| {
+    let mut tools: Vec<_> = VERBS.iter().filter_map(|verb| Some((tool(verb, verb.tool?), verb))).collect();
+    tools.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+    tools
+});
+
+/// Returns every tool, sorted by name.
+pub(crate) fn all() -> Vec<Tool> {
+    TOOLS.iter().map(|(tool, _)| tool.clone()).collect()
+}
+
+/// Returns the tool called `name`.
+pub(crate) fn named(name: &str) -> Option<&'static Tool> {
+    TOOLS.iter().find(|(tool, _)| tool.name == name).map(|(tool, _)| tool)
+}
+
+/// Returns the verb behind the tool called `name`.
+pub(crate) fn verb(name: &str) -> Option<&'static VerbInfo> {
+    TOOLS.iter().find(|(tool, _)| tool.name == name).map(|(_, verb)| *verb)
+}
+
+fn tool(verb: &'static VerbInfo, name: &'static str) -> Tool {
+    let mut parameters = object((verb.parameters)());
+    // It stands beside the schema; twice would be paid twice.
+    let description = match parameters.remove("description") {
+        Some(Value::String(description)) => description,
+        _ => String::new(),
+    };
+    let nature = verb.nature;
+    Tool::new(name, description, Arc::new(parameters))
+        .with_title(verb.title)
+        .with_raw_output_schema(Arc::new(object((verb.reply)())))
+        .with_annotations(
+            ToolAnnotations::new()
+                .read_only(nature.read_only)
+                .destructive(nature.destructive)
+                .idempotent(nature.idempotent)
+                .open_world(nature.open_world),
+        )
+}
+
+fn object(schema: Value) -> JsonObject {
+    match schema {
+        Value::Object(object) => object,
+        other => unreachable!("the schema of a verb is an object, not {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect_file;
+
+    use super::*;
+
+    /// What a client pays, in bytes, for knowing the tools. Raise it with a reason.
+    const BUDGET: usize = 16_000;
+
+    #[test]
+    fn the_list_of_tools_is_the_committed_one() {
+        let listed = serde_json::to_string_pretty(&all()).unwrap();
+        expect_file!["../tools.json"].assert_eq(&format!("{listed}\n"));
+    }
+
+    #[test]
+    fn the_list_of_tools_stays_within_its_budget() {
+        let bytes = serde_json::to_string(&all()).unwrap().len();
+        assert!(bytes <= BUDGET, "{bytes} bytes");
+    }
+
+    #[test]
+    fn every_tool_has_all_annotations_and_a_schema_for_both_ways() {
+        for tool in all() {
+            let annotations = tool.annotations.unwrap();
+            assert!(annotations.read_only_hint.is_some() && annotations.destructive_hint.is_some());
+            assert!(annotations.idempotent_hint.is_some() && annotations.open_world_hint.is_some());
+            assert!(tool.output_schema.is_some(), "{}", tool.name);
+            assert!(tool.description.is_some_and(|text| (20..2048).contains(&text.len())), "{}", tool.name);
+        }
+    }
+}

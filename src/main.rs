@@ -1,1 +1,31 @@
-fn main() {}
+//! steplatch: real terminals and procedures, for agents and people.
+//!
+//! Arguments and wiring; decides nothing. Each command has its file in `commands`.
+
+mod attach;
+mod commands;
+mod failure;
+mod front;
+mod print;
+mod run_view;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    let arguments = commands::Arguments::parse();
+    print::logs_to_stderr(arguments.verbose);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return failure::Failure::system("the program could not start", &error).tell(),
+    };
+    let code = match runtime.block_on(commands::run(arguments)) {
+        Ok(code) => code,
+        Err(failure) => failure.tell(),
+    };
+    // A thread that waits for input from a person must not keep us.
+    runtime.shutdown_background();
+    code
+}

@@ -1,0 +1,74 @@
+//! The commands, as they are typed.
+
+mod daemon;
+mod mcp;
+mod run;
+mod terminal;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use crate::failure::Failure;
+use crate::front;
+
+/// Real terminals and procedures that run the same every time, for agents and people
+#[derive(Debug, Parser)]
+#[command(name = "steplatch", version, max_term_width = 100)]
+pub(crate) struct Arguments {
+    /// Folder of the daemon's state; each has a daemon of its own [default: ~/.local/state/steplatch]
+    #[arg(long, global = true, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+
+    /// Say more on standard error
+    #[arg(long, short, global = true)]
+    pub(crate) verbose: bool,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a workflow and show its states as they happen
+    Run(run::Run),
+    /// Open, watch, drive and close terminals
+    #[command(subcommand)]
+    Terminal(terminal::Terminal),
+    /// Serve an MCP client on standard input and output
+    Mcp,
+    /// Start, stop and look at the daemon
+    #[command(subcommand)]
+    Daemon(daemon::Daemon),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Carries out a command.
+pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let place = front::place(arguments.state_dir.as_deref())?;
+    match arguments.command {
+        Command::Run(command) => command.run(&place).await,
+        Command::Terminal(command) => command.run(&place).await,
+        Command::Mcp => mcp::run(place).await,
+        Command::Daemon(command) => command.run(place).await,
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Arguments::command(), "steplatch", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,244 @@
+//! `steplatch daemon …`
+
+use std::fs::OpenOptions;
+use std::io::{self, BufRead as _, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::process::{ExitCode, Stdio};
+
+use clap::Subcommand;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use steplatch_daemon::Options;
+use steplatch_protocol::{ConnectError, DaemonStatus, DaemonStatusReply, Place, StopDaemon, connect, ensure_private};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::failure::{FAILED, Failure};
+use crate::{front, print};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Daemon {
+    /// Start the daemon, unless it is running
+    Start {
+        /// Stay in the foreground and log to standard error
+        #[arg(long)]
+        foreground: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Stop the daemon; its terminals are closed
+    Stop {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Tell how the daemon is
+    Status {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Be the daemon that `start` starts
+    #[command(hide = true)]
+    Serve,
+}
+
+impl Daemon {
+    pub(super) async fn run(self, place: Place) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Start { foreground: true, .. } => serve(place, Detached::No).await,
+            Self::Start { json, .. } => start(&place, json).await,
+            Self::Stop { json } => stop(&place, json).await,
+            Self::Status { json } => status(&place, json).await,
+            Self::Serve => serve(place, Detached::Yes).await,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Detached {
+    Yes,
+    No,
+}
+
+/// What the daemon says on standard output once it listens.
+const READY: &str = "ready";
+
+async fn start(place: &Place, json: bool) -> Result<ExitCode, Failure> {
+    let hello = front::hello("steplatch");
+    let started = match connect(place, hello.clone()).await {
+        Ok(_) => false,
+        Err(ConnectError::NotRunning(_)) => {
+            spawn(place)?;
+            true
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let (client, _) = connect(place, hello).await?;
+    let status = client.call(DaemonStatus {}).await?;
+    if json {
+        print::json(&status)?;
+    } else {
+        let how = if started { "started" } else { "was running already" };
+        print::line(format!("daemon {how}: pid {}, socket {}", status.pid, status.socket))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts a daemon of its own session and waits until it listens, or says why it does not.
+fn spawn(place: &Place) -> Result<(), Failure> {
+    ensure_private(place.runtime()).map_err(|error| Failure::work(error.to_string()))?;
+    let told = |error: io::Error| Failure::system("the daemon could not be started", &error);
+    let mut daemon = std::process::Command::new(front::starter()?.program)
+        .args(["daemon", "serve", "--state-dir"])
+        .arg(place.state())
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(told)?;
+    let (stdout, stderr) = (daemon.stdout.take(), daemon.stderr.take());
+    let mut line = String::new();
+    if let Some(stdout) = stdout {
+        io::BufReader::new(stdout).read_line(&mut line).map_err(told)?;
+    }
+    if line.trim() == READY {
+        return Ok(());
+    }
+    // It ended, so its complaint is complete.
+    let mut complaint = String::new();
+    if let Some(stderr) = stderr {
+        stderr.take(64 * 1024).read_to_string(&mut complaint).map_err(told)?;
+    }
+    let complaint = complaint.trim().trim_start_matches("error: ");
+    Err(Failure::work(if complaint.is_empty() { "the daemon ended before it was ready" } else { complaint }))
+}
+
+async fn stop(place: &Place, json: bool) -> Result<ExitCode, Failure> {
+    let client = match front::running(place).await {
+        Ok(client) => client,
+        Err(failure) => return Err(failure),
+    };
+    let stopped = client.call(StopDaemon {}).await?;
+    // It hangs up when it has let go of everything.
+    let lock = place.lock();
+    gone(stopped.pid, &lock).await?;
+    if json {
+        print::json(&stopped)?;
+    } else {
+        let terminals = match stopped.terminals {
+            0 => String::new(),
+            1 => ", and its terminal was closed".to_owned(),
+            many => format!(", and its {many} terminals were closed"),
+        };
+        print::line(format!("daemon stopped: pid {}{terminals}", stopped.pid))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until the process `pid` has ended.
+async fn gone(pid: u32, lock: &std::path::Path) -> Result<(), Failure> {
+    use rustix::fs::{FlockOperation, flock};
+    // Its lock on the state ends with it, so to get the lock is to see it gone.
+    let file = match OpenOptions::new().read(true).write(true).open(lock) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Failure::system("the daemon's lock can not be read", &error)),
+    };
+    let waited = tokio::task::spawn_blocking(move || flock(&file, FlockOperation::LockExclusive));
+    match tokio::time::timeout(std::time::Duration::from_secs(15), waited).await {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Failure::work(format!("the daemon (pid {pid}) is still ending; look again in a moment"))),
+    }
+}
+
+async fn status(place: &Place, json: bool) -> Result<ExitCode, Failure> {
+    let client = match connect(place, front::hello("steplatch")).await {
+        Ok((client, _)) => client,
+        Err(error @ ConnectError::NotRunning(_)) => {
+            if json {
+                print::json(&serde_json::json!({"running": false, "state_dir": place.state()}))?;
+            } else {
+                print::line(error)?;
+            }
+            return Ok(ExitCode::from(FAILED));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let status = client.call(DaemonStatus {}).await?;
+    if json {
+        print::json(&status)?;
+    } else {
+        print::line(told(&status))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn told(status: &DaemonStatusReply) -> String {
+    let rows = [
+        ("daemon", format!("pid {}, version {}, protocol {}", status.pid, status.version, status.protocol_version)),
+        ("socket", status.socket.clone()),
+        ("state", status.state_dir.clone()),
+        ("uptime", print::duration(std::time::Duration::from_secs_f64(status.uptime_seconds))),
+        ("terminals", status.terminals.to_string()),
+        ("runs", status.runs.to_string()),
+        ("clients", status.clients.to_string()),
+    ];
+    print::table(&rows.map(|(name, value)| vec![name.to_owned(), value]))
+}
+
+/// Is the daemon until somebody ends it.
+async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
+    if detached == Detached::Yes {
+        // The end of the terminal that started it must not be its end. Being a leader already is as good.
+        let _ = rustix::process::setsid();
+    }
+    raise_descriptor_limit();
+    let log = place.log();
+    let terminals = steplatch_terminal::Options { adopt_orphans: true, ..steplatch_terminal::Options::default() };
+    let daemon = steplatch_daemon::Daemon::start(Options { place, terminals })
+        .await
+        .map_err(|error| Failure::work(error.to_string()))?;
+    let stopper = daemon.stopper();
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    // A daemon has no terminal to lose; the signal must not end it.
+    let mut hung_up = signal(SignalKind::hangup())?;
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminated.recv() => break,
+                _ = interrupted.recv() => break,
+                _ = hung_up.recv() => {}
+            }
+        }
+        stopper.stop();
+    });
+    match detached {
+        Detached::No => print::note("daemon listens; end it with ctrl-c"),
+        Detached::Yes => {
+            print::line(READY)?;
+            io::stdout().flush()?;
+            log_to(&log)?;
+        }
+    }
+    daemon.serve().await.map_err(|error| Failure::system("the daemon can not accept clients", &error))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Sends everything that is printed from here on to the log, which begins anew.
+fn log_to(path: &std::path::Path) -> io::Result<()> {
+    let log = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)?;
+    rustix::stdio::dup2_stdout(&log)?;
+    rustix::stdio::dup2_stderr(&log)?;
+    Ok(())
+}
+
+/// Terminals take two or three descriptors each, and the usual limit is 1,024.
+fn raise_descriptor_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "the limit of open files could not be raised");
+    }
+}

@@ -1,0 +1,291 @@
+//! `steplatch terminal …`
+
+use std::io::Read as _;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use steplatch_protocol::{
+    ContentMode, ExitTerminal, GetScreenContent, ListTerminalSessions, OpenTerminal, Place, ScreenFormat, SendInput,
+    SessionInfo,
+};
+
+use crate::attach::{DetachKey, attach};
+use crate::failure::Failure;
+use crate::{front, print};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Terminal {
+    /// Open a terminal and print its id
+    Open(Open),
+    /// List the open terminals
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Use a terminal as if it were yours
+    Attach {
+        /// Id or name of the terminal
+        id: String,
+        /// Key that leaves the terminal and lets it go on
+        #[arg(long, value_name = "KEY", default_value = "ctrl-\\")]
+        detach_key: DetachKey,
+    },
+    /// Type into a terminal
+    Send(Send),
+    /// Print the screen of a terminal, or its output
+    Screen(Screen),
+    /// Close a terminal and end what runs in it
+    Close(Close),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Open {
+    /// Program to start, with its arguments [default: bash]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    command: Vec<String>,
+    /// A name that may be used in place of the id
+    #[arg(long)]
+    name: Option<String>,
+    /// Folder to start in [default: this one]
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<String>,
+    /// Columns and rows
+    #[arg(long, value_name = "COLSxROWS", default_value = "120x40", value_parser = size)]
+    size: (u16, u16),
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn size(text: &str) -> Result<(u16, u16), String> {
+    let parsed = text.split_once('x').and_then(|(cols, rows)| Some((cols.parse().ok()?, rows.parse().ok()?)));
+    parsed.ok_or_else(|| "a size is written as 120x40".to_owned())
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Send {
+    /// Id or name of the terminal
+    id: String,
+    /// Text to type; - reads it from standard input
+    #[arg(default_value = "")]
+    text: String,
+    /// Press Enter after the text
+    #[arg(long, short)]
+    enter: bool,
+    /// A key to press after the text, such as ctrl-c or up; may be given more than once
+    #[arg(long, short, value_name = "KEY")]
+    key: Vec<String>,
+    /// The text is a secret: hide it wherever it comes back
+    #[arg(long)]
+    secret: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Screen {
+    /// Id or name of the terminal
+    id: String,
+    /// All output since the terminal was opened
+    #[arg(long, conflicts_with = "tail")]
+    history: bool,
+    /// The last lines of the output
+    #[arg(long, value_name = "LINES")]
+    tail: Option<u32>,
+    /// Keep the colours of the screen
+    #[arg(long, conflicts_with_all = ["history", "tail"])]
+    color: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Close {
+    /// Id or name of the terminal
+    id: String,
+    /// Signal to begin with, such as TERM [default: HUP]
+    #[arg(long)]
+    signal: Option<String>,
+    /// Kill at once
+    #[arg(long)]
+    force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The most that is read at once when all of the output is wanted.
+const PAGE: u32 = 1_000_000;
+
+impl Terminal {
+    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Open(command) => command.run(place).await,
+            Self::List { json } => list(place, json).await,
+            Self::Attach { id, detach_key } => attach(place, &id, detach_key).await,
+            Self::Send(command) => command.run(place).await,
+            Self::Screen(command) => command.run(place).await,
+            Self::Close(command) => command.run(place).await,
+        }
+    }
+}
+
+fn worked(success: bool, error: Option<&String>) -> Result<(), Failure> {
+    if success {
+        return Ok(());
+    }
+    Err(Failure::work(error.cloned().unwrap_or_else(|| "it did not work, and the daemon did not say why".to_owned())))
+}
+
+impl Open {
+    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        let client = front::client(place).await?;
+        let reply = client
+            .call(OpenTerminal {
+                shell: "bash".to_owned(),
+                working_directory: self.cwd,
+                command: Some(self.command).filter(|command| !command.is_empty()),
+                cols: self.size.0,
+                rows: self.size.1,
+                name: self.name,
+                wait_ready: true,
+                ..OpenTerminal::default()
+            })
+            .await?;
+        worked(reply.success, reply.error.as_ref())?;
+        if self.json {
+            print::json(&reply)?;
+        } else {
+            print::line(&reply.session_id)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+async fn list(place: &Place, json: bool) -> Result<ExitCode, Failure> {
+    let client = front::client(place).await?;
+    let reply = client.call(ListTerminalSessions {}).await?;
+    if json {
+        print::json(&reply)?;
+    } else if reply.sessions.is_empty() {
+        print::note("no terminals are open; open one with: steplatch terminal open");
+    } else {
+        let head = ["ID", "NAME", "STATE", "SIZE", "OPENED BY", "COMMAND", "FOLDER"].map(str::to_owned).to_vec();
+        let rows: Vec<_> = std::iter::once(head).chain(reply.sessions.iter().map(row)).collect();
+        print::line(print::table(&rows))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(session: &SessionInfo) -> Vec<String> {
+    let state = match (session.state.as_str(), session.busy, session.exit_code) {
+        ("exited", _, Some(code)) => format!("exited {code}"),
+        ("exited", _, None) => "exited".to_owned(),
+        (_, Some(true), _) => "busy".to_owned(),
+        (_, Some(false), _) => "at prompt".to_owned(),
+        (_, None, _) => "running".to_owned(),
+    };
+    let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    vec![
+        session.session_id.clone(),
+        or_dash(&session.name),
+        state,
+        format!("{}x{}", session.cols, session.rows),
+        or_dash(&session.opened_by),
+        print::fitted(&print::visible(&session.command), 40),
+        or_dash(&session.cwd),
+    ]
+}
+
+impl Send {
+    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        let mut text = self.text;
+        if text == "-" {
+            text.clear();
+            std::io::stdin().read_to_string(&mut text)?;
+        }
+        if self.enter {
+            text.push('\n');
+        }
+        let client = front::client(place).await?;
+        let reply = client
+            .call(SendInput {
+                session_id: self.id,
+                input_text: text,
+                keys: Some(self.key).filter(|keys| !keys.is_empty()),
+                secret: self.secret,
+                ..SendInput::default()
+            })
+            .await?;
+        worked(reply.success, reply.error.as_ref())?;
+        if self.json {
+            print::json(&reply)?;
+        } else {
+            print::line(reply.screen_content.unwrap_or_default())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Screen {
+    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        let client = front::client(place).await?;
+        let content_mode = match (self.history, self.tail) {
+            (true, _) => ContentMode::History,
+            (false, Some(_)) => ContentMode::Tail,
+            (false, None) => ContentMode::Screen,
+        };
+        let mut verb = GetScreenContent {
+            session_id: self.id,
+            content_mode,
+            line_count: self.tail,
+            offset: self.history.then_some(0),
+            limit: Some(PAGE),
+            format: if self.color { ScreenFormat::Ansi } else { ScreenFormat::Text },
+        };
+        loop {
+            let reply = client.call(verb.clone()).await?;
+            worked(reply.success, reply.error.as_ref())?;
+            let more = self.history && reply.truncated;
+            verb.offset = reply.next_offset;
+            if self.json {
+                print::json(&reply)?;
+            } else {
+                let content = reply.screen_content.unwrap_or_default();
+                let shown = content.rsplit_once("\n[… ").filter(|_| more).map_or(content.as_str(), |(shown, _)| shown);
+                print::line(shown)?;
+            }
+            if !more {
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+    }
+}
+
+impl Close {
+    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        let client = front::client(place).await?;
+        let reply =
+            client.call(ExitTerminal { session_id: self.id.clone(), signal: self.signal, force: self.force }).await?;
+        if !reply.success && reply.message == "Session not found" {
+            return Err(Failure::work(format!(
+                "terminal '{}' not found; see which there are with: steplatch terminal list",
+                self.id
+            )));
+        }
+        worked(reply.success, Some(&reply.message))?;
+        if self.json {
+            print::json(&reply)?;
+        } else {
+            let code = reply.exit_code.map(|code| format!(", exit code {code}")).unwrap_or_default();
+            print::line(format!("closed {}{code}", reply.session_id))?;
+            for survivor in &reply.survivors {
+                print::note(&format!("process {} ({}) could not be ended", survivor.pid, survivor.name));
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

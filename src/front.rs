@@ -1,0 +1,44 @@
+//! What every command needs to reach the daemon.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use steplatch_protocol::{Client, Hello, PROTOCOL_VERSION, Place, Starter, connect, connect_or_start};
+
+use crate::failure::Failure;
+
+/// Returns where the daemon is, for a state folder or the user's own.
+pub(crate) fn place(state: Option<&Path>) -> Result<Place, Failure> {
+    Place::from_environment(state).map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// Returns how this program starts a daemon: by running itself.
+pub(crate) fn starter() -> Result<Starter, Failure> {
+    let program =
+        std::env::current_exe().map_err(|error| Failure::system("this program can not find itself", &error))?;
+    Ok(Starter { program })
+}
+
+/// Introduces this program as `name`, with its folder and environment for what it opens.
+pub(crate) fn hello(name: &str) -> Hello {
+    // What is no text can not travel; a variable of that kind is rarer than a client that needs it.
+    let environment: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    Hello {
+        protocol_version: PROTOCOL_VERSION,
+        client: name.to_owned(),
+        cwd: std::env::current_dir().ok().map(|folder| folder.display().to_string()),
+        environment: Some(environment),
+    }
+}
+
+/// Connects to the daemon and starts it when there is none.
+pub(crate) async fn client(place: &Place) -> Result<Client, Failure> {
+    Ok(connect_or_start(place, hello("steplatch"), &starter()?).await?.0)
+}
+
+/// Connects to the daemon, if there is one.
+pub(crate) async fn running(place: &Place) -> Result<Client, Failure> {
+    Ok(connect(place, hello("steplatch")).await?.0)
+}

@@ -48,6 +48,22 @@ enum Command {
     },
 }
 
+impl Arguments {
+    /// Returns the kind of runtime that the command wants.
+    pub(crate) fn runtime(&self) -> tokio::runtime::Builder {
+        match self.command {
+            // Many terminals print at once.
+            Command::Daemon(ref command) if command.serves() => {
+                let mut builder = tokio::runtime::Builder::new_multi_thread();
+                builder.worker_threads(2);
+                builder
+            }
+            // A front-end passes messages on: handing each to another thread would only cost time.
+            _ => tokio::runtime::Builder::new_current_thread(),
+        }
+    }
+}
+
 /// Carries out a command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let place = front::place(arguments.state_dir.as_deref())?;

@@ -16,8 +16,7 @@ use clap::Parser as _;
 fn main() -> ExitCode {
     let arguments = commands::Arguments::parse();
     print::logs_to_stderr(arguments.verbose);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = match runtime {
+    let runtime = match arguments.runtime().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failure::Failure::system("the program could not start", &error).tell(),
     };

@@ -43,6 +43,11 @@ pub(crate) enum Daemon {
 }
 
 impl Daemon {
+    /// Whether this process is the daemon, rather than asking for one.
+    pub(super) fn serves(&self) -> bool {
+        matches!(self, Self::Serve | Self::Start { foreground: true, .. })
+    }
+
     pub(super) async fn run(self, place: Place) -> Result<ExitCode, Failure> {
         match self {
             Self::Start { foreground: true, .. } => serve(place, Detached::No).await,

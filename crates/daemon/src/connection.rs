@@ -13,19 +13,22 @@ use steplatch_protocol::{
     Command, ErrorCode, FromClient, FromDaemon, Line, LineReader, PROTOCOL_VERSION, Refusal, VERBS,
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use crate::caller::Caller;
 use crate::service::{Answer, Service};
 
-/// Lines that may wait for a client to read.
-const OUTGOING: usize = 64;
-
-/// The way to a client.
-#[derive(Debug, Clone)]
+/// The way to a client. Whoever has something to say writes it, one after the other.
+#[derive(Clone)]
 pub(crate) struct Outgoing {
-    lines: mpsc::Sender<Vec<u8>>,
+    way: Arc<tokio::sync::Mutex<Way>>,
+}
+
+struct Way {
+    stream: Box<dyn AsyncWrite + Send + Unpin>,
+    /// What was not written yet. A command that is taken back while its result is being written leaves the
+    /// rest of the line here, for the next one to write first.
+    unsent: Vec<u8>,
 }
 
 /// The client is gone.
@@ -34,9 +37,18 @@ pub(crate) struct Disconnected;
 
 impl Outgoing {
     async fn send(&self, message: &FromDaemon) -> Result<(), Disconnected> {
-        let mut line = serde_json::to_vec(message).expect("a message has only JSON in it");
-        line.push(b'\n');
-        self.lines.send(line).await.map_err(|_| Disconnected)
+        let mut way = self.way.lock().await;
+        let Way { stream, unsent } = &mut *way;
+        serde_json::to_writer(&mut *unsent, message).expect("a message has only JSON in it");
+        unsent.push(b'\n');
+        while !unsent.is_empty() {
+            let written = stream.write(unsent).await.map_err(|_| Disconnected)?;
+            if written == 0 {
+                return Err(Disconnected);
+            }
+            unsent.drain(..written);
+        }
+        Ok(())
     }
 
     /// Sends an event to who asked for it with the command `request_id`.
@@ -51,28 +63,22 @@ type InFlight = Arc<Mutex<HashMap<String, AbortHandle>>>;
 
 /// Serves one client until it hangs up or the daemon ends.
 pub(crate) async fn serve(service: Arc<Service>, stream: impl AsyncRead + AsyncWrite + Send + 'static) {
-    let (reading, mut writing) = tokio::io::split(stream);
-    let (lines, mut outgoing) = mpsc::channel::<Vec<u8>>(OUTGOING);
-    let writer = tokio::spawn(async move {
-        while let Some(line) = outgoing.recv().await {
-            if writing.write_all(&line).await.is_err() {
-                return;
-            }
-        }
-        let _ = writing.shutdown().await;
-    });
+    let (reading, writing) = tokio::io::split(stream);
+    let way = Way { stream: Box::new(writing), unsent: Vec::new() };
+    let outgoing = Outgoing { way: Arc::new(tokio::sync::Mutex::new(way)) };
     let _counted = service.count_client();
     let in_flight = InFlight::default();
     tokio::select! {
-        () = read(&service, reading, Outgoing { lines }, &in_flight) => {}
+        () = read(&service, reading, outgoing.clone(), &in_flight) => {}
         () = service.stopped() => {}
     }
     // Waits end with who asked for them; runs do not.
     for (_, command) in in_flight.lock().unwrap_or_else(PoisonError::into_inner).drain() {
         command.abort();
     }
-    // What was answered is still sent, unless the client does not read.
-    let _ = tokio::time::timeout(std::time::Duration::from_secs(1), writer).await;
+    // What was being answered is still sent, unless the client does not read.
+    let hang_up = async { outgoing.way.lock().await.stream.shutdown().await };
+    let _ = tokio::time::timeout(std::time::Duration::from_secs(1), hang_up).await;
 }
 
 async fn read(service: &Arc<Service>, stream: impl AsyncRead + Unpin, outgoing: Outgoing, in_flight: &InFlight) {

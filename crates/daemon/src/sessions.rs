@@ -154,7 +154,7 @@ impl Sessions {
             name: verb.name,
             opened_by: caller.name.clone(),
         };
-        let Opened { terminal, pid, integrated } = self.terminals.open(spec).await.map_err(not_opened)?;
+        let Opened { terminal, integrated } = self.terminals.open(spec).await.map_err(not_opened)?;
         let view = if verb.wait_ready {
             let quiet = if integrated {
                 Quiet::of(SILENT_SHELL)
@@ -174,7 +174,7 @@ impl Sessions {
             screen_content: Some(self.secrets.masked(view.screen)),
             timestamp: Some(moment::now_told()),
             error: None,
-            pid: Some(pid),
+            pid: Some(terminal.pid()),
             cols: Some(view.size.cols),
             rows: Some(view.size.rows),
         })
@@ -257,7 +257,6 @@ impl Sessions {
                 (told(excerpt), truncated, Some(next))
             }
         };
-        let pid = terminal.describe().await.map_err(gone)?.pid;
         Ok(GetScreenContentReply {
             success: true,
             session_id: terminal.id().to_string(),
@@ -267,7 +266,7 @@ impl Sessions {
             error: None,
             cursor: Some(CursorPosition { row: view.cursor.row, col: view.cursor.col, visible: view.cursor.visible }),
             title: Some(self.secrets.masked(view.title)),
-            cwd: folder_of(pid),
+            cwd: folder_of(terminal.pid()),
             alternate_screen: Some(view.modes.alternate_screen),
             busy: view.busy,
             exit_code: view.exit_code,

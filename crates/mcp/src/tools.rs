@@ -38,7 +38,7 @@ fn tool(verb: &'static VerbInfo, name: &'static str) -> Tool {
     let nature = verb.nature;
     Tool::new(name, description, Arc::new(parameters))
         .with_title(verb.title)
-        .with_raw_output_schema(Arc::new(object((verb.reply)())))
+        .with_raw_output_schema(Arc::new(outline(&(verb.reply)())))
         .with_annotations(
             ToolAnnotations::new()
                 .read_only(nature.read_only)
@@ -46,6 +46,47 @@ fn tool(verb: &'static VerbInfo, name: &'static str) -> Tool {
                 .idempotent(nature.idempotent)
                 .open_world(nature.open_world),
         )
+}
+
+/// Returns the schema of a reply in short: what is always there, and the whole of it in words.
+///
+/// Clients check every reply against this schema, and some check the schema itself each time as well: with a
+/// property for each field, the Python SDK took 2.7 ms for a reply that was there in 0.2. So the fields stand in
+/// the description, as a TypeScript type, which a model reads more easily anyway.
+fn outline(schema: &Value) -> JsonObject {
+    let mut outline = JsonObject::new();
+    outline.insert("type".to_owned(), "object".into());
+    outline.insert("description".to_owned(), typed(schema).into());
+    if let Some(required) = schema.get("required") {
+        outline.insert("required".to_owned(), required.clone());
+    }
+    outline
+}
+
+/// Writes a schema as a TypeScript type.
+fn typed(schema: &Value) -> String {
+    let list = |key: &str| schema.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    if !list("anyOf").is_empty() {
+        return list("anyOf").iter().map(typed).collect::<Vec<_>>().join(" | ");
+    }
+    if !list("enum").is_empty() {
+        return list("enum").iter().map(Value::to_string).collect::<Vec<_>>().join(" | ");
+    }
+    match schema.get("type").and_then(Value::as_str) {
+        Some("integer" | "number") => "number".to_owned(),
+        Some("array") => format!("{}[]", typed(&schema["items"])),
+        Some("object") => {
+            let fields = schema.get("properties").and_then(Value::as_object);
+            let fields = fields.into_iter().flatten().map(|(name, field)| {
+                let optional = if list("required").iter().any(|required| required == name) { "" } else { "?" };
+                format!("{name}{optional}: {}", typed(field))
+            });
+            let fields: Vec<String> = fields.collect();
+            if fields.is_empty() { "object".to_owned() } else { format!("{{{}}}", fields.join(", ")) }
+        }
+        Some(plain) => plain.to_owned(),
+        None => "any".to_owned(),
+    }
 }
 
 fn object(schema: Value) -> JsonObject {
@@ -62,7 +103,7 @@ mod tests {
     use super::*;
 
     /// What a client pays, in bytes, for knowing the tools. Raise it with a reason.
-    const BUDGET: usize = 16_000;
+    const BUDGET: usize = 14_000;
 
     #[test]
     fn the_list_of_tools_is_the_committed_one() {

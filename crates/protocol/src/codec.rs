@@ -5,8 +5,7 @@
 
 use std::io;
 
-use serde::Serialize;
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
 /// The longest line, in bytes: a screenful is 10 KB, a large workflow 1 MB.
 pub const MAX_LINE: usize = 16 << 20;
@@ -64,17 +63,6 @@ impl<R: AsyncBufRead + Unpin> LineReader<R> {
             }
         }
     }
-}
-
-/// Writes `message` as one line and sends it off.
-///
-/// # Errors
-/// When the stream can not be written to.
-pub async fn write_line(stream: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
-    let mut line = serde_json::to_vec(message).map_err(io::Error::other)?;
-    line.push(b'\n');
-    stream.write_all(&line).await?;
-    stream.flush().await
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ mod verb;
 
 pub use arguments::{InvalidArguments, Read, check, read};
 pub use client::{CallError, Client, Events};
-pub use codec::{Line, LineReader, MAX_LINE, write_line};
+pub use codec::{Line, LineReader, MAX_LINE};
 pub use connect::{ConnectError, Starter, connect, connect_or_start};
 pub use daemon::{DaemonStatus, DaemonStatusReply, Hello, HelloReply, StopDaemon, StopDaemonReply};
 pub use message::{ErrorCode, FromClient, FromDaemon, Refusal};

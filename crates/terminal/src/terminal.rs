@@ -24,6 +24,7 @@ use crate::wait::{Quiet, Wait, Waited};
 #[derive(Debug, Clone)]
 pub struct Terminal {
     id: TerminalId,
+    pid: i32,
     requests: mpsc::UnboundedSender<Request>,
 }
 
@@ -229,8 +230,14 @@ pub(crate) enum Request {
 }
 
 impl Terminal {
-    pub(crate) fn new(id: TerminalId, requests: mpsc::UnboundedSender<Request>) -> Self {
-        Self { id, requests }
+    pub(crate) fn new(id: TerminalId, pid: i32, requests: mpsc::UnboundedSender<Request>) -> Self {
+        Self { id, pid, requests }
+    }
+
+    /// Returns the process id of its program.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid
     }
 
     /// Whether it is still open; one that is being opened is not yet.

@@ -91,8 +91,6 @@ pub enum OpenError {
 pub struct Opened {
     /// The terminal.
     pub terminal: Terminal,
-    /// Process id of its program.
-    pub pid: i32,
     /// Whether its shell tells when it is at its prompt.
     pub integrated: bool,
 }
@@ -173,13 +171,13 @@ impl Terminals {
         let terminal = reservation.keep();
         let (requests, received) = mpsc::unbounded_channel();
         let terminal = {
-            let real = Terminal::new(terminal, requests);
+            let real = Terminal::new(terminal, pid, requests);
             self.lock().insert(id.clone(), real.clone());
             real
         };
         let terminals = self.clone();
         tokio::spawn(run(parts, received, move || terminals.remove(&id)));
-        Ok(Opened { terminal, pid, integrated })
+        Ok(Opened { terminal, integrated })
     }
 
     /// Returns the terminal with this id or name.
@@ -226,7 +224,7 @@ impl Terminals {
             }
             names.insert(name.to_owned(), id.clone());
         }
-        open.insert(id.clone(), Terminal::new(id.clone(), mpsc::unbounded_channel().0));
+        open.insert(id.clone(), Terminal::new(id.clone(), 0, mpsc::unbounded_channel().0));
         Ok(Reservation { terminals: self, id: Some(id.clone()) })
     }
 

@@ -37,6 +37,9 @@ pub(crate) struct Parts {
 /// Portions read in one turn, so that a flood does not keep requests waiting.
 const READS_PER_TURN: usize = 32;
 
+/// Portions of a turn after each of which the waits are looked at, before the rest is read.
+const PROMPT_PORTIONS: usize = 2;
+
 /// The parsers get output in pieces no larger than this: one of them looks ahead for each invalid byte.
 const PIECE: usize = 4096;
 
@@ -249,9 +252,15 @@ impl Task {
 
     fn read(&mut self) {
         let mut buffer = [0u8; 16 * 1024];
-        for _ in 0..READS_PER_TURN {
+        for portion in 0..READS_PER_TURN {
             match self.pty.read(&mut buffer) {
-                Ok(Read::Bytes(count)) => self.take_in(&buffer[..count]),
+                Ok(Read::Bytes(count)) => {
+                    self.take_in(&buffer[..count]);
+                    // Whoever waits for the first line of a reply should not wait for its last as well.
+                    if portion < PROMPT_PORTIONS {
+                        self.look_at_waits();
+                    }
+                }
                 Ok(Read::Nothing) => break,
                 Ok(Read::End) | Err(_) => {
                     self.closed = true;

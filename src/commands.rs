@@ -18,11 +18,11 @@ use crate::front;
 #[command(name = "steplatch", version, max_term_width = 100)]
 pub(crate) struct Arguments {
     /// Folder of the daemon's state; each has a daemon of its own [default: ~/.local/state/steplatch]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Everywhere")]
     state_dir: Option<PathBuf>,
 
     /// Say more on standard error
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, help_heading = "Everywhere")]
     pub(crate) verbose: bool,
 
     #[command(subcommand)]

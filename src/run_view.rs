@@ -163,7 +163,10 @@ fn outcome(tool: &str, result: &Value, timed_out: bool) -> String {
     match tool {
         "await_output" => match result.get("match_text").and_then(Value::as_str) {
             Some(found) => visible(found),
-            None => result.get("reason").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            None => match result.get("exit_code").and_then(Value::as_i64) {
+                Some(code) => format!("exit code {code}"),
+                None => result.get("reason").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            },
         },
         "open_terminal" => result.get("session_id").and_then(Value::as_str).unwrap_or_default().to_owned(),
         _ => String::new(),

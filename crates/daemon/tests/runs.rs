@@ -1,0 +1,283 @@
+//! Runs of machines, in a daemon in this process.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steplatch_protocol::{
+    CancelWorkflow, GetRun, GetWorkflowRun, ListTerminalSessions, ListWorkflowRuns, RunReply, RunWorkflow, Subscribe,
+};
+use steplatch_testkit::TestDaemon;
+
+/// A state that does something and goes on when it worked.
+fn state(tool: &str, params: &Value, next: &str) -> Value {
+    json!({"action": {"tool": tool, "params": params},
+           "transitions": [{"condition": {"success": true}, "next_state": next}]})
+}
+
+fn last(tool: &str, params: &Value) -> Value {
+    json!({"action": {"tool": tool, "params": params}})
+}
+
+fn machine(initial: &str, states: Value) -> Value {
+    json!({"name": "test", "initial_state": initial, "states": states})
+}
+
+fn states_of(reply: &RunReply) -> Vec<&str> {
+    let executed = reply.execution_log.iter().filter(|entry| entry["phase"] == "execution");
+    executed.map(|entry| entry["state"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_machine_types_reads_and_branches() {
+    let daemon = TestDaemon::new().await;
+    let reply = daemon
+        .run(machine(
+            "open",
+            json!({
+                "open": state("open_terminal", &json!({}), "ask"),
+                "ask": state("send_input", &json!({"input_text": "echo answer=$((6*7))\n"}), "read"),
+                "read": {
+                    "action": {"tool": "await_output", "params": {"pattern": "answer=(\\d+)"}},
+                    "transitions": [
+                        {"condition": {"pattern_match": "answer=41"}, "next_state": "wrong"},
+                        {"condition": {"field_contains": {"match_text": "=42"}, "pattern_not_match": "4[0-1]"}, "next_state": "right"}
+                    ]
+                },
+                "wrong": last("exit_terminal", &json!({})),
+                "right": last("exit_terminal", &json!({})),
+            }),
+        ))
+        .await;
+    assert_eq!((reply.status.as_str(), reply.final_state.as_deref()), ("completed", Some("right")), "{reply:#?}");
+    assert_eq!(states_of(&reply), ["open", "ask", "read", "right"]);
+    assert_eq!(reply.states_executed, 4);
+    assert_eq!(reply.final_variables["read_match_text"], "answer=42");
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+}
+
+#[tokio::test]
+async fn variables_go_in_and_are_never_expanded_twice() {
+    let daemon = TestDaemon::new().await;
+    let definition = machine(
+        "open",
+        json!({
+            "open": state("open_terminal", &json!({}), "say"),
+            "say": state("send_input", &json!({"input_text": "printf '<%s>\\n' {text|sh} ${HOME:+x}{a,b}\n"}), "see"),
+            "see": last("await_output", &json!({"pattern": "<xb>"})),
+        }),
+    );
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        initial_variables: Some([("text".to_owned(), "it's {see} $(id)".to_owned())].into()),
+        wait_seconds: Some(30.0),
+        ..RunWorkflow::default()
+    };
+    let reply = daemon.call(verb).await;
+    assert_eq!(reply.status, "completed", "{:?}", reply.error);
+    let screen = reply.final_variables["screen_content"].as_str().unwrap();
+    assert!(screen.contains("<it's {see} $(id)>") && screen.contains("<xa>"), "{screen}");
+}
+
+#[tokio::test]
+async fn a_run_that_loops_for_ever_is_stopped_and_its_terminal_closed() {
+    let daemon = TestDaemon::new().await;
+    let definition = machine(
+        "open",
+        json!({"open": state("open_terminal", &json!({}), "again"), "again": state("sleep", &json!({"seconds": 0}), "again")}),
+    );
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        max_states: Some(7),
+        wait_seconds: Some(30.0),
+        ..RunWorkflow::default()
+    };
+    let reply = daemon.call(verb).await;
+    assert_eq!(reply.status, "failed");
+    assert_eq!(reply.error.unwrap(), "Maximum states limit (7) reached - possible infinite loop");
+    assert_eq!(reply.states_executed, 7);
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+}
+
+#[tokio::test]
+async fn a_state_that_takes_too_long_goes_where_it_should_or_fails_the_run() {
+    let daemon = TestDaemon::new().await;
+    let slow = |on_timeout: Option<&str>| {
+        let mut slow = json!({
+            "action": {"tool": "await_output", "params": {"pattern": "never", "timeout": 60}},
+            "timeout": 0.2,
+        });
+        if let Some(target) = on_timeout {
+            slow["on_timeout"] = target.into();
+        }
+        machine("open", json!({"open": state("open_terminal", &json!({}), "slow"), "slow": slow,
+                               "late": last("exit_terminal", &json!({}))}))
+    };
+    let caught = daemon.run(slow(Some("late"))).await;
+    assert_eq!((caught.status.as_str(), caught.final_state.as_deref()), ("completed", Some("late")));
+    let mut failing = slow(None);
+    failing["states"].as_object_mut().unwrap().remove("late");
+    let failed = daemon.run(failing).await;
+    assert_eq!(failed.status, "failed");
+    assert!(failed.error.as_deref().unwrap().contains("'slow' timed out after 0.2"), "{:?}", failed.error);
+}
+
+#[tokio::test]
+async fn a_run_that_fails_names_the_state_and_the_error() {
+    let daemon = TestDaemon::new().await;
+    let reply = daemon.run(machine("open", json!({"open": last("open_terminal", &json!({"shell": "no-such-shell"}))}))).await;
+    assert_eq!(reply.status, "failed");
+    let error = reply.error.unwrap();
+    assert!(error.contains("open") && error.contains("program 'no-such-shell' was not found"), "{error}");
+}
+
+#[tokio::test]
+async fn a_definition_that_is_not_valid_lists_every_problem_and_starts_nothing() {
+    let daemon = TestDaemon::new().await;
+    let reply = daemon
+        .run(machine(
+            "nowhere",
+            json!({
+                "a": {"action": {"tool": "send_input", "params": {"input_txt": "x", "wait_for_quiet_ms": "soon"}},
+                      "transitions": [{"condition": {"pattern_match": "(open"}, "next_state": "b"}]},
+            }),
+        ))
+        .await;
+    assert_eq!((reply.success, reply.final_state.as_deref()), (false, Some("definition_invalid")));
+    let error = reply.error.unwrap();
+    for part in [
+        "Initial state 'nowhere' not found in states",
+        "State 'a' references non-existent state 'b'",
+        "did you mean 'input_text'",
+        "wait_for_quiet_ms must be a whole number, not 'soon'",
+        "pattern '(open' does not compile",
+    ] {
+        assert!(error.contains(part), "no {part:?} in:\n{error}");
+    }
+    assert!(daemon.call(ListWorkflowRuns::default()).await.runs.is_empty());
+}
+
+#[tokio::test]
+async fn a_start_returns_at_once_and_the_run_goes_on() {
+    let daemon = TestDaemon::new().await;
+    let definition = machine("wait", json!({"wait": last("sleep", &json!({"seconds": 0.3}))}));
+    let verb = RunWorkflow { workflow_definition: Some(definition), wait_seconds: Some(0.0), ..RunWorkflow::default() };
+    let started = daemon.call(verb).await;
+    assert_eq!((started.success, started.status.as_str()), (true, "running"));
+    let over = daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: Some(20.0) }).await;
+    assert_eq!(over.status, "completed");
+    let record = daemon.call(GetWorkflowRun { run_id: started.run_id }).await.run.unwrap();
+    assert_eq!((record.state.as_str(), record.workflow_id.as_str()), ("completed", "test"));
+    assert!(record.completed_at.is_some());
+}
+
+#[tokio::test]
+async fn a_cancelled_run_abandons_its_wait_and_closes_its_terminal() {
+    let daemon = TestDaemon::new().await;
+    let definition = machine(
+        "open",
+        json!({"open": state("open_terminal", &json!({}), "wait"), "wait": last("await_output", &json!({"pattern": "never", "timeout": 3000}))}),
+    );
+    let verb = RunWorkflow { workflow_definition: Some(definition), wait_seconds: Some(0.0), ..RunWorkflow::default() };
+    let run_id = daemon.call(verb).await.run_id;
+    let (_, mut events) = daemon.client().subscribe(Subscribe { run_id: run_id.clone(), from_seq: None }).await.unwrap();
+    while let Some(event) = events.next().await {
+        if event["event_type"] == "state_entered" && event["data"]["state"] == "wait" {
+            break;
+        }
+    }
+    let cancelled = daemon.call(CancelWorkflow { run_id: run_id.clone() }).await;
+    assert_eq!((cancelled.success, cancelled.message.as_str()), (true, "Run cancelled"));
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+    let again = daemon.call(CancelWorkflow { run_id }).await;
+    assert_eq!((again.success, again.message.as_str()), (true, "Run was already over: cancelled"));
+    let unknown = daemon.call(CancelWorkflow { run_id: "run_x".into() }).await;
+    assert!(unknown.error.unwrap().starts_with("Run 'run_x' not found"));
+}
+
+#[tokio::test]
+async fn events_are_numbered_and_can_be_joined_late() {
+    let daemon = TestDaemon::new().await;
+    let definition = machine("a", json!({"a": state("sleep", &json!({"seconds": 0}), "b"), "b": last("sleep", &json!({"seconds": 0}))}));
+    let run_id = daemon.run(definition).await.run_id;
+    let expected = [
+        "workflow_started",
+        "state_entered",
+        "state_completed",
+        "transition",
+        "state_entered",
+        "state_completed",
+        "workflow_completed",
+    ];
+    for from in [1, 4] {
+        let subscribe = Subscribe { run_id: run_id.clone(), from_seq: Some(from) };
+        let (_, mut events) = daemon.client().subscribe(subscribe).await.unwrap();
+        for (index, kind) in expected.iter().enumerate().skip(from as usize - 1) {
+            let event = tokio::time::timeout(Duration::from_secs(5), events.next()).await.unwrap().unwrap();
+            assert_eq!((event["seq"].as_u64(), event["event_type"].as_str()), (Some(index as u64 + 1), Some(*kind)));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_secret_of_a_run_is_in_no_event_and_no_report() {
+    let daemon = TestDaemon::new().await;
+    let definition = machine(
+        "open",
+        json!({
+            "open": state("open_terminal", &json!({}), "ask"),
+            "ask": state("send_input", &json!({"input_text": "read -p 'code: ' c; echo \"code was $c\"\n"}), "tell"),
+            "tell": state("send_input", &json!({"input_text": "open-sesame\n", "secret": true}), "see"),
+            "see": last("await_output", &json!({"pattern": "code was .*"})),
+        }),
+    );
+    let reply = daemon.run(definition).await;
+    assert_eq!(reply.status, "completed", "{:?}", reply.error);
+    assert_eq!(reply.final_variables["match_text"], "code was ••••••");
+    assert!(!serde_json::to_string(&reply).unwrap().contains("open-sesame"));
+    let (_, mut events) =
+        daemon.client().subscribe(Subscribe { run_id: reply.run_id, from_seq: None }).await.unwrap();
+    while let Some(event) = events.next().await {
+        assert!(!event.to_string().contains("open-sesame"), "{event}");
+        if event["event_type"] == "workflow_completed" {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_run_in_a_given_terminal_leaves_it_open() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let definition = machine("say", json!({"say": last("send_input", &json!({"input_text": "echo from the run\n"}))}));
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        session_id: Some(session.id.clone()),
+        wait_seconds: Some(20.0),
+        ..RunWorkflow::default()
+    };
+    assert_eq!(daemon.call(verb.clone()).await.status, "completed");
+    assert!(session.screen().await.contains("from the run"));
+    let ghost = daemon.call(RunWorkflow { session_id: Some("ghost".into()), ..verb }).await;
+    assert!(ghost.error.unwrap().starts_with("Session 'ghost' not found"));
+}
+
+#[tokio::test]
+async fn fifty_runs_at_once_all_end() {
+    let daemon = TestDaemon::new().await;
+    let definition = machine("a", json!({"a": state("sleep", &json!({"seconds": 0.05}), "b"), "b": last("sleep", &json!({"seconds": 0}))}));
+    let runs: Vec<_> = (0..50)
+        .map(|_| {
+            let client = daemon.client().clone();
+            let verb = RunWorkflow {
+                workflow_definition: Some(definition.clone()),
+                wait_seconds: Some(30.0),
+                ..RunWorkflow::default()
+            };
+            tokio::spawn(async move { client.call(verb).await.unwrap().status })
+        })
+        .collect();
+    for run in runs {
+        assert_eq!(run.await.unwrap(), "completed");
+    }
+}

@@ -2,11 +2,14 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, Read as _, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::{ExitCode, Stdio};
 
 use clap::Subcommand;
-use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimit};
 use steplatch_daemon::Options;
 use steplatch_protocol::{ConnectError, DaemonStatus, DaemonStatusReply, Place, StopDaemon, connect, ensure_private};
 use tokio::signal::unix::{SignalKind, signal};
@@ -70,6 +73,8 @@ const READY: &str = "ready";
 
 async fn start(place: &Place, json: bool) -> Result<ExitCode, Failure> {
     let hello = front::hello("steplatch");
+    // Several clients may find no daemon at the same moment; the first one starts it, the others find it.
+    let _turn = turn_to_start(place).await?;
     let started = match connect(place, hello.clone()).await {
         Ok(_) => false,
         Err(ConnectError::NotRunning(_)) => {
@@ -87,6 +92,21 @@ async fn start(place: &Place, json: bool) -> Result<ExitCode, Failure> {
         print::line(format!("daemon {how}: pid {}, socket {}", status.pid, status.socket))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until nobody else is starting a daemon for this state; the turn lasts as long as the file is kept.
+async fn turn_to_start(place: &Place) -> Result<std::fs::File, Failure> {
+    ensure_private(place.state()).map_err(|error| Failure::work(error.to_string()))?;
+    let path = place.state().join("start.lock");
+    let locked = tokio::task::spawn_blocking(move || {
+        let file = OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(path)?;
+        flock(&file, FlockOperation::LockExclusive)?;
+        Ok::<_, io::Error>(file)
+    });
+    locked
+        .await
+        .map_err(io::Error::other)?
+        .map_err(|error| Failure::system("the state folder can not be locked", &error))
 }
 
 /// Starts a daemon of its own session and waits until it listens, or says why it does not.
@@ -120,14 +140,14 @@ fn spawn(place: &Place) -> Result<(), Failure> {
 }
 
 async fn stop(place: &Place, json: bool) -> Result<ExitCode, Failure> {
-    let client = match front::running(place).await {
-        Ok(client) => client,
-        Err(failure) => return Err(failure),
-    };
+    let client = front::running(place).await?;
+    let pid = client.call(DaemonStatus {}).await?.pid;
+    // Held before it is told to stop, so that its number can not come to mean another process.
+    let process = Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let stopped = client.call(StopDaemon {}).await?;
-    // It hangs up when it has let go of everything.
-    let lock = place.lock();
-    gone(stopped.pid, &lock).await?;
+    if let Some(process) = process {
+        gone(pid, process).await?;
+    }
     if json {
         print::json(&stopped)?;
     } else {
@@ -141,19 +161,14 @@ async fn stop(place: &Place, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits until the process `pid` has ended.
-async fn gone(pid: u32, lock: &std::path::Path) -> Result<(), Failure> {
-    use rustix::fs::{FlockOperation, flock};
-    // Its lock on the state ends with it, so to get the lock is to see it gone.
-    let file = match OpenOptions::new().read(true).write(true).open(lock) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(Failure::system("the daemon's lock can not be read", &error)),
-    };
-    let waited = tokio::task::spawn_blocking(move || flock(&file, FlockOperation::LockExclusive));
-    match tokio::time::timeout(std::time::Duration::from_secs(15), waited).await {
-        Ok(_) => Ok(()),
-        Err(_) => Err(Failure::work(format!("the daemon (pid {pid}) is still ending; look again in a moment"))),
+/// Waits until a process has ended: that is when its descriptor becomes readable, see pidfd_open(2).
+async fn gone(pid: u32, process: OwnedFd) -> Result<(), Failure> {
+    const PATIENCE: Timespec = Timespec { tv_sec: 15, tv_nsec: 0 };
+    let waited =
+        tokio::task::spawn_blocking(move || poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&PATIENCE)));
+    match waited.await.map_err(io::Error::other)?.map_err(io::Error::from)? {
+        0 => Err(Failure::work(format!("the daemon (pid {pid}) is still ending; look again in a moment"))),
+        _ => Ok(()),
     }
 }
 

@@ -146,10 +146,11 @@ fn start(service: &Arc<Service>, caller: &Arc<Caller>, command: Command, task: T
     let name = key.clone();
     let running = tokio::spawn(async move {
         let Task { request_id, warnings, outgoing } = task;
-        let (answer, events) = service.answer(&caller, command).await;
-        let sent = outgoing.send(&result(answer, warnings, request_id.clone())).await;
-        if let (Ok(()), Some(events)) = (sent, events) {
-            events.forward(&request_id, &outgoing).await;
+        let (answer, following) = service.answer(&caller, command).await;
+        // Whether it arrives or not: what follows ends by itself where nobody listens.
+        let _ = outgoing.send(&result(answer, warnings, request_id.clone())).await;
+        if let Some(following) = following {
+            following.forward(&request_id, &outgoing).await;
         }
         done.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
     });

@@ -58,11 +58,13 @@ impl Answer {
     }
 }
 
-/// Events that follow an answer.
+/// What follows an answer once it is sent.
 #[derive(Debug)]
 pub(crate) enum Following {
     Run(RunEvents),
     Terminal(TerminalEvents),
+    /// The end of the daemon, which cuts off whoever has not been answered yet.
+    Stop(watch::Sender<bool>),
 }
 
 impl Following {
@@ -72,6 +74,10 @@ impl Following {
         let _ = match self {
             Self::Run(events) => events.forward(request_id, outgoing).await,
             Self::Terminal(events) => events.forward(request_id, outgoing).await,
+            Self::Stop(stop) => {
+                stop.send_replace(true);
+                Ok(())
+            }
         };
     }
 }
@@ -147,8 +153,8 @@ impl Service {
             Command::DaemonStatus(_) => Answer::of(self.status()),
             Command::StopDaemon(_) => {
                 let status = self.status();
-                self.stop.send_replace(true);
-                Answer::of(StopDaemonReply { pid: status.pid, terminals: status.terminals })
+                let reply = StopDaemonReply { pid: status.pid, terminals: status.terminals };
+                return (Answer::of(reply), Some(Following::Stop(self.stop.clone())));
             }
             action @ (Command::OpenTerminal(_)
             | Command::SendInput(_)

@@ -110,8 +110,11 @@ async fn a_state_that_takes_too_long_goes_where_it_should_or_fails_the_run() {
         if let Some(target) = on_timeout {
             slow["on_timeout"] = target.into();
         }
-        machine("open", json!({"open": state("open_terminal", &json!({}), "slow"), "slow": slow,
-                               "late": last("exit_terminal", &json!({}))}))
+        machine(
+            "open",
+            json!({"open": state("open_terminal", &json!({}), "slow"), "slow": slow,
+                               "late": last("exit_terminal", &json!({}))}),
+        )
     };
     let caught = daemon.run(slow(Some("late"))).await;
     assert_eq!((caught.status.as_str(), caught.final_state.as_deref()), ("completed", Some("late")));
@@ -125,7 +128,8 @@ async fn a_state_that_takes_too_long_goes_where_it_should_or_fails_the_run() {
 #[tokio::test]
 async fn a_run_that_fails_names_the_state_and_the_error() {
     let daemon = TestDaemon::new().await;
-    let reply = daemon.run(machine("open", json!({"open": last("open_terminal", &json!({"shell": "no-such-shell"}))}))).await;
+    let reply =
+        daemon.run(machine("open", json!({"open": last("open_terminal", &json!({"shell": "no-such-shell"}))}))).await;
     assert_eq!(reply.status, "failed");
     let error = reply.error.unwrap();
     assert!(error.contains("open") && error.contains("program 'no-such-shell' was not found"), "{error}");
@@ -180,7 +184,8 @@ async fn a_cancelled_run_abandons_its_wait_and_closes_its_terminal() {
     );
     let verb = RunWorkflow { workflow_definition: Some(definition), wait_seconds: Some(0.0), ..RunWorkflow::default() };
     let run_id = daemon.call(verb).await.run_id;
-    let (_, mut events) = daemon.client().subscribe(Subscribe { run_id: run_id.clone(), from_seq: None }).await.unwrap();
+    let (_, mut events) =
+        daemon.client().subscribe(Subscribe { run_id: run_id.clone(), from_seq: None }).await.unwrap();
     while let Some(event) = events.next().await {
         if event["event_type"] == "state_entered" && event["data"]["state"] == "wait" {
             break;
@@ -198,7 +203,10 @@ async fn a_cancelled_run_abandons_its_wait_and_closes_its_terminal() {
 #[tokio::test]
 async fn events_are_numbered_and_can_be_joined_late() {
     let daemon = TestDaemon::new().await;
-    let definition = machine("a", json!({"a": state("sleep", &json!({"seconds": 0}), "b"), "b": last("sleep", &json!({"seconds": 0}))}));
+    let definition = machine(
+        "a",
+        json!({"a": state("sleep", &json!({"seconds": 0}), "b"), "b": last("sleep", &json!({"seconds": 0}))}),
+    );
     let run_id = daemon.run(definition).await.run_id;
     let expected = [
         "workflow_started",
@@ -235,8 +243,7 @@ async fn a_secret_of_a_run_is_in_no_event_and_no_report() {
     assert_eq!(reply.status, "completed", "{:?}", reply.error);
     assert_eq!(reply.final_variables["match_text"], "code was ••••••");
     assert!(!serde_json::to_string(&reply).unwrap().contains("open-sesame"));
-    let (_, mut events) =
-        daemon.client().subscribe(Subscribe { run_id: reply.run_id, from_seq: None }).await.unwrap();
+    let (_, mut events) = daemon.client().subscribe(Subscribe { run_id: reply.run_id, from_seq: None }).await.unwrap();
     while let Some(event) = events.next().await {
         assert!(!event.to_string().contains("open-sesame"), "{event}");
         if event["event_type"] == "workflow_completed" {
@@ -265,7 +272,10 @@ async fn a_run_in_a_given_terminal_leaves_it_open() {
 #[tokio::test]
 async fn fifty_runs_at_once_all_end() {
     let daemon = TestDaemon::new().await;
-    let definition = machine("a", json!({"a": state("sleep", &json!({"seconds": 0.05}), "b"), "b": last("sleep", &json!({"seconds": 0}))}));
+    let definition = machine(
+        "a",
+        json!({"a": state("sleep", &json!({"seconds": 0.05}), "b"), "b": last("sleep", &json!({"seconds": 0}))}),
+    );
     let runs: Vec<_> = (0..50)
         .map(|_| {
             let client = daemon.client().clone();

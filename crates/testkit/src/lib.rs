@@ -5,6 +5,8 @@
 //! what goes wrong here panics with what was expected.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
+mod home;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -16,6 +18,8 @@ use steplatch_protocol::{
 };
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
+
+pub use home::{Home, Said};
 
 /// A daemon in this process, and a client of it.
 #[derive(Debug)]

@@ -1,0 +1,103 @@
+//! A person's empty home, for stories about the real program.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// A home with a state folder of its own, so that programs started in it share a daemon that nobody else has.
+/// The daemon is stopped with it.
+#[derive(Debug)]
+pub struct Home {
+    folder: TempDir,
+    steplatch: PathBuf,
+}
+
+impl Home {
+    /// Makes a home for the program `steplatch`.
+    #[must_use]
+    pub fn new(steplatch: &str) -> Self {
+        // Short, because a socket lies in it, and sockets have paths of 107 bytes at the most.
+        let folder = tempfile::Builder::new().prefix("home-").tempdir_in("/tmp").expect("a temporary folder");
+        Self { folder, steplatch: steplatch.into() }
+    }
+
+    /// Returns its folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Returns the environment in which programs of this home run.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let folder = self.path().to_str().expect("a temporary folder has a plain name");
+        [("HOME", folder), ("XDG_RUNTIME_DIR", folder), ("STEPLATCH_STATE_DIR", &format!("{folder}/state"))]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into()
+    }
+
+    /// Returns `program`, ready to run in this home.
+    #[must_use]
+    pub fn inside(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.envs(self.environment()).current_dir(self.path());
+        command
+    }
+
+    /// Returns the program that this home is for, ready to run.
+    #[must_use]
+    pub fn steplatch(&self) -> Command {
+        self.inside(&self.steplatch)
+    }
+
+    /// Runs the program with `arguments` and returns what it said.
+    pub fn runs(&self, arguments: &[&str]) -> Said {
+        Said::of(&self.steplatch().args(arguments).output().expect("a program that runs"))
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let stopped = self.runs(&["daemon", "stop"]);
+        // A second panic would hide the first one, and a home may never have had a daemon.
+        if !std::thread::panicking() {
+            assert!(stopped.code == 0 || stopped.stderr.contains("no daemon is running"), "{}", stopped.stderr);
+        }
+    }
+}
+
+/// What a program said, and its exit code.
+#[derive(Debug)]
+pub struct Said {
+    /// On standard output.
+    pub stdout: String,
+    /// On standard error.
+    pub stderr: String,
+    /// Its exit code; -1 when a signal ended it.
+    pub code: i32,
+}
+
+impl Said {
+    /// Reads the output of a program.
+    #[must_use]
+    pub fn of(output: &Output) -> Self {
+        Self {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            code: output.status.code().unwrap_or(-1),
+        }
+    }
+
+    /// Returns standard output of a program that must have succeeded.
+    pub fn well(self) -> String {
+        assert_eq!(self.code, 0, "{}{}", self.stdout, self.stderr);
+        self.stdout
+    }
+
+    /// Returns standard output as JSON.
+    #[must_use]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", self.stdout, self.stderr))
+    }
+}

@@ -331,6 +331,25 @@ mod tests {
         assert_eq!(copy.modes(), original.modes());
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_and_any_sizes_leave_a_screen_that_can_be_read(
+            portions in proptest::collection::vec(
+                (proptest::collection::vec(proptest::num::u8::ANY, 0..200), 2u16..200, 2u16..100),
+                0..6,
+            ),
+        ) {
+            let mut screen = Emulator::new(Size { cols: 20, rows: 5 });
+            for (bytes, cols, rows) in portions {
+                screen.feed(&bytes);
+                screen.feed(b"\x1b[5;5H\x1b[L\x1b[2P\x1b[3@\x1b[X");
+                screen.resize(Size { cols, rows });
+                screen.relieve();
+                let _ = (screen.text(), screen.ansi(), screen.snapshot(), screen.cursor(), screen.take_replies());
+            }
+        }
+    }
+
     #[test]
     fn a_resize_wraps_lines_anew() {
         let mut screen = shown(10, 5, b"abcdefgh\r\n$ ");

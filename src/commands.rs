@@ -55,7 +55,8 @@ impl Arguments {
             // Many terminals print at once.
             Command::Daemon(ref command) if command.serves() => {
                 let mut builder = tokio::runtime::Builder::new_multi_thread();
-                builder.worker_threads(2);
+                // A request is looked for after so many turns of flooded terminals, of half a millisecond each.
+                builder.worker_threads(2).event_interval(7);
                 builder
             }
             // A front-end passes messages on: handing each to another thread would only cost time.

@@ -35,7 +35,7 @@ pub(crate) struct Parts {
 }
 
 /// Portions read in one turn, so that a flood does not keep requests waiting.
-const READS_PER_TURN: usize = 32;
+const READS_PER_TURN: usize = 8;
 
 /// Portions of a turn after each of which the waits are looked at, before the rest is read.
 const PROMPT_PORTIONS: usize = 2;
@@ -163,17 +163,18 @@ impl Task {
         loop {
             let more = self.look_at_waits();
             let deadline = self.next_deadline();
-            let readable = !self.closed && self.ended.is_none_or(|_| !self.closed);
+            let readable = !self.closed;
             tokio::select! {
                 request = requests.recv() => match request {
                     None => return None,
                     Some(Request::Close(closing, reply)) => return Some((closing, reply)),
                     Some(request) => self.handle(request),
                 },
-                result = self.pty.readable(), if readable => match result {
-                    Ok(()) => self.read(),
-                    Err(_) => self.closed = true,
-                },
+                result = self.pty.readable(), if readable => {
+                    self.take_turn(result);
+                    // A flood is always readable: others get their turn all the same.
+                    tokio::task::yield_now().await;
+                }
                 _ = self.pty.writable(), if !self.closed && !self.outgoing.is_empty() => self.write_waiting(),
                 exit = self.child.wait(), if self.ending.is_none() && self.ended.is_none() => {
                     let exit = exit.unwrap_or(Exit { code: -1, signal: None });
@@ -249,6 +250,13 @@ impl Task {
     }
 
     // ---- output ----
+
+    fn take_turn(&mut self, readable: std::io::Result<()>) {
+        match readable {
+            Ok(()) => self.read(),
+            Err(_) => self.closed = true,
+        }
+    }
 
     fn read(&mut self) {
         let mut buffer = [0u8; 16 * 1024];
@@ -609,10 +617,7 @@ impl Task {
         let survivors = loop {
             tokio::select! {
                 survivors = &mut ending => break survivors,
-                result = self.pty.readable(), if !self.closed => match result {
-                    Ok(()) => self.read(),
-                    Err(_) => self.closed = true,
-                },
+                result = self.pty.readable(), if !self.closed => self.take_turn(result),
             }
         };
         let exit = match (self.exit(), self.ending) {

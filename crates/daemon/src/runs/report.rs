@@ -10,8 +10,14 @@ use super::{Run, RunState};
 use crate::moment;
 use crate::secrets::Secrets;
 
-/// Characters of a text in a report; its head and tail are kept.
+/// Characters of a text in a report, at the most; its head and tail are kept.
 const LONGEST_TEXT: usize = 2000;
+
+/// … and at the least, in the report of a long run.
+const SHORTEST_CUT: usize = 200;
+
+/// Characters that the screens of a whole report may come to, about: a model reads it.
+const BUDGET: usize = 30_000;
 
 /// Tells how far `run` is, from its history.
 pub(super) fn of(run: &Run, records: &[Record], secrets: &Secrets) -> RunReply {
@@ -19,12 +25,15 @@ pub(super) fn of(run: &Run, records: &[Record], secrets: &Secrets) -> RunReply {
     let history = History::from_iter(&events);
     let progress = run.progress();
     let end = progress.ended.unwrap_or_else(moment::now);
+    let log = execution_log(&events);
+    // A screen stands in each result, and again among the variables.
+    let longest = (BUDGET / (2 * log.len().max(1))).clamp(SHORTEST_CUT, LONGEST_TEXT);
     let fitting = |mut value: Value| {
         secrets.mask_in(&mut value);
-        shorten(&mut value);
+        shorten(&mut value, longest);
         value
     };
-    let log = execution_log(&events).into_iter().filter_map(|entry| serde_json::to_value(entry).ok());
+    let log = log.into_iter().filter_map(|entry| serde_json::to_value(entry).ok());
     let variables = match fitting(Value::Object(history.variables().to_map())) {
         Value::Object(variables) => variables,
         _ => serde_json::Map::new(),
@@ -46,20 +55,20 @@ pub(super) fn of(run: &Run, records: &[Record], secrets: &Secrets) -> RunReply {
     }
 }
 
-/// Cuts long texts, keeping their ends and saying what is missing.
-fn shorten(value: &mut Value) {
+/// Cuts texts that are longer than `longest`, keeping their ends and saying what is missing.
+fn shorten(value: &mut Value, longest: usize) {
     match value {
         Value::String(text) => {
             let length = text.chars().count();
-            if length > LONGEST_TEXT {
-                let half = LONGEST_TEXT / 2;
+            if length > longest {
+                let half = longest / 2;
                 let head: String = text.chars().take(half).collect();
                 let tail: String = text.chars().skip(length - half).collect();
                 *text = format!("{head}\n[… {} characters left out of this report …]\n{tail}", length - 2 * half);
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(shorten),
-        Value::Object(fields) => fields.values_mut().for_each(shorten),
+        Value::Array(items) => items.iter_mut().for_each(|item| shorten(item, longest)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| shorten(field, longest)),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
@@ -71,7 +80,7 @@ mod tests {
     #[test]
     fn a_long_text_keeps_its_ends_and_says_what_is_missing() {
         let mut value = Value::String(format!("begin{}end", "x".repeat(5000)));
-        shorten(&mut value);
+        shorten(&mut value, 2000);
         let text = value.as_str().unwrap();
         assert!(text.starts_with("begin") && text.ends_with("end"));
         assert!(text.contains("[… 3008 characters left out of this report …]"), "{text}");

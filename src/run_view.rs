@@ -196,44 +196,12 @@ fn title(event: &RunEvent) -> String {
     format!("{STRONG}{}{STRONG:#} {QUIET}{}{QUIET:#}", event.workflow_id, event.run_id)
 }
 
-/// For pipes and files: each line once.
+/// A run, shown line by line. On a terminal, the line of the current state moves on in place.
 #[derive(Debug, Default)]
-pub(crate) struct Plain {
+pub(crate) struct Shown {
     story: Story,
-}
-
-impl Plain {
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-}
-
-impl View for Plain {
-    fn show(&mut self, event: &RunEvent) -> io::Result<()> {
-        let mut out = anstream::stdout().lock();
-        match event.event_type.as_str() {
-            "workflow_started" => {
-                self.story.began = Some(Instant::now());
-                writeln!(out, "{}", title(event))
-            }
-            "state_entered" => {
-                self.story.enter(event);
-                Ok(())
-            }
-            "state_completed" => match self.story.leave(event, None) {
-                Some(line) => writeln!(out, "{line}"),
-                None => Ok(()),
-            },
-            _ if event.is_last() => self.story.finished(event).iter().try_for_each(|line| writeln!(out, "{line}")),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// For a terminal: the line of the current state moves on in place.
-#[derive(Debug, Default)]
-pub(crate) struct Watched {
-    story: Story,
+    /// Whether somebody watches, rather than a file or a pipe.
+    watched: bool,
     frame: usize,
     /// A line that is to be replaced stands on the screen.
     open: bool,
@@ -244,9 +212,10 @@ const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "�
 /// A state that is over sooner than this shows no sign of being at work.
 const PATIENCE: Duration = Duration::from_millis(150);
 
-impl Watched {
-    pub(crate) fn new() -> Self {
-        Self::default()
+impl Shown {
+    /// Shows a run on standard output; `watched` is whether that is a terminal.
+    pub(crate) fn new(watched: bool) -> Self {
+        Self { watched, ..Self::default() }
     }
 
     fn clear(&mut self, out: &mut impl io::Write) -> io::Result<()> {
@@ -258,7 +227,7 @@ impl Watched {
     }
 }
 
-impl View for Watched {
+impl View for Shown {
     fn show(&mut self, event: &RunEvent) -> io::Result<()> {
         let mut out = anstream::stdout().lock();
         match event.event_type.as_str() {
@@ -272,7 +241,8 @@ impl View for Watched {
             }
             "state_completed" => {
                 self.clear(&mut out)?;
-                match self.story.leave(event, width()) {
+                let width = if self.watched { width() } else { None };
+                match self.story.leave(event, width) {
                     Some(line) => writeln!(out, "{line}"),
                     None => Ok(()),
                 }
@@ -286,7 +256,7 @@ impl View for Watched {
     }
 
     fn moves(&self) -> bool {
-        self.story.current.is_some()
+        self.watched && self.story.current.is_some()
     }
 
     fn tick(&mut self) -> io::Result<()> {

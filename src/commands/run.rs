@@ -10,7 +10,7 @@ use steplatch_protocol::{CancelWorkflow, Client, GetRun, Place, RunEvent, RunRep
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{FAILED, Failure};
-use crate::run_view::{Plain, View, Watched};
+use crate::run_view::{Shown, View};
 use crate::{front, print};
 
 /// A run waits on a gate that a person must answer.
@@ -73,10 +73,8 @@ impl Run {
         let run = started.run_id;
         if self.json {
             follow(&client, &run, &mut Silent).await?;
-        } else if std::io::stdout().is_terminal() {
-            follow(&client, &run, &mut Watched::new()).await?;
         } else {
-            follow(&client, &run, &mut Plain::new()).await?;
+            follow(&client, &run, &mut Shown::new(std::io::stdout().is_terminal())).await?;
         }
         let reply = client.call(GetRun { run_id: run, wait_seconds: Some(10.0) }).await?;
         if self.json {

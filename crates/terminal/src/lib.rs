@@ -11,6 +11,7 @@
 mod echo;
 mod guard;
 mod history;
+mod intake;
 mod integration;
 mod keys;
 mod lines;

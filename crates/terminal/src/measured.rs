@@ -6,20 +6,15 @@
 use steplatch_pattern::Pattern;
 
 use crate::echo::Echo;
-use crate::guard::Guard;
 use crate::history::History;
-use crate::screen::{Emulator, Screen, Size};
-use crate::transcript::{Pause, Transcript};
+use crate::intake::Intake;
+use crate::screen::{Emulator, Size};
+use crate::transcript::Transcript;
 use crate::wait::{EchoZones, Pass, Search};
-
-/// The size of the pieces that the parsers get, as in a terminal's task.
-const PIECE: usize = 4096;
 
 /// What takes in the output of a program, in the order in which a terminal does it.
 pub struct Typescript {
-    guard: Guard,
-    transcript: Transcript,
-    screen: Box<dyn Screen>,
+    intake: Intake,
     echo: Echo,
 }
 
@@ -39,40 +34,21 @@ impl Typescript {
     /// Begins with an empty screen of the usual size, and the usual memory for the history.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            guard: Guard::default(),
-            transcript: Transcript::new(History::new(crate::Options::default().history_budget), None),
-            screen: Box::new(Emulator::new(Size::default())),
-            echo: Echo::default(),
-        }
+        let transcript = Transcript::new(History::new(crate::Options::default().history_budget), None);
+        let screen = Box::new(Emulator::new(Size::default()));
+        Self { intake: Intake::new(transcript, screen), echo: Echo::default() }
     }
 
     /// Takes in what one read brought.
     pub fn print(&mut self, bytes: &[u8]) {
-        let (screen, transcript) = (&mut self.screen, &mut self.transcript);
-        self.guard.pass(bytes, |passed| {
-            for piece in passed.chunks(PIECE) {
-                let mut rest = piece;
-                while !rest.is_empty() {
-                    let (taken, pause) = transcript.advance(rest);
-                    screen.feed(&rest[..taken]);
-                    drop(screen.take_replies());
-                    match pause {
-                        None | Some(Pause::KeyboardQuery(_)) => {}
-                        Some(Pause::SoftReset) => screen.soft_reset(),
-                        Some(Pause::Overloaded) => screen.relieve(),
-                    }
-                    rest = &rest[taken..];
-                }
-            }
-        });
-        transcript.settle();
+        self.intake.take_in(bytes, &mut Vec::new());
+        self.intake.transcript.settle();
     }
 
     /// The offset behind all output so far.
     #[must_use]
     pub fn end(&self) -> u64 {
-        self.transcript.history().end()
+        self.intake.transcript.history().end()
     }
 }
 
@@ -91,7 +67,7 @@ impl Searching {
     pub fn advance(&mut self, typescript: &Typescript) -> bool {
         let echo = EchoZones { recognised: &typescript.echo, open_line_was_sent: false };
         loop {
-            match self.0.advance(typescript.transcript.history(), echo) {
+            match self.0.advance(typescript.intake.transcript.history(), echo) {
                 Ok(Pass::Found(_)) => return true,
                 Ok(Pass::More) => {}
                 Ok(Pass::Nothing) | Err(_) => return false,

@@ -12,12 +12,12 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Attached, Closed, Closing, Description, Input, InputError, Output, Request, Sent, View, excerpt};
 use crate::echo::{Echo, Followed};
-use crate::guard::Guard;
 use crate::history::Zone;
+use crate::intake::Intake;
 use crate::keys;
 use crate::process::{Child, Exit, Pty, Read, end_all, signal_group};
 use crate::screen::{Screen, Size};
-use crate::transcript::{Mark, Pause, Transcript};
+use crate::transcript::{Mark, Transcript};
 use crate::wait::{EchoZones, Found, Pass, Quiet, Reason, Search, Target, Until, Wait, Waited, on_screen};
 
 /// What a terminal is made of.
@@ -40,9 +40,6 @@ const READS_PER_TURN: usize = 8;
 /// Portions of a turn after each of which the waits are looked at, before the rest is read.
 const PROMPT_PORTIONS: usize = 2;
 
-/// The parsers get output in pieces no larger than this: one of them looks ahead for each invalid byte.
-const PIECE: usize = 4096;
-
 /// Input that a program has not read yet is kept up to this size.
 const MOST_WAITING_INPUT: usize = 4 << 20;
 
@@ -55,11 +52,9 @@ const VIEWER_BACKLOG: usize = 256;
 struct Task {
     pty: Pty,
     child: Child,
-    screen: Box<dyn Screen>,
-    transcript: Transcript,
+    intake: Intake,
     description: Description,
     grace: Duration,
-    guard: Guard,
     echo: Echo,
     shell: Shell,
     outgoing: VecDeque<u8>,
@@ -129,11 +124,9 @@ pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Requ
     let mut task = Task {
         pty: parts.pty,
         child: parts.child,
-        screen: parts.screen,
-        transcript: parts.transcript,
+        intake: Intake::new(parts.transcript, parts.screen),
         description: parts.description,
         grace: parts.grace,
-        guard: Guard::default(),
         echo: Echo::default(),
         shell: Shell { integrated: parts.integrated, ..Shell::default() },
         outgoing: VecDeque::new(),
@@ -198,7 +191,7 @@ impl Task {
         let own = [
             self.ending.map(|(_, until)| until),
             self.ended.map(|(_, until)| until),
-            self.screen.held_until().map(Instant::from_std),
+            self.intake.screen.held_until().map(Instant::from_std),
         ];
         waits.chain(own.into_iter().flatten()).min()
     }
@@ -215,12 +208,12 @@ impl Task {
                 let mut wait = self.pending(Vec::new(), 0, at_most, Reply::Ready(reply));
                 wait.prompt_after = Some(0);
                 wait.quiet = Some(quiet);
-                wait.heard = self.transcript.history().end() > 0;
+                wait.heard = self.intake.transcript.history().end() > 0;
                 self.waits.push(wait);
             }
             Request::View(colours, reply) => drop(reply.send(self.view(colours))),
             Request::Read(part, limit, reply) => {
-                let _ = reply.send(excerpt::of(self.transcript.history(), part, self.input_offset, limit));
+                let _ = reply.send(excerpt::of(self.intake.transcript.history(), part, self.input_offset, limit));
             }
             Request::Describe(reply) => drop(reply.send(self.describe())),
             Request::Resize(size, reply) => {
@@ -239,8 +232,8 @@ impl Task {
             }
             Request::Attach(reply) => {
                 let attached = Attached {
-                    snapshot: self.screen.snapshot(),
-                    size: self.screen.size(),
+                    snapshot: self.intake.screen.snapshot(),
+                    size: self.intake.screen.size(),
                     output: self.viewers.subscribe(),
                 };
                 let _ = reply.send(attached);
@@ -277,37 +270,20 @@ impl Task {
                 }
             }
         }
-        self.transcript.settle();
+        self.intake.transcript.settle();
         self.write_waiting();
     }
 
     fn take_in(&mut self, bytes: &[u8]) {
-        let before = self.transcript.history().end();
-        let (screen, transcript, outgoing) = (&mut self.screen, &mut self.transcript, &mut self.outgoing);
-        self.guard.pass(bytes, |passed| {
-            for piece in passed.chunks(PIECE) {
-                let mut rest = piece;
-                while !rest.is_empty() {
-                    let (taken, pause) = transcript.advance(rest);
-                    screen.feed(&rest[..taken]);
-                    outgoing.extend(screen.take_replies());
-                    match pause {
-                        None => {}
-                        Some(Pause::SoftReset) => screen.soft_reset(),
-                        Some(Pause::Overloaded) => screen.relieve(),
-                        Some(Pause::KeyboardQuery(flags)) => outgoing.extend(format!("\x1b[?{flags}u").bytes()),
-                    }
-                    rest = &rest[taken..];
-                }
-            }
-        });
+        let before = self.intake.transcript.history().end();
+        self.intake.take_in(bytes, &mut self.outgoing);
         self.drawn += 1;
         self.last_output = Instant::now();
         self.description.last_activity = SystemTime::now();
         for wait in &mut self.waits {
             wait.heard = true;
         }
-        for mark in self.transcript.take_marks() {
+        for mark in self.intake.transcript.take_marks() {
             self.shell.take(&mark);
         }
         self.follow_echo(before);
@@ -321,7 +297,7 @@ impl Task {
         if !self.echo.is_following() {
             return;
         }
-        let (start, newest) = self.transcript.history().newest();
+        let (start, newest) = self.intake.transcript.history().newest();
         let Some(text) = from.checked_sub(start).and_then(|at| newest.get(at as usize..)) else { return };
         if let Followed::Withdrawn(offset) = self.echo.follow(from, text) {
             for wait in &mut self.waits {
@@ -340,8 +316,8 @@ impl Task {
             self.shell.running = false;
             let _ = self.viewers.send(Output::Ended(exit));
         }
-        if self.screen.held_until().is_some_and(|until| std::time::Instant::now() >= until) {
-            self.screen.release();
+        if self.intake.screen.held_until().is_some_and(|until| std::time::Instant::now() >= until) {
+            self.intake.screen.release();
             self.drawn += 1;
         }
     }
@@ -362,7 +338,7 @@ impl Task {
         if self.outgoing.len() + bytes.len() > MOST_WAITING_INPUT {
             return drop(reply.send(Err(InputError::Full { waiting: self.outgoing.len() })));
         }
-        let offset = self.transcript.history().end();
+        let offset = self.intake.transcript.history().end();
         if input.raw.is_empty() {
             self.input_offset = offset;
             if input.keys.is_empty() {
@@ -388,10 +364,10 @@ impl Task {
     }
 
     fn encoded(&self, input: &Input) -> Result<Vec<u8>, InputError> {
-        let modes = self.screen.modes();
+        let modes = self.intake.screen.modes();
         let mut bytes = keys::text(&input.text, modes);
         for name in &input.keys {
-            bytes.extend(keys::key(name, modes, self.transcript.disambiguates_keys())?);
+            bytes.extend(keys::key(name, modes, self.intake.transcript.disambiguates_keys())?);
         }
         bytes.extend_from_slice(&input.raw);
         Ok(bytes)
@@ -413,14 +389,14 @@ impl Task {
     }
 
     fn resize(&mut self, size: Size) {
-        if size == self.screen.size() {
+        if size == self.intake.screen.size() {
             return;
         }
         if let Err(error) = self.pty.resize(size) {
             tracing::warn!(%error, "the kernel refused a size");
             return;
         }
-        self.screen.resize(size);
+        self.intake.screen.resize(size);
         self.description.size = size;
         self.drawn += 1;
         let _ = self.viewers.send(Output::Resized(size));
@@ -436,7 +412,7 @@ impl Task {
         reply: Reply,
     ) -> Pending {
         let now = Instant::now();
-        let start = self.transcript.history().start();
+        let start = self.intake.transcript.history().start();
         Pending {
             has_patterns: !patterns.is_empty(),
             search: Search::new(patterns, from),
@@ -493,11 +469,11 @@ impl Task {
     fn look_at(&mut self, index: usize) -> Look {
         let echo = EchoZones {
             recognised: &self.echo,
-            open_line_was_sent: self.shell.sent || self.transcript.history().zone() != Zone::Input,
+            open_line_was_sent: self.shell.sent || self.intake.transcript.history().zone() != Zone::Input,
         };
         let now = Instant::now();
         let wait = &mut self.waits[index];
-        match wait.search.advance(self.transcript.history(), echo) {
+        match wait.search.advance(self.intake.transcript.history(), echo) {
             Ok(Pass::Found(found)) => return Look::Over(Reason::Match, Some(found), None),
             Ok(Pass::More) if now < wait.deadline => return Look::More,
             Ok(Pass::More | Pass::Nothing) => {}
@@ -507,7 +483,7 @@ impl Task {
             && *looked_at != self.drawn
         {
             *looked_at = self.drawn;
-            match on_screen(patterns, &self.screen.text()) {
+            match on_screen(patterns, &self.intake.screen.text()) {
                 Ok(None) => {}
                 Ok(Some(found)) => return Look::Over(Reason::Match, Some(found), None),
                 Err(gave_up) => return Look::Over(Reason::Timeout, None, Some(gave_up)),
@@ -530,7 +506,7 @@ impl Task {
         match over {
             None => Look::NotYet,
             Some(reason @ (Reason::Exit | Reason::Timeout)) if wait.has_patterns => {
-                let echoed = wait.search.in_echo(self.transcript.history(), echo);
+                let echoed = wait.search.in_echo(self.intake.transcript.history(), echo);
                 Look::Over(if echoed.is_some() { Reason::Match } else { reason }, echoed, None)
             }
             Some(reason) => Look::Over(reason, None, None),
@@ -586,21 +562,21 @@ impl Task {
 
     fn view(&self, colours: bool) -> View {
         View {
-            screen: if colours { self.screen.ansi() } else { self.screen.text() },
-            cursor: self.screen.cursor(),
-            modes: self.screen.modes(),
-            title: self.screen.title(),
-            size: self.screen.size(),
+            screen: if colours { self.intake.screen.ansi() } else { self.intake.screen.text() },
+            cursor: self.intake.screen.cursor(),
+            modes: self.intake.screen.modes(),
+            title: self.intake.screen.title(),
+            size: self.intake.screen.size(),
             busy: self.busy(),
             exit_code: self.exit_code(),
             exit: self.exit(),
-            end: self.transcript.history().end(),
+            end: self.intake.transcript.history().end(),
         }
     }
 
     fn describe(&self) -> Description {
         Description {
-            title: self.screen.title(),
+            title: self.intake.screen.title(),
             busy: self.busy(),
             exit_code: self.exit_code(),
             exit: self.exit(),

@@ -1,1 +1,57 @@
-fn main() {}
+//! Chores of the repository, run as `cargo xtask CHORE`.
+//!
+//! Each chore has a file of its own and is one line in [`main`]. A chore says in
+//! one line what each of its steps came to, and ends with the exit code of the
+//! first step that failed.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to the person who runs it")]
+
+mod bench;
+mod clients;
+mod programs;
+mod repository;
+mod step;
+mod test;
+
+use std::process::ExitCode;
+
+use repository::Repository;
+use step::Failed;
+
+const HELP: &str = "\
+Chores of the repository.
+
+cargo xtask test [--quick] [ARGUMENTS]   Check format and lints, then run all tests. Installs what the tests drive.
+                                         --quick leaves format and lints out; ARGUMENTS go to cargo test.
+cargo xtask bench terminals [--no-peer]  Measure terminals over MCP, beside a peer (which needs tmux) and a bare
+                                         pseudo-terminal, and print one table.
+cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake and the search of a wait; ARGUMENTS go to Criterion.
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = Repository::find().and_then(|repository| match words.as_slice() {
+        [] | ["help" | "--help" | "-h", ..] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        ["test", rest @ ..] => test::run(&repository, rest),
+        ["bench", "terminals", rest @ ..] => bench::terminals(&repository, rest),
+        ["bench", "micro", rest @ ..] => bench::micro(&repository, rest),
+        ["bench", ..] => {
+            anyhow::bail!("There are two benchmarks: cargo xtask bench terminals, cargo xtask bench micro.")
+        }
+        [other, ..] => anyhow::bail!("There is no chore '{other}'. Run cargo xtask to see which there are."),
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => match error.downcast_ref::<Failed>() {
+            // Its step has said so already.
+            Some(failed) => ExitCode::from(failed.code),
+            None => {
+                eprintln!("xtask: {error:#}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}

@@ -265,7 +265,7 @@ impl Sessions {
             timestamp: Some(moment::now_told()),
             error: None,
             cursor: Some(CursorPosition { row: view.cursor.row, col: view.cursor.col, visible: view.cursor.visible }),
-            title: Some(self.secrets.masked(view.title)),
+            title: Some(view.title).filter(|title| !title.is_empty()).map(|title| self.secrets.masked(title)),
             cwd: folder_of(terminal.pid()),
             alternate_screen: Some(view.modes.alternate_screen),
             busy: view.busy,

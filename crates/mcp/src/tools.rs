@@ -48,19 +48,13 @@ fn tool(verb: &'static VerbInfo, name: &'static str) -> Tool {
         )
 }
 
-/// Returns the schema of a reply in short: what is always there, and the whole of it in words.
+/// Returns the schema of a reply in short: an object, and what is in it in words.
 ///
 /// Clients check every reply against this schema, and some check the schema itself each time as well: with a
 /// property for each field, the Python SDK took 2.7 ms for a reply that was there in 0.2. So the fields stand in
 /// the description, as a TypeScript type, which a model reads more easily anyway.
 fn outline(schema: &Value) -> JsonObject {
-    let mut outline = JsonObject::new();
-    outline.insert("type".to_owned(), "object".into());
-    outline.insert("description".to_owned(), typed(schema).into());
-    if let Some(required) = schema.get("required") {
-        outline.insert("required".to_owned(), required.clone());
-    }
-    outline
+    JsonObject::from_iter([("type".to_owned(), "object".into()), ("description".to_owned(), typed(schema).into())])
 }
 
 /// Writes a schema as a TypeScript type.

@@ -35,7 +35,7 @@ pub(crate) struct Parts {
 }
 
 /// Portions read in one turn, so that a flood does not keep requests waiting.
-const READS_PER_TURN: usize = 8;
+const READS_PER_TURN: usize = 3;
 
 /// Portions of a turn after each of which the waits are looked at, before the rest is read.
 const PROMPT_PORTIONS: usize = 2;

@@ -1,0 +1,63 @@
+//! `cargo xtask bench …`: how fast things are.
+//!
+//! The measuring of terminals over MCP is done by Python (`bench/terminals.py`),
+//! since the clients that people use are written in it. What only a program with
+//! the terminals in itself can measure is a benchmark of the crate.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail};
+
+use crate::clients;
+use crate::programs;
+use crate::repository::Repository;
+use crate::step;
+
+/// Measures terminals over MCP, beside a peer and a bare pseudo-terminal, and prints one table.
+///
+/// `--no-peer` leaves the peer out; all other arguments go to the script.
+pub(crate) fn terminals(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
+    let (without_peer, passed): (Vec<&str>, Vec<&str>) =
+        arguments.iter().partition(|argument| **argument == "--no-peer");
+    let client = if without_peer.is_empty() { clients::WITH_THE_PEER } else { clients::FOR_BENCHMARKS };
+    step::work("programs that are measured", || {
+        programs::ensure(programs::FOR_BENCHMARKS)?;
+        if without_peer.is_empty() {
+            programs::ensure(programs::FOR_THE_PEER)
+                .context("The peer keeps its terminals in tmux; --no-peer measures without it")?;
+        }
+        Ok(())
+    })?;
+    step::work("MCP client and peer", || client.ensure(repository))?;
+    step::run("release build", &mut repository.cargo(&["build", "--release", "--locked", "--bin", "steplatch"]))?;
+    let arrival = step::work("arrival of output in one process", || arrival(repository))?;
+
+    let mut script = Command::new(client.python(repository));
+    script.arg(repository.root().join("xtask/bench/terminals.py"));
+    script.arg("--steplatch").arg(repository.target().join("release/steplatch"));
+    if without_peer.is_empty() {
+        script.arg("--peer").arg(client.programs(repository).join("terminal-control-mcp"));
+    }
+    script.args(["--in-process-ms", &arrival]).args(&passed);
+    step::run("measurements", &mut script)
+}
+
+/// Runs the Criterion benchmarks.
+pub(crate) fn micro(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
+    let mut command = repository.cargo(&["bench", "--locked", "-p", "steplatch-terminal"]);
+    command.args(["--bench", "ingest", "--bench", "waiting", "--"]).args(arguments);
+    step::run("micro benchmarks", &mut command)
+}
+
+/// Returns the median time from printed to returned without MCP and daemon, in milliseconds.
+fn arrival(repository: &Repository) -> anyhow::Result<String> {
+    let mut command =
+        repository.cargo(&["bench", "--locked", "--quiet", "-p", "steplatch-terminal", "--bench", "arrival"]);
+    let output = command.stderr(Stdio::inherit()).output().context("cargo could not be run.")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let median = said.split_whitespace().find_map(|word| word.strip_prefix("median_ms="));
+    match median {
+        Some(median) if output.status.success() => Ok(median.to_owned()),
+        _ => bail!("The benchmark of arrival failed. It said: {}", said.trim()),
+    }
+}

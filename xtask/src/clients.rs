@@ -1,0 +1,83 @@
+//! The MCP clients of other people that tests and benchmarks use.
+//!
+//! Each is a virtual environment of Python in `clients` of the target folder. A
+//! note in it tells what was installed, so that it is made once and again only
+//! when something else is asked for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail};
+
+use crate::repository::Repository;
+
+/// A set of Python packages.
+#[derive(Debug)]
+pub(crate) struct Client {
+    name: &'static str,
+    requirements: &'static [&'static str],
+}
+
+/// What the tests use: the client of either generation of the protocol.
+pub(crate) const FOR_TESTS: &[Client] =
+    &[Client { name: "mcp-1", requirements: &["mcp<2"] }, Client { name: "mcp-2", requirements: &["mcp==2.3.0"] }];
+
+/// What the benchmark of terminals uses without a peer.
+pub(crate) const FOR_BENCHMARKS: Client = Client { name: "bench", requirements: &["mcp<2", "psutil"] };
+
+/// What the benchmark of terminals uses, and the peer that it measures.
+pub(crate) const WITH_THE_PEER: Client =
+    Client { name: "bench-with-peer", requirements: &["mcp<2", "psutil", "terminal-control-mcp"] };
+
+impl Client {
+    /// Returns the folder of its programs.
+    pub(crate) fn programs(&self, repository: &Repository) -> PathBuf {
+        self.folder(repository).join("bin")
+    }
+
+    fn folder(&self, repository: &Repository) -> PathBuf {
+        repository.target().join("clients").join(self.name)
+    }
+
+    /// Installs it, if it is not there yet.
+    pub(crate) fn ensure(&self, repository: &Repository) -> anyhow::Result<()> {
+        let folder = self.folder(repository);
+        let note = folder.join("installed");
+        let wanted = self.requirements.join("\n");
+        // The interpreter is a link, which leads nowhere after an upgrade of Python.
+        if fs::read_to_string(&note).is_ok_and(|installed| installed == wanted) && self.python(repository).exists() {
+            return Ok(());
+        }
+        if folder.exists() {
+            fs::remove_dir_all(&folder).with_context(|| format!("{} could not be removed.", folder.display()))?;
+        }
+        quietly(Command::new("python3").args(["-m", "venv"]).arg(&folder))
+            .context("The virtual environment could not be made.")?;
+        let mut pip = Command::new(self.python(repository));
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(self.requirements);
+        quietly(&mut pip).with_context(|| {
+            format!("{} could not be installed; the network or a mirror is needed once.", self.requirements.join(", "))
+        })?;
+        fs::write(&note, wanted).with_context(|| format!("{} could not be written.", note.display()))
+    }
+
+    /// Returns its interpreter.
+    pub(crate) fn python(&self, repository: &Repository) -> PathBuf {
+        self.programs(repository).join("python")
+    }
+}
+
+/// Runs a command and shows what it said only if it failed.
+fn quietly(command: &mut Command) -> anyhow::Result<()> {
+    let output = command.stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let program = Path::new(command.get_program()).display();
+    bail!(
+        "{program} said: {}{}",
+        String::from_utf8_lossy(&output.stdout).trim(),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+}

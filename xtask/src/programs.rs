@@ -1,0 +1,141 @@
+//! The programs that tests and benchmarks drive, and how they get onto a machine.
+//!
+//! What is missing is installed where that needs no question (root on a system
+//! with `apt-get`, as in a container); elsewhere a person is told what to install.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail};
+
+/// A program, and the Debian packages it comes in.
+#[derive(Debug)]
+pub(crate) struct Program {
+    name: &'static str,
+    packages: &'static [&'static str],
+}
+
+const fn program(name: &'static str, packages: &'static [&'static str]) -> Program {
+    Program { name, packages }
+}
+
+/// What the tests drive.
+pub(crate) const FOR_TESTS: &[Program] = &[
+    program("bash", &["bash"]),
+    PYTHON,
+    program("vim", &["vim"]),
+    program("less", &["less"]),
+    program("top", &["procps"]),
+    program("pgrep", &["procps"]),
+    program("script", &["bsdutils"]),
+];
+
+/// What the benchmark of terminals drives.
+pub(crate) const FOR_BENCHMARKS: &[Program] = &[program("bash", &["bash"]), PYTHON];
+
+/// What the benchmark's peer keeps its terminals in.
+pub(crate) const FOR_THE_PEER: &[Program] = &[program("tmux", &["tmux"])];
+
+const PYTHON: Program = program("python3", &["python3", "python3-venv"]);
+
+/// The oldest Python that the MCP clients run on, with the modules that make a virtual environment.
+/// Debian has those in a package of their own.
+const PYTHON_CHECK: &str = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";
+
+impl Program {
+    fn is_there(&self) -> bool {
+        if self.name == PYTHON.name {
+            return succeeds(Command::new(self.name).args(["-c", PYTHON_CHECK]));
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| folder.join(self.name).is_file())
+    }
+}
+
+/// Sees to it that every program is there.
+pub(crate) fn ensure(programs: &[Program]) -> anyhow::Result<()> {
+    let missing = || programs.iter().filter(|program| !program.is_there()).collect::<Vec<_>>();
+    let before = missing();
+    if before.is_empty() {
+        return Ok(());
+    }
+    if !may_install() {
+        bail!(advice(&before));
+    }
+    install(&packages(&before))?;
+    let after = missing();
+    if !after.is_empty() {
+        bail!("The packages were installed, and still: {}", advice(&after));
+    }
+    Ok(())
+}
+
+fn may_install() -> bool {
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0");
+    is_root && Path::new("/usr/bin/apt-get").exists()
+}
+
+fn install(packages: &[&str]) -> anyhow::Result<()> {
+    eprintln!("xtask: installing {} with apt-get", packages.join(", "));
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+        command.stdout(Stdio::null());
+        command.status().context("apt-get could not be run.")
+    };
+    // Without fresh lists a package may be asked for in a version that the mirror no longer has.
+    if !apt(&["-qq", "update"])?.success() {
+        eprintln!("xtask: apt-get update failed; going on with the lists that are there");
+    }
+    let mut arguments = vec!["-qq", "-y", "--no-install-recommends", "install"];
+    arguments.extend(packages);
+    if !apt(&arguments)?.success() {
+        bail!("apt-get could not install {}. What it said stands above.", packages.join(", "));
+    }
+    Ok(())
+}
+
+fn packages<'a>(programs: &[&'a Program]) -> Vec<&'a str> {
+    let mut packages: Vec<&str> = programs.iter().flat_map(|program| program.packages).copied().collect();
+    packages.sort_unstable();
+    packages.dedup();
+    packages
+}
+
+fn advice(missing: &[&Program]) -> String {
+    let names: Vec<&str> = missing.iter().map(|program| program.name).collect();
+    let python = if names.contains(&PYTHON.name) { " (python3 in version 3.10 or later, with venv)" } else { "" };
+    format!(
+        "{} {} missing{python}. On Debian or Ubuntu: apt-get install {}",
+        names.join(", "),
+        if names.len() == 1 { "is" } else { "are" },
+        packages(missing).join(" "),
+    )
+}
+
+fn succeeds(command: &mut Command) -> bool {
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_nobody_has_is_missed() {
+        assert!(!program("no-program-is-called-this", &[]).is_there());
+        assert!(program("sh", &[]).is_there());
+    }
+
+    #[test]
+    fn advice_names_programs_and_packages_once() {
+        let missing: Vec<&Program> =
+            FOR_TESTS.iter().filter(|program| matches!(program.name, "top" | "pgrep" | "python3")).collect();
+        assert_eq!(
+            advice(&missing),
+            "python3, top, pgrep are missing (python3 in version 3.10 or later, with venv). On Debian or Ubuntu: \
+             apt-get install procps python3 python3-venv"
+        );
+    }
+}

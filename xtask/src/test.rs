@@ -1,0 +1,115 @@
+//! `cargo xtask test`: everything that has to hold before a change is shared.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, ExitStatus, Stdio};
+
+use anyhow::Context as _;
+
+use crate::clients;
+use crate::programs;
+use crate::repository::Repository;
+use crate::step;
+
+/// Checks format and lints, then runs all tests.
+///
+/// `--quick` leaves format and lints out; all other arguments go to `cargo test`.
+pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
+    let (own, passed): (Vec<&str>, Vec<&str>) = arguments.iter().partition(|argument| **argument == "--quick");
+    step::work("programs that the tests drive", || programs::ensure(programs::FOR_TESTS))?;
+    step::work("MCP clients", || clients::FOR_TESTS.iter().try_for_each(|client| client.ensure(repository)))?;
+    if own.is_empty() {
+        step::run("format", &mut repository.cargo(&["fmt", "--all", "--check"]))?;
+        let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];
+        step::run("lints", &mut repository.cargo(&clippy))?;
+    }
+    let mut command = repository.cargo(&["test", "--locked"]);
+    if !passed.iter().any(|argument| chooses_packages(argument)) {
+        command.arg("--workspace");
+    }
+    command.args(&passed);
+    let mut tally = Tally::default();
+    let tested = step::command_with("tests", &mut command, |command| watch(command, &mut tally));
+    println!("{}", tally.closing_line(tested.is_ok()));
+    tested
+}
+
+fn chooses_packages(argument: &str) -> bool {
+    argument.starts_with("-p") || argument == "--package" || argument.starts_with("--package=")
+}
+
+/// Runs the tests, passes on what they print and counts.
+fn watch(command: &mut Command, tally: &mut Tally) -> anyhow::Result<ExitStatus> {
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let mut lines = BufReader::new(child.stdout.take().context("The output of the tests is not piped.")?);
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line)? > 0 {
+        tally.take(&String::from_utf8_lossy(&line));
+        let mut out = std::io::stdout().lock();
+        out.write_all(&line)?;
+        out.flush()?;
+        line.clear();
+    }
+    Ok(child.wait()?)
+}
+
+/// The sum of the closing lines of all test programs: each of them counts only its own tests.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tally {
+    passed: usize,
+    failed: usize,
+    ignored: usize,
+    programs: usize,
+}
+
+impl Tally {
+    fn take(&mut self, line: &str) {
+        let Some((_, counts)) = line.trim_end().strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
+        else {
+            return;
+        };
+        self.programs += 1;
+        for count in counts.split("; ") {
+            match count.split_once(' ').map(|(number, what)| (number.parse().unwrap_or(0), what)) {
+                Some((number, "passed")) => self.passed += number,
+                Some((number, "failed")) => self.failed += number,
+                Some((number, "ignored")) => self.ignored += number,
+                _ => {}
+            }
+        }
+    }
+
+    fn closing_line(&self, succeeded: bool) -> String {
+        let Self { passed, failed, ignored, programs } = self;
+        let verdict = if succeeded { "ok" } else { "FAILED" };
+        format!(
+            "test result: {verdict}. {passed} passed; {failed} failed; {ignored} ignored; in {programs} test programs"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closing_line_sums_up_all_test_programs() {
+        let mut tally = Tally::default();
+        for line in [
+            "running 2 tests\n",
+            "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s\n",
+            "test result: FAILED. 40 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.25s\n",
+        ] {
+            tally.take(line);
+        }
+        assert_eq!(
+            tally.closing_line(false),
+            "test result: FAILED. 42 passed; 3 failed; 1 ignored; in 2 test programs"
+        );
+    }
+
+    #[test]
+    fn a_choice_of_packages_is_recognised() {
+        assert!(["-p", "-psteplatch", "--package", "--package=xtask"].into_iter().all(chooses_packages));
+        assert!(!["a_test", "--test", "--", "--nocapture"].into_iter().any(chooses_packages));
+    }
+}

@@ -8,6 +8,7 @@
 //!
 //! This crate knows nothing of workflows and nothing of how it is reached.
 
+mod characters;
 mod echo;
 mod guard;
 mod history;

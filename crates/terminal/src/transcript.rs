@@ -355,8 +355,6 @@ impl Perform for Writer {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
     use crate::lines::settled;
 
@@ -457,62 +455,5 @@ mod tests {
     fn bytes_that_are_no_text_do_no_harm() {
         let noise: Vec<u8> = (0..=255).cycle().take(10_000).collect();
         taken(&noise);
-    }
-
-    /// What terminals are sent, in pieces that a generator can shuffle.
-    const PIECES: [&[u8]; 24] = [
-        b"word",
-        b" ",
-        b"\r\n",
-        b"\r",
-        b"\n",
-        b"\x08",
-        b"\t",
-        b"\x1b[K",
-        b"\x1b[2K",
-        b"\x1b[C",
-        b"\x1b[3D",
-        b"\x1b[1G",
-        b"\x1b[H",
-        b"\x1b[?1049h",
-        b"\x1b[?1049l",
-        b"\x1b]133;A;k=n1\x07",
-        b"\x1b]133;B;k=n1\x07",
-        b"\x1b]133;C;k=n1\x07",
-        b"\x1b]133;D;0;k=n1\x07",
-        b"\xe6\xbc\xa2",
-        b"\xff",
-        b"\x1b",
-        b"\x1b[!p",
-        b"e\xcc\x81",
-    ];
-
-    proptest! {
-        #[test]
-        fn where_the_output_is_cut_makes_no_difference_to_its_text(
-            pieces in prop::collection::vec(prop::sample::select(PIECES.to_vec()), 0..60),
-            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
-        ) {
-            let bytes = pieces.concat();
-            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
-            cuts.push(bytes.len());
-            cuts.sort_unstable();
-            let mut transcript = Transcript::new(History::new(1 << 20), Some(NONCE.into()));
-            let mut last = 0;
-            for cut in cuts {
-                let mut rest = &bytes[last..cut];
-                while !rest.is_empty() {
-                    rest = &rest[transcript.advance(rest).0..];
-                }
-                transcript.settle();
-                last = cut;
-            }
-            let whole = taken(&bytes);
-            let all = |transcript: &Transcript| {
-                let history = transcript.history();
-                (history.read(0..history.end()).1, history.zones(0..history.end()).collect::<Vec<_>>())
-            };
-            prop_assert_eq!(all(&transcript), all(&whole));
-        }
     }
 }

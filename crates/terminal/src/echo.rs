@@ -45,8 +45,8 @@ impl Echo {
     /// Notes that `text` is about to be typed, with the output standing at `offset`.
     pub(crate) fn expect(&mut self, text: &str, offset: u64) {
         // What a control character does to the line is the program's business; the echo is followed up to it.
-        let plain = text.split(|character: char| character.is_control() && !matches!(character, '\n' | '\r'));
-        let plain = plain.into_iter().next().unwrap_or_default();
+        let control = |character: char| character.is_control() && !matches!(character, '\n' | '\r');
+        let plain = text.trim_start_matches(control).split(control).next().unwrap_or_default();
         let unified = plain.replace("\r\n", "\n").replace('\r', "\n");
         let lines: VecDeque<String> = unified.split_inclusive('\n').map(str::to_owned).collect();
         self.awaited = (!lines.is_empty() && unified.len() <= LONGEST_FOLLOWED).then_some(Awaited {

@@ -17,6 +17,9 @@ use std::ops::Range;
 /// How much of the newest text is kept uncompressed, at least, once there is as much.
 pub(crate) const HOT: usize = 128 * 1024;
 
+/// How much longer than its budget the text may be that a history holds.
+const LONGEST_TO_BUDGET: usize = 4;
+
 /// What a stretch of text is, so far as the terminal could tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Zone {
@@ -35,6 +38,7 @@ pub(crate) enum Zone {
 pub(crate) struct History {
     sealed: VecDeque<Sealed>,
     sealed_bytes: usize,
+    sealed_text: usize,
     hot: String,
     /// Offset of the first byte of `hot`.
     hot_start: u64,
@@ -68,6 +72,7 @@ impl History {
         Self {
             sealed: VecDeque::new(),
             sealed_bytes: 0,
+            sealed_text: 0,
             hot: String::new(),
             hot_start: 0,
             zones: VecDeque::from([(0, Zone::Output)]),
@@ -161,13 +166,17 @@ impl History {
                 compressed: lz4_flex::block::compress(text.as_bytes()).into_boxed_slice(),
             };
             self.sealed_bytes += block.compressed.len();
+            self.sealed_text += block.length;
             self.sealed.push_back(block);
             self.hot.drain(..cut);
             self.hot_start += cut as u64;
         }
-        while self.sealed_bytes > self.budget {
+        // Text of which little is left when it is compressed is still as long when it is read.
+        let longest = self.budget.saturating_mul(LONGEST_TO_BUDGET);
+        while self.sealed_bytes > self.budget || self.sealed_text > longest {
             let Some(oldest) = self.sealed.pop_front() else { break };
             self.sealed_bytes -= oldest.compressed.len();
+            self.sealed_text -= oldest.length;
         }
         let start = self.start();
         while self.zones.len() >= 2 && self.zones[1].0 <= start {

@@ -15,7 +15,7 @@ pub(crate) use pty::{Pty, Read};
 pub(crate) use spawn::Program;
 pub use spawn::SpawnError;
 pub use tree::Survivor;
-pub(crate) use tree::end_all;
+pub(crate) use tree::{Leader, end_all};
 
 /// The variable by which a process that left its family is still known as this terminal's.
 pub const TERMINAL_VARIABLE: &str = "STEPLATCH_TERMINAL";

@@ -4,8 +4,9 @@ mod excerpt;
 mod task;
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::Signal;
 use steplatch_ids::TerminalId;
@@ -25,7 +26,31 @@ use crate::wait::{Quiet, Wait, Waited};
 pub struct Terminal {
     id: TerminalId,
     pid: i32,
+    life: Life,
     requests: mpsc::UnboundedSender<Request>,
+}
+
+/// How far a terminal's life has come, for those who hold it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Life(Arc<Stages>);
+
+#[derive(Debug, Default)]
+struct Stages {
+    ended: OnceLock<Instant>,
+    closed: AtomicBool,
+}
+
+impl Life {
+    /// Its program has ended.
+    fn end(&self) {
+        // Twice is as good as once.
+        let _ = self.0.ended.set(Instant::now());
+    }
+
+    /// It is being closed: nobody finds it any more.
+    fn close(&self) {
+        self.0.closed.store(true, Ordering::Relaxed);
+    }
 }
 
 /// The terminal was closed.
@@ -230,8 +255,8 @@ pub(crate) enum Request {
 }
 
 impl Terminal {
-    pub(crate) fn new(id: TerminalId, pid: i32, requests: mpsc::UnboundedSender<Request>) -> Self {
-        Self { id, pid, requests }
+    pub(crate) fn new(id: TerminalId, pid: i32, life: Life, requests: mpsc::UnboundedSender<Request>) -> Self {
+        Self { id, pid, life, requests }
     }
 
     /// Returns the process id of its program.
@@ -242,7 +267,12 @@ impl Terminal {
 
     /// Whether it is still open; one that is being opened is not yet.
     pub(crate) fn is_open(&self) -> bool {
-        !self.requests.is_closed()
+        !self.requests.is_closed() && !self.life.0.closed.load(Ordering::Relaxed)
+    }
+
+    /// When its program ended, if it has.
+    pub(crate) fn ended(&self) -> Option<Instant> {
+        self.life.0.ended.get().copied()
     }
 
     /// Returns its id.
@@ -270,7 +300,7 @@ impl Terminal {
     /// # Errors
     /// When the terminal was closed.
     pub async fn wait(&self, wait: Wait) -> Result<(Waited, View), Gone> {
-        use std::sync::atomic::{AtomicU64, Ordering};
+        use std::sync::atomic::AtomicU64;
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let forget = ForgetOnDrop { terminal: self, number };

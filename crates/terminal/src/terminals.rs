@@ -12,7 +12,7 @@ use crate::history::History;
 use crate::integration::Integration;
 use crate::process::{Child, Orphans, Program, Pty, SpawnError, TERMINAL_VARIABLE};
 use crate::screen::{Emulator, Size};
-use crate::terminal::{Closing, Description, Open, Parts, Terminal, run};
+use crate::terminal::{Closing, Description, Life, Open, Parts, Terminal, run};
 use crate::transcript::Transcript;
 
 /// What holds for every terminal of a process.
@@ -123,7 +123,13 @@ impl Terminals {
     /// When the limit is reached, the name is taken, or the program can not be started.
     pub async fn open(&self, spec: Spec) -> Result<Opened, OpenError> {
         let id = TerminalId::random();
-        let reservation = self.reserve(&id, spec.name.as_deref())?;
+        let reservation = match self.reserve(&id, spec.name.as_deref()) {
+            // One that only waits to be read makes room for one that runs.
+            Err(OpenError::TooMany { .. }) if self.close_oldest_ended().await => {
+                self.reserve(&id, spec.name.as_deref())?
+            }
+            reserved => reserved?,
+        };
         let mut arguments = spec.arguments;
         let mut environment = environment_of(spec.inherited, spec.environment, &id);
         let nonce = self
@@ -145,6 +151,7 @@ impl Terminals {
         let pid = child.pid().as_raw_nonzero().get();
         let integrated = nonce.is_some();
         let now = SystemTime::now();
+        let life = Life::default();
         let parts = Parts {
             pty,
             child,
@@ -167,11 +174,12 @@ impl Terminals {
             },
             integrated,
             grace: self.options.grace,
+            life: life.clone(),
         };
         let terminal = reservation.keep();
         let (requests, received) = mpsc::unbounded_channel();
         let terminal = {
-            let real = Terminal::new(terminal, pid, requests);
+            let real = Terminal::new(terminal, pid, life, requests);
             self.lock().insert(id.clone(), real.clone());
             real
         };
@@ -207,6 +215,15 @@ impl Terminals {
         }
     }
 
+    /// Closes the terminal whose program ended longest ago. Returns whether there was one.
+    async fn close_oldest_ended(&self) -> bool {
+        let ended = self.all().into_iter().filter_map(|terminal| Some((terminal.ended()?, terminal)));
+        let Some((_, oldest)) = ended.min_by_key(|(ended, _)| *ended) else { return false };
+        // Closed by somebody else is closed.
+        let _ = oldest.close(Closing::default()).await;
+        true
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -224,7 +241,7 @@ impl Terminals {
             }
             names.insert(name.to_owned(), id.clone());
         }
-        open.insert(id.clone(), Terminal::new(id.clone(), 0, mpsc::unbounded_channel().0));
+        open.insert(id.clone(), Terminal::new(id.clone(), 0, Life::default(), mpsc::unbounded_channel().0));
         Ok(Reservation { terminals: self, id: Some(id.clone()) })
     }
 

@@ -191,11 +191,10 @@ impl Writer {
             return;
         }
         let line = self.history.open_line();
-        if line.len() > LONGEST_EDITED_LINE {
-            return;
-        }
         let kept: String = if self.pending_return {
             String::new()
+        } else if line.len() > LONGEST_EDITED_LINE {
+            return;
         } else {
             let overlaid = overlaid(line);
             if !overlaid.reaches_past_cursor() {

@@ -315,6 +315,49 @@ async fn children_that_try_to_stay_are_ended_with_the_terminal() {
 }
 
 #[tokio::test]
+async fn a_child_that_hides_from_its_family_is_remembered_and_ended() {
+    let world = World::new();
+    let bash = world.bash().await;
+    let tag = format!("8{}", std::process::id());
+    let hides = format!(
+        "import os,signal,subprocess,time\n\
+         p = subprocess.Popen(['sleep', '{tag}'], env={{}}, start_new_session=True, \
+         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))\nprint('hidden_%d' % (1+1), flush=True)\ntime.sleep(60)"
+    );
+    let file = std::env::temp_dir().join(format!("hides-{tag}.py"));
+    std::fs::write(&file, hides).unwrap();
+    bash.types(&format!("python3 {}\n", file.display())).await;
+    bash.sees("hidden_2").await;
+    bash.closes().await;
+    let listed = std::process::Command::new("pgrep").args(["-f", &format!("sleep {tag}")]).output().unwrap();
+    assert!(listed.stdout.is_empty(), "it is gone");
+    std::fs::remove_file(file).unwrap();
+}
+
+#[tokio::test]
+async fn a_terminal_that_has_ended_makes_room_for_one_that_runs() {
+    let world = World::with(Options { most: 2, ..Options::default() });
+    let first = world.open(&["true"]).await;
+    let (waited, _) = first.waits(wait_for("never")).await;
+    assert_eq!(waited.reason, Reason::Exit);
+    let _second = world.bash().await;
+    let _third = world.bash().await;
+    assert!(world.terminals.get(first.0.id().as_str()).is_none(), "the ended one was closed");
+    assert!(world.terminals.open(World::spec(&["bash"])).await.is_err());
+}
+
+#[tokio::test]
+async fn a_wait_that_ran_out_of_time_can_be_taken_up_in_the_middle_of_a_line() {
+    let world = World::new();
+    let bash = world.bash().await;
+    bash.types("printf Pass; sleep 0.3; echo word:\n").await;
+    let (waited, _) = bash.waits(Wait { timeout: Duration::from_millis(100), ..wait_for("Password:") }).await;
+    assert_eq!(waited.reason, Reason::Timeout);
+    let (waited, _) = bash.waits(Wait { since: Some(waited.offset), ..wait_for("Password:") }).await;
+    assert_eq!(waited.reason, Reason::Match);
+}
+
+#[tokio::test]
 async fn what_can_not_be_opened_is_named() {
     let world = World::with(Options { most: 1, ..Options::default() });
     let refused = |spec: Spec| async { world.terminals.open(spec).await.unwrap_err().to_string() };

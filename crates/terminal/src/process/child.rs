@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, waitid};
 use tokio::io::unix::AsyncFd;
@@ -25,6 +26,18 @@ pub(crate) struct Child {
     pid: Pid,
     pidfd: AsyncFd<OwnedFd>,
     orphans: Orphans,
+    collected: AtomicBool,
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.collected.load(Ordering::Relaxed) {
+            // Nobody will wait for it any more: it is ended, and left to whoever collects orphans.
+            signal_group(self.pid, Signal::KILL);
+            self.orphans.remove(self.pid);
+            let _ = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+        }
+    }
 }
 
 impl Child {
@@ -36,11 +49,16 @@ impl Child {
             let pidfd = pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(io::Error::from)?;
             Ok::<_, SpawnError>((pid, (pid, pidfd)))
         })?;
-        Ok(Self { pid, pidfd: watched(pidfd)?, orphans: orphans.clone() })
+        Ok(Self { pid, pidfd: watched(pidfd)?, orphans: orphans.clone(), collected: AtomicBool::new(false) })
     }
 
     pub(crate) fn pid(&self) -> Pid {
         self.pid
+    }
+
+    /// Whether it has ended and was collected, so that its number may mean another process.
+    pub(crate) fn is_collected(&self) -> bool {
+        self.collected.load(Ordering::Relaxed)
     }
 
     /// Waits until the program has ended and returns how. Every later call returns an error.
@@ -51,6 +69,7 @@ impl Child {
                 None => ready.clear_ready(),
                 Some(status) => {
                     self.orphans.remove(self.pid);
+                    self.collected.store(true, Ordering::Relaxed);
                     let signal = status.terminating_signal();
                     let code = status.exit_status().or(signal.map(|signal| 128 + signal)).unwrap_or(-1);
                     return Ok(Exit { code, signal });

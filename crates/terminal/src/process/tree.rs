@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, timeout_at};
@@ -35,35 +36,51 @@ struct Process {
     ended: bool,
 }
 
-/// Ends every process of the terminal `id`, whose session leader is `leader`.
+/// The program that a terminal was opened with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Leader {
+    /// Its process id, which is also the id of its session.
+    pub(crate) pid: Pid,
+    /// It has ended and was collected, so that its number may have come to mean another process.
+    pub(crate) collected: bool,
+}
+
+/// Ends every process of the terminal `id`.
 ///
 /// `first` is the signal to begin with; then come SIGTERM and SIGKILL. Returns who is left.
-pub(crate) async fn end_all(leader: Pid, id: String, first: Option<Signal>) -> Vec<Survivor> {
+pub(crate) async fn end_all(leader: Leader, id: String, first: Option<Signal>) -> Vec<Survivor> {
     let polite = [(first.unwrap_or(Signal::HUP), 400), (Signal::TERM, 400)];
     let firm = [(Signal::KILL, 1000), (Signal::KILL, 1000)];
     let steps = polite.into_iter().filter(|_| first != Some(Signal::KILL)).chain(firm);
+    // Whoever was seen once belongs to the family, also when the parent by whom they were found has ended.
+    let mut seen: BTreeMap<i32, Member> = BTreeMap::new();
     for (signal, patience) in steps {
-        let members = family(leader, &id).await;
-        if members.is_empty() {
-            return Vec::new();
-        }
-        let mut waiting = Vec::new();
-        for &pid in members.keys() {
-            if let Some(member) = Member::open(pid) {
-                member.signal(signal);
-                // A stopped process does not see a signal before it goes on.
-                member.signal(Signal::CONT);
-                waiting.push(member);
+        seen.retain(|_, member| member.lives());
+        for pid in family(leader, &id, seen.keys().copied().collect()).await.into_keys() {
+            if !seen.contains_key(&pid)
+                && let Some(member) = Member::open(pid)
+            {
+                seen.insert(pid, member);
             }
         }
+        if seen.is_empty() {
+            return Vec::new();
+        }
+        for member in seen.values() {
+            member.signal(signal);
+            // A stopped process does not see a signal before it goes on.
+            member.signal(Signal::CONT);
+        }
         let deadline = Instant::now() + Duration::from_millis(patience);
-        for member in waiting {
+        for member in seen.values() {
             if timeout_at(deadline, member.ended()).await.is_err() {
                 break;
             }
         }
     }
-    family(leader, &id).await.into_iter().map(|(pid, process)| Survivor { pid, name: process.name }).collect()
+    seen.retain(|_, member| member.lives());
+    let left = family(leader, &id, seen.into_keys().collect()).await;
+    left.into_iter().map(|(pid, process)| Survivor { pid, name: process.name }).collect()
 }
 
 /// One process, held by a descriptor, so that its number can not come to mean another one.
@@ -82,34 +99,45 @@ impl Member {
         let _ = pidfd_send_signal(self.pidfd.get_ref(), signal);
     }
 
+    fn lives(&self) -> bool {
+        // Its descriptor becomes readable when it ends, see pidfd_open(2).
+        const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut polled = [PollFd::new(self.pidfd.get_ref(), PollFlags::IN)];
+        !matches!(poll(&mut polled, Some(&NOW)), Ok(1..))
+    }
+
     async fn ended(&self) {
         let _ = self.pidfd.readable().await;
     }
 }
 
-async fn family(leader: Pid, id: &str) -> BTreeMap<i32, Process> {
-    let leader = leader.as_raw_nonzero().get();
+async fn family(leader: Leader, id: &str, known: BTreeSet<i32>) -> BTreeMap<i32, Process> {
     let mark = format!("{TERMINAL_VARIABLE}={id}");
     let looked_up = tokio::task::spawn_blocking(move || {
         let mut processes = processes();
-        let members = members(&processes, leader, |pid| carries(pid, &mark));
+        let members = members(&processes, leader, known, |pid| carries(pid, &mark));
         processes.retain(|pid, process| members.contains(pid) && !process.ended);
         processes
     });
     looked_up.await.unwrap_or_default()
 }
 
-/// Who belongs to the session leader `leader`, given all processes of the system.
-fn members(processes: &BTreeMap<i32, Process>, leader: i32, marked: impl Fn(i32) -> bool) -> BTreeSet<i32> {
+/// Who belongs to a terminal, given all processes of the system and those that are known to.
+fn members(
+    processes: &BTreeMap<i32, Process>,
+    leader: Leader,
+    known: BTreeSet<i32>,
+    marked: impl Fn(i32) -> bool,
+) -> BTreeSet<i32> {
     let us = i32::try_from(std::process::id()).unwrap_or(0);
-    let mut members: BTreeSet<i32> = processes
-        .iter()
-        .filter(|(pid, process)| {
-            let adopted = process.parent == us || process.parent == 1;
-            **pid == leader || process.session == leader || (adopted && **pid != us && marked(**pid))
-        })
-        .map(|(&pid, _)| pid)
-        .collect();
+    let session = leader.pid.as_raw_nonzero().get();
+    let mut members = known;
+    members.extend(processes.iter().filter_map(|(&pid, process)| {
+        let of_session = pid == session || process.session == session;
+        let adopted = (process.parent == us || process.parent == 1) && pid != us;
+        // A number that was given back may be a stranger's, who does not carry the mark.
+        ((of_session && !leader.collected) || ((of_session || adopted) && marked(pid))).then_some(pid)
+    }));
     // Descendants, wherever they went: until a pass finds nobody new.
     loop {
         let more: Vec<i32> = processes
@@ -177,7 +205,16 @@ mod tests {
             (15, process(1, 10)),  // orphan that stayed in the session
             (20, process(1, 20)),  // somebody else
         ]);
-        let members = members(&processes, 10, |pid| pid == 13);
+        let leader = Leader { pid: Pid::from_raw(10).unwrap(), collected: false };
+        let members = members(&processes, leader, BTreeSet::new(), |pid| pid == 13);
         assert_eq!(members.into_iter().collect::<Vec<_>>(), [10, 11, 12, 13, 14, 15]);
+    }
+
+    #[test]
+    fn a_stranger_with_the_number_of_a_leader_that_was_collected_is_left_alone() {
+        let processes = BTreeMap::from([(1, process(0, 1)), (10, process(1, 10)), (11, process(1, 10))]);
+        let leader = Leader { pid: Pid::from_raw(10).unwrap(), collected: true };
+        let members = members(&processes, leader, BTreeSet::new(), |pid| pid == 11);
+        assert_eq!(members.into_iter().collect::<Vec<_>>(), [11], "only who carries the mark");
     }
 }

@@ -10,12 +10,12 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Attached, Closed, Closing, Description, Input, InputError, Output, Request, Sent, View, excerpt};
+use super::{Attached, Closed, Closing, Description, Input, InputError, Life, Output, Request, Sent, View, excerpt};
 use crate::echo::{Echo, Followed};
 use crate::history::Zone;
 use crate::intake::Intake;
 use crate::keys;
-use crate::process::{Child, Exit, Pty, Read, end_all, signal_group};
+use crate::process::{Child, Exit, Leader, Pty, Read, end_all, signal_group};
 use crate::screen::{Screen, Size};
 use crate::transcript::{Mark, Transcript};
 use crate::wait::{EchoZones, Found, Pass, Quiet, Reason, Search, Target, Until, Wait, Waited, on_screen};
@@ -32,6 +32,8 @@ pub(crate) struct Parts {
     pub(crate) integrated: bool,
     /// How long it stays readable after its program has ended.
     pub(crate) grace: Duration,
+    /// What its handles are told of it.
+    pub(crate) life: Life,
 }
 
 /// Portions read in one turn, so that a flood does not keep requests waiting.
@@ -55,6 +57,7 @@ struct Task {
     intake: Intake,
     description: Description,
     grace: Duration,
+    life: Life,
     echo: Echo,
     shell: Shell,
     outgoing: VecDeque<u8>,
@@ -89,6 +92,8 @@ struct Shell {
 struct Pending {
     search: Search,
     has_patterns: bool,
+    /// Where it began to look.
+    from: u64,
     /// The patterns again, for a wait that looks at the screen, and the drawing it looked at last.
     screen: Option<(Vec<steplatch_pattern::Pattern>, u64)>,
     /// Ends at a prompt: any, or one shown after so many.
@@ -127,6 +132,7 @@ pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Requ
         intake: Intake::new(parts.transcript, parts.screen),
         description: parts.description,
         grace: parts.grace,
+        life: parts.life,
         echo: Echo::default(),
         shell: Shell { integrated: parts.integrated, ..Shell::default() },
         outgoing: VecDeque::new(),
@@ -140,6 +146,7 @@ pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Requ
         viewers: broadcast::Sender::new(VIEWER_BACKLOG),
     };
     let closing = task.serve(&mut requests).await;
+    task.life.close();
     let closed = task.close(closing.as_ref().map(|(closing, _)| *closing).unwrap_or_default()).await;
     removed();
     if let Some((_, reply)) = closing {
@@ -313,6 +320,7 @@ impl Task {
         {
             self.ending = None;
             self.ended = Some((exit, Instant::now() + self.grace));
+            self.life.end();
             self.shell.running = false;
             let _ = self.viewers.send(Output::Ended(exit));
         }
@@ -341,9 +349,9 @@ impl Task {
         let offset = self.intake.transcript.history().end();
         if input.raw.is_empty() {
             self.input_offset = offset;
-            if input.keys.is_empty() {
-                self.echo.expect(&input.text, offset);
-            }
+            let enters =
+                input.keys.first().is_some_and(|key| matches!(key.to_ascii_lowercase().as_str(), "enter" | "return"));
+            self.echo.expect(&format!("{}{}", input.text, if enters { "\n" } else { "" }), offset);
         }
         if bytes.contains(&b'\r') {
             self.shell.sent = true;
@@ -415,6 +423,7 @@ impl Task {
         let start = self.intake.transcript.history().start();
         Pending {
             has_patterns: !patterns.is_empty(),
+            from,
             search: Search::new(patterns, from),
             screen: None,
             prompt_after: None,
@@ -527,10 +536,15 @@ impl Task {
             Reply::Sent(offset, reply) => drop(reply.send(Ok(Sent { offset, view }))),
             Reply::Wait(_, reply) => {
                 let behind = found.as_ref().and_then(|found| found.range.as_ref()).map(|range| range.end);
+                // What is on the line already may be the beginning of what the next wait is for.
+                let resume = match reason {
+                    Reason::Timeout => view.end - self.intake.transcript.history().open_line().len() as u64,
+                    Reason::Match | Reason::Prompt | Reason::Exit | Reason::Quiet => view.end,
+                };
                 let waited = Waited {
                     reason,
                     found,
-                    offset: behind.unwrap_or(view.end),
+                    offset: behind.unwrap_or(resume.max(pending.from)),
                     exit: view.exit,
                     gave_up,
                     missed_before: pending.missed_before,
@@ -588,7 +602,8 @@ impl Task {
     // ---- the end ----
 
     async fn close(&mut self, closing: Closing) -> Closed {
-        let ending = end_all(self.child.pid(), self.description.id.as_str().to_owned(), closing.signal);
+        let leader = Leader { pid: self.child.pid(), collected: self.child.is_collected() };
+        let ending = end_all(leader, self.description.id.as_str().to_owned(), closing.signal);
         tokio::pin!(ending);
         let survivors = loop {
             tokio::select! {

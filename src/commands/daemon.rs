@@ -78,6 +78,7 @@ async fn start(place: &Place, json: bool) -> Result<ExitCode, Failure> {
     let started = match connect(place, hello.clone()).await {
         Ok(_) => false,
         Err(ConnectError::NotRunning(_)) => {
+            predecessor_gone(place).await?;
             spawn(place)?;
             true
         }
@@ -92,6 +93,21 @@ async fn start(place: &Place, json: bool) -> Result<ExitCode, Failure> {
         print::line(format!("daemon {how}: pid {}, socket {}", status.pid, status.socket))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits for the end of a daemon that does not listen any more and has not let go of its state yet.
+async fn predecessor_gone(place: &Place) -> Result<(), Failure> {
+    let Some(running) = place.running() else { return Ok(()) };
+    // What it noted may be old, and its number another program's.
+    let name = std::fs::read_to_string(format!("/proc/{}/comm", running.pid)).unwrap_or_default();
+    if name.trim() != "steplatch" {
+        return Ok(());
+    }
+    let process = Pid::from_raw(running.pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    match process {
+        Some(process) => gone(running.pid, process).await,
+        None => Ok(()),
+    }
 }
 
 /// Waits until nobody else is starting a daemon for this state; the turn lasts as long as the file is kept.

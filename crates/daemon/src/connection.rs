@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Serialize;
 use serde_json::Value;
 use steplatch_protocol::{
-    Command, ErrorCode, FromClient, FromDaemon, Line, LineReader, PROTOCOL_VERSION, Refusal, VERBS,
+    Command, ErrorCode, FromClient, FromDaemon, Line, LineReader, MAX_LINE, PROTOCOL_VERSION, Refusal, VERBS,
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::task::AbortHandle;
@@ -39,7 +39,19 @@ impl Outgoing {
     async fn send(&self, message: &FromDaemon) -> Result<(), Disconnected> {
         let mut way = self.way.lock().await;
         let Way { stream, unsent } = &mut *way;
+        let begins = unsent.len();
         serde_json::to_writer(&mut *unsent, message).expect("a message has only JSON in it");
+        if unsent.len() - begins > MAX_LINE {
+            // Nobody would read it, and whoever asked would wait for ever.
+            unsent.truncate(begins);
+            if let FromDaemon::Result { request_id, .. } = message {
+                let error = format!("the reply is longer than {} MB; ask for less of it at once", MAX_LINE >> 20);
+                let refusal = refused(Refusal { code: ErrorCode::Internal, error }, request_id.clone());
+                serde_json::to_writer(&mut *unsent, &refusal).expect("a message has only JSON in it");
+            } else {
+                return Ok(());
+            }
+        }
         unsent.push(b'\n');
         while !unsent.is_empty() {
             let written = stream.write(unsent).await.map_err(|_| Disconnected)?;

@@ -135,6 +135,54 @@ async fn exit_codes_of_commands_and_of_the_shell_are_known() {
 }
 
 #[tokio::test]
+async fn exit_codes_survive_what_people_do_to_their_prompt() {
+    for rc in [
+        "",
+        "PROMPT_COMMAND='history -a'",
+        "PROMPT_COMMAND=(true false)",
+        "PROMPT_COMMAND=",
+        "set -u",
+        "declare -r PROMPT_COMMAND=true",
+        "PROMPT_COMMAND='PS1=\"$ \"; PS0='",
+        "PS0='running\\n'; PS1='\\u \\w \\$ '",
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join(".bashrc"), rc).unwrap();
+        let world = World::new();
+        let mut spec = World::spec(&["bash"]);
+        spec.environment.push(("HOME".into(), home.path().into()));
+        let Opened { terminal, .. } = world.terminals.open(spec).await.unwrap();
+        let bash = Session(terminal);
+        bash.prompt().await;
+        let again = "PROMPT_COMMAND='history -a'; true";
+        for (command, code) in [("true", 0), ("false", 1), ("(exit 7)", 7), (again, i32::from(rc.contains("-r")))] {
+            bash.types(&format!("{command}\n")).await;
+            let view = bash.prompt().await;
+            assert_eq!(view.exit_code, Some(code), "{command} with {rc:?} on:\n{}", view.screen);
+            assert!(!view.screen.contains("unbound"), "{rc:?}:\n{}", view.screen);
+        }
+        if rc.is_empty() {
+            bash.types("false\n").await;
+            assert_eq!(bash.prompt().await.exit_code, Some(1), "after the hooks were set anew");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_prompt_that_is_waited_for_is_the_one_after_all_that_was_typed() {
+    let world = World::new();
+    let bash = world.bash().await;
+    bash.types("sleep 0.2\nsleep 0.2\n(exit 3)\n").await;
+    assert_eq!(bash.prompt().await.exit_code, Some(3));
+    bash.types("for n in 1 2\ndo echo line $n\ndone; read -p 'sure? ' answer; (exit 4)\n").await;
+    bash.sees(r"sure\?").await;
+    bash.types("yes\n").await;
+    assert_eq!(bash.prompt().await.exit_code, Some(4), "lines that a program read are not waited for");
+    bash.types("\n").await;
+    assert_eq!(bash.prompt().await.busy, Some(false));
+}
+
+#[tokio::test]
 async fn a_shell_is_busy_while_a_command_runs() {
     let world = World::new();
     let bash = world.bash().await;

@@ -84,6 +84,12 @@ struct Shell {
     at_prompt: bool,
     /// Enter was typed and the shell has not come back to its prompt since.
     sent: bool,
+    /// Lines that were typed and that the shell has not been seen to take.
+    untaken: usize,
+    /// A command has begun since the last prompt.
+    took: bool,
+    /// A prompt was shown while lines were still untaken; it counts unless the shell takes one by then.
+    doubtful: Option<Instant>,
     running: bool,
     last_exit: Option<i32>,
 }
@@ -198,6 +204,7 @@ impl Task {
         let own = [
             self.ending.map(|(_, until)| until),
             self.ended.map(|(_, until)| until),
+            self.shell.doubtful,
             self.intake.screen.held_until().map(Instant::from_std),
         ];
         waits.chain(own.into_iter().flatten()).min()
@@ -324,6 +331,9 @@ impl Task {
             self.shell.running = false;
             let _ = self.viewers.send(Output::Ended(exit));
         }
+        if self.shell.doubtful.is_some_and(|until| Instant::now() >= until) {
+            self.shell.come_to_prompt();
+        }
         if self.intake.screen.held_until().is_some_and(|until| std::time::Instant::now() >= until) {
             self.intake.screen.release();
             self.drawn += 1;
@@ -353,9 +363,9 @@ impl Task {
                 input.keys.first().is_some_and(|key| matches!(key.to_ascii_lowercase().as_str(), "enter" | "return"));
             self.echo.expect(&format!("{}{}", input.text, if enters { "\n" } else { "" }), offset);
         }
-        if bytes.contains(&b'\r') {
-            self.shell.sent = true;
-            self.shell.at_prompt = false;
+        let lines = bytes.iter().filter(|byte| **byte == b'\r').count();
+        if lines > 0 {
+            self.shell.send_off(lines);
         }
         self.description.last_activity = SystemTime::now();
         self.outgoing.extend(bytes);
@@ -631,18 +641,41 @@ enum Look {
     NotYet,
 }
 
+/// How soon a shell takes the next line that was typed ahead.
+const TAKES_NEXT_LINE: Duration = Duration::from_millis(30);
+
 impl Shell {
+    fn send_off(&mut self, lines: usize) {
+        self.sent = true;
+        self.at_prompt = false;
+        self.untaken += lines;
+    }
+
     fn take(&mut self, mark: &Mark) {
         match mark {
             Mark::PromptReady => {
-                self.prompts += 1;
-                self.at_prompt = true;
-                self.sent = false;
+                // A command whose end was not told is over all the same, and nobody knows how.
+                if self.running {
+                    self.last_exit = None;
+                }
                 self.running = false;
+                // An empty line is taken without a command.
+                if !std::mem::take(&mut self.took) {
+                    self.untaken = self.untaken.saturating_sub(1);
+                }
+                if self.untaken == 0 {
+                    self.come_to_prompt();
+                } else {
+                    // Lines typed ahead, or lines that a program has read: which, the next moment shows.
+                    self.doubtful = Some(Instant::now() + TAKES_NEXT_LINE);
+                }
             }
             Mark::CommandStarted => {
                 self.running = true;
                 self.at_prompt = false;
+                self.took = true;
+                self.doubtful = None;
+                self.untaken = self.untaken.saturating_sub(1);
             }
             // The first prompt of a shell reports an end of nothing.
             Mark::CommandEnded(code) if self.running => {
@@ -651,5 +684,14 @@ impl Shell {
             }
             Mark::CommandEnded(_) => {}
         }
+    }
+
+    /// The prompt stands, and nothing that was typed is still to be taken.
+    fn come_to_prompt(&mut self) {
+        self.prompts += 1;
+        self.at_prompt = true;
+        self.sent = false;
+        self.untaken = 0;
+        self.doubtful = None;
     }
 }

@@ -48,6 +48,56 @@ impl Secrets {
         text.map(|text| self.masked(text))
     }
 
+    /// Returns a screen without any secret in it, also where one was wrapped over several rows.
+    pub(crate) fn masked_screen(&self, screen: String) -> String {
+        let values = self.values.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut screen = self.masked(screen);
+        for secret in values {
+            // Characters without the ends of rows, each with where it stands.
+            let places: Vec<(usize, char)> =
+                screen.char_indices().filter(|(_, character)| *character != '\n').collect();
+            let joined: String = places.iter().map(|(_, character)| character).collect();
+            let mut hidden = Vec::new();
+            for (at, found) in joined.match_indices(&secret) {
+                let first = joined[..at].chars().count();
+                hidden.extend(places[first..first + found.chars().count()].iter().map(|(place, _)| *place));
+            }
+            if !hidden.is_empty() {
+                let hide = |(place, character)| if hidden.binary_search(&place).is_ok() { '•' } else { character };
+                screen = screen.char_indices().map(hide).collect();
+            }
+        }
+        screen
+    }
+
+    /// Returns what a group matched, hidden if it is a part of a secret that the whole match contains.
+    pub(crate) fn masked_group(&self, group: Option<String>, whole: &str) -> Option<String> {
+        let group = self.masked(group?);
+        let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
+        let part = values.iter().any(|secret| whole.contains(secret) && overlaps(secret, &group));
+        Some(if part { MASK.to_owned() } else { group })
+    }
+
+    /// Hides what a cut left of a secret at the end of `head` and at the beginning of `tail`.
+    pub(crate) fn masked_cut(&self, head: String, tail: Option<String>) -> (String, Option<String>) {
+        let (mut head, mut tail) = (self.masked(head), self.masked_if(tail));
+        for secret in self.values.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            let cuts = secret.char_indices().map(|(at, _)| at).skip(SHORTEST - 1);
+            for at in cuts.collect::<Vec<_>>().into_iter().rev() {
+                if let Some(kept) = head.strip_suffix(&secret[..at]) {
+                    head = format!("{kept}{MASK}");
+                }
+                let rest = &secret[at..];
+                if let Some(kept) = tail.as_deref().and_then(|tail| tail.strip_prefix(rest))
+                    && rest.chars().count() >= SHORTEST
+                {
+                    tail = Some(format!("{MASK}{kept}"));
+                }
+            }
+        }
+        (head, tail)
+    }
+
     /// Removes secrets from every text in `value`.
     pub(crate) fn mask_in(&self, value: &mut Value) {
         if self.values.read().unwrap_or_else(PoisonError::into_inner).is_empty() {
@@ -60,6 +110,17 @@ impl Secrets {
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
+}
+
+/// Whether `part` is, or ends or begins with, enough of `secret` to give it away.
+fn overlaps(secret: &str, part: &str) -> bool {
+    let enough = |text: &str| text.chars().count() >= SHORTEST;
+    let mut cuts = secret.char_indices().map(|(at, _)| at).skip(1);
+    (enough(part) && secret.contains(part))
+        || cuts.any(|at| {
+            (enough(&secret[..at]) && part.ends_with(&secret[..at]))
+                || (enough(&secret[at..]) && part.starts_with(&secret[at..]))
+        })
 }
 
 #[cfg(test)]
@@ -83,6 +144,17 @@ mod tests {
         secrets.add("abcd");
         secrets.add("abcdefgh");
         assert_eq!(secrets.masked("abcdefgh abcd".into()), "•••••• ••••••");
+    }
+
+    #[test]
+    fn a_secret_is_hidden_where_rows_groups_and_cuts_divide_it() {
+        let secrets = Secrets::default();
+        secrets.add("supersecret-value");
+        assert_eq!(secrets.masked_screen("$ x supersec\nret-value\n$".into()), "$ x ••••••••\n•••••••••\n$");
+        let group = |text: &str| secrets.masked_group(Some(text.into()), "is supersecret-value").unwrap();
+        assert_eq!((group("supersecret").as_str(), group("is").as_str()), ("••••••", "is"));
+        let (head, tail) = secrets.masked_cut("a supersec".into(), Some("ret-value b".into()));
+        assert_eq!((head.as_str(), tail.as_deref()), ("a ••••••", Some("•••••• b")));
     }
 
     #[test]

@@ -171,7 +171,7 @@ impl Sessions {
             session_id: terminal.id().to_string(),
             shell: command,
             web_url: None,
-            screen_content: Some(self.secrets.masked(view.screen)),
+            screen_content: Some(self.secrets.masked_screen(view.screen)),
             timestamp: Some(moment::now_told()),
             error: None,
             pid: Some(terminal.pid()),
@@ -215,7 +215,7 @@ impl Sessions {
             success: true,
             session_id: terminal.id().to_string(),
             message: "Input sent".to_owned(),
-            screen_content: Some(self.secrets.masked(screen)),
+            screen_content: Some(self.secrets.masked_screen(screen)),
             timestamp: Some(moment::now_told()),
             process_running: Some(exit.is_none()),
             error: None,
@@ -254,14 +254,16 @@ impl Sessions {
                 let limit = if verb.offset.is_some() { Limit::Head(most) } else { Limit::HeadAndTail(most) };
                 let excerpt = terminal.read(part, limit).await.map_err(gone)?;
                 let (truncated, next) = (excerpt.left_out > 0, excerpt.next);
-                (told(excerpt), truncated, Some(next))
+                // Before it is told, so that the words between do not stand between the halves of a secret.
+                let (head, tail) = self.secrets.masked_cut(excerpt.head, excerpt.tail);
+                (told(Excerpt { head, tail, ..excerpt }), truncated, Some(next))
             }
         };
         Ok(GetScreenContentReply {
             success: true,
             session_id: terminal.id().to_string(),
             process_running: view.exit.is_none(),
-            screen_content: Some(self.secrets.masked(content)),
+            screen_content: Some(self.secrets.masked_screen(content)),
             timestamp: Some(moment::now_told()),
             error: None,
             cursor: Some(CursorPosition { row: view.cursor.row, col: view.cursor.col, visible: view.cursor.visible }),

@@ -12,6 +12,7 @@ use steplatch_pattern::{Match, Pattern, TooMuchWork};
 
 use crate::echo::Echo;
 use crate::history::{History, Zone, ceil_char_boundary, floor_char_boundary};
+use crate::lines::settled;
 use crate::process::Exit;
 
 /// What a wait waits for, and for how long.
@@ -138,6 +139,9 @@ const REACH: u64 = 16 * 1024;
 /// How far back the beginning of a line is looked for.
 const LONGEST_LINE: usize = 64 * 1024;
 
+/// How much of a line that is written over again and again is looked at as it looks in the end.
+const LONGEST_DRAWN: usize = 16 * 1024;
+
 /// The search of one wait through the output.
 #[derive(Debug)]
 pub(crate) struct Search {
@@ -184,16 +188,47 @@ impl Search {
         let text = text.as_ref();
         let border = ceil_char_boundary(text, (self.searched - base) as usize);
         let begin = if self.spans_lines { 0 } else { text[..border].rfind('\n').map_or(0, |newline| newline + 1) };
-        let mut at = base + begin as u64;
-        for part in echo.outside(history, at..stop) {
-            if let Some(found) = self.first_in(text, base, part.clone())? {
+        for part in echo.outside(history, base + begin as u64..stop) {
+            if let Some(found) = self.first_in(text, base, part)? {
                 return Ok(Pass::Found(found));
             }
-            at = part.end;
         }
-        debug_assert!(at <= stop);
+        if let Some(found) = self.in_settled_lines(history, echo, base, &text[begin..], begin)? {
+            return Ok(Pass::Found(found));
+        }
         self.searched = stop;
         Ok(if stop < history.end() { Pass::More } else { Pass::Nothing })
+    }
+
+    /// Searches lines that were written over as they look in the end, which is how people see them.
+    ///
+    /// `text` stands `begin` bytes behind the offset `base`.
+    fn in_settled_lines(
+        &self,
+        history: &History,
+        echo: EchoZones<'_>,
+        base: u64,
+        text: &str,
+        begin: usize,
+    ) -> Result<Option<Found>, TooMuchWork> {
+        if !text.contains(['\r', '\x08']) {
+            return Ok(None);
+        }
+        let mut at = base + begin as u64;
+        for line in text.split_inclusive('\n') {
+            let range = at..at + line.len() as u64;
+            at = range.end;
+            if !line.contains(['\r', '\x08']) || !echo.inside(history, range.clone()).is_empty() {
+                continue;
+            }
+            // Of a line that is drawn a thousand times, the last drawings are what is seen.
+            let drawn = &line[ceil_char_boundary(line, line.len().saturating_sub(LONGEST_DRAWN))..];
+            let shown = settled(drawn.trim_end_matches('\n'));
+            if let Some(found) = self.first_in(&shown, 0, 0..shown.len() as u64)? {
+                return Ok(Some(Found { range: Some(range), ..found }));
+            }
+        }
+        Ok(None)
     }
 
     /// Searches the echo, which counts when nothing better came.
@@ -395,6 +430,15 @@ mod tests {
         assert_eq!(wait.prints("done\n"), None);
         wait.history.begin_zone(Zone::Prompt);
         assert_eq!(wait.prints("$ "), Some("$ ".into()));
+    }
+
+    #[test]
+    fn a_line_that_was_written_over_is_found_as_it_looks_in_the_end() {
+        let mut wait = Typescript::waiting_for(r"^done \d$");
+        assert_eq!(wait.prints("working 1\rworking 2"), None);
+        assert_eq!(wait.prints("\r\rdone 5\n"), Some("done 5".into()));
+        assert_eq!(Typescript::waiting_for("^xycd$").prints("abcd\rxy\n"), Some("xycd".into()));
+        assert_eq!(Typescript::waiting_for("working 1").prints("working 1\rworking 2"), Some("working 1".into()));
     }
 
     #[test]

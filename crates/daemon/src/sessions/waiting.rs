@@ -100,14 +100,15 @@ impl Sessions {
             success: waited.gave_up.is_none(),
             session_id: terminal.id().to_string(),
             match_text: self.secrets.masked_if(found.as_ref().map(|found| found.text.clone())),
-            screen_content: self.secrets.masked(view.screen),
+            screen_content: self.secrets.masked_screen(view.screen),
             elapsed_time: 0.0,
             timestamp: moment::now_told(),
             error,
             groups: found
                 .iter()
-                .flat_map(|found| found.groups.iter().cloned())
-                .map(|group| self.secrets.masked_if(group))
+                .flat_map(|found| {
+                    found.groups.iter().map(|group| self.secrets.masked_group(group.clone(), &found.text))
+                })
                 .collect(),
             reason,
             offset: waited.offset,

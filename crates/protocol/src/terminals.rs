@@ -324,7 +324,7 @@ pub struct GetScreenContent {
     pub offset: Option<u64>,
     /// Characters to return at most (default 10000)
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 1_000_000))]
+    #[schemars(range(min = 1, max = 10_000_000))]
     pub limit: Option<u32>,
     /// text, or ansi for a screen with its colours
     #[serde(default)]

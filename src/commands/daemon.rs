@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use steplatch_daemon::{Ending, Options};
-use steplatch_host::Starter;
+use steplatch_host::{Hosts, Starter};
 use steplatch_protocol::{
     Client, ConnectError, DaemonStatus, DaemonStatusReply, Place, StopDaemon, StopDaemonReply, connect, ensure_private,
 };
@@ -175,7 +175,14 @@ fn spawn(place: &Place) -> Result<(), Failure> {
 }
 
 async fn stop(place: &Place, keep_terminals: bool, json: bool) -> Result<ExitCode, Failure> {
-    let client = front::running(place).await?;
+    let client = match connect(place, front::hello("steplatch")).await {
+        Ok((client, _)) => client,
+        // A daemon that was killed left them behind.
+        Err(ConnectError::NotRunning(_)) if !keep_terminals && end_hosts(place, json).await? => {
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(error) => return Err(error.into()),
+    };
     let stopped = end(&client, keep_terminals).await?;
     if json {
         print::json(&stopped)?;
@@ -190,6 +197,24 @@ async fn stop(place: &Place, keep_terminals: bool, json: bool) -> Result<ExitCod
         print::line(format!("daemon stopped: pid {}{terminals}", stopped.pid))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Closes terminals that are kept for a daemon that is not there. Returns whether there was anybody who kept some.
+async fn end_hosts(place: &Place, json: bool) -> Result<bool, Failure> {
+    let Ok(hosts) = Hosts::find(place.runtime(), host_starter(place)?, env!("CARGO_PKG_VERSION"), drop).await else {
+        return Ok(false);
+    };
+    let found = hosts.status().await;
+    hosts.shut_down().await;
+    let terminals: usize = found.iter().map(|host| host.terminals).sum();
+    match (found.is_empty(), json) {
+        (true, _) => {}
+        (false, true) => print::json(&serde_json::json!({"pid": null, "terminals": terminals}))?,
+        (false, false) => {
+            print::line(format!("no daemon was running; terminals that were left and closed: {terminals}"))?
+        }
+    }
+    Ok(!found.is_empty())
 }
 
 async fn restart(place: &Place, json: bool) -> Result<ExitCode, Failure> {
@@ -281,15 +306,7 @@ async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
         let _ = rustix::process::setsid();
     }
     let log = place.log();
-    let host = Starter::Program {
-        program: front::starter()?.program,
-        arguments: ["daemon", "host", "--state-dir"]
-            .map(OsString::from)
-            .into_iter()
-            .chain([place.state().as_os_str().to_owned()])
-            .collect(),
-        log: place.host_log(),
-    };
+    let host = host_starter(&place)?;
     let daemon = steplatch_daemon::Daemon::start(Options { place, host })
         .await
         .map_err(|error| Failure::work(error.to_string()))?;
@@ -319,6 +336,16 @@ async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
     }
     daemon.serve().await.map_err(|error| Failure::system("the daemon can not accept clients", &error))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// How the process is started that keeps the terminals: as this program.
+fn host_starter(place: &Place) -> Result<Starter, Failure> {
+    let arguments = ["daemon", "host", "--state-dir"].map(OsString::from).into_iter();
+    Ok(Starter::Program {
+        program: front::starter()?.program,
+        arguments: arguments.chain([place.state().as_os_str().to_owned()]).collect(),
+        log: place.host_log(),
+    })
 }
 
 /// Sends everything that is printed from here on to the log, which begins anew.

@@ -43,6 +43,16 @@ pub(crate) enum Again {
 /// How often a question is asked anew. One that brings down every daemon it reaches should not go on for ever.
 const MOST_LOSSES: usize = 20;
 
+/// Whether a connection may come about when it is tried again.
+fn came_too_late(error: &ConnectError, losses: usize) -> bool {
+    match error {
+        ConnectError::NotRunning(_) | ConnectError::HungUp(_) => losses < MOST_LOSSES,
+        // One that was ended while it started can be started again; one that can not start stays so.
+        ConnectError::NotStarted(_) => losses < 3,
+        ConnectError::OtherVersion(_) | ConnectError::System(_) => false,
+    }
+}
+
 /// Parameters that say how long to wait, in seconds.
 const WAITS: [&str; 2] = ["timeout", "wait_seconds"];
 
@@ -98,8 +108,16 @@ impl Link {
         let step = step_name();
         let mut losses = 0;
         loop {
-            let client = self.client(who).await.map_err(LinkError::Connect)?;
             let began = Instant::now();
+            let client = match self.client(who).await {
+                Ok(client) => client,
+                // Nothing was asked yet, so nothing can be done twice: it ended while we came.
+                Err(error) if came_too_late(&error, losses) => {
+                    losses += 1;
+                    continue;
+                }
+                Err(error) => return Err(LinkError::Connect(error)),
+            };
             let asked = match again {
                 Again::AsTheSame => client.call_raw_once(name, params.clone(), &step).await,
                 Again::Freely | Again::Never => client.call_raw(name, params.clone()).await,

@@ -5,6 +5,7 @@
 //! what goes wrong here panics with what was expected.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
+mod agent;
 mod home;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use steplatch_protocol::{
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
+pub use agent::{Agent, Calling};
 pub use home::{Home, Said};
 
 /// A daemon in this process, and a client of it.

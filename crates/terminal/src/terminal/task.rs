@@ -410,13 +410,16 @@ impl Task {
             return drop(reply.send(Err(InputError::Full { waiting: self.outgoing.len() })));
         }
         let offset = self.intake.transcript.history().end();
+        let unseen = self.pty.reads_unseen();
         if input.raw.is_empty() {
             self.input_offset = offset;
+        }
+        if input.raw.is_empty() && !unseen {
             let enters =
                 input.keys.first().is_some_and(|key| matches!(key.to_ascii_lowercase().as_str(), "enter" | "return"));
             self.echo.expect(&format!("{}{}", input.text, if enters { "\n" } else { "" }), offset);
         }
-        if self.pty.reads_unseen() {
+        if unseen {
             self.hushed_line.take_in(&bytes, &self.hushed);
         }
         if let Some(step) = &input.step {

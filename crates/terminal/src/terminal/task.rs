@@ -707,7 +707,8 @@ impl Task {
 
     async fn close(&mut self, closing: Closing) -> Closed {
         let leader = Leader { pid: self.child.pid(), collected: self.child.is_collected() };
-        let ending = end_all(leader, self.description.id.as_str().to_owned(), closing.signal);
+        let id = self.description.id.as_str().to_owned();
+        let ending = end_all(leader, id, closing.signal, self.child.kin());
         tokio::pin!(ending);
         let survivors = loop {
             tokio::select! {

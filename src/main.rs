@@ -8,6 +8,7 @@ mod failure;
 mod front;
 mod print;
 mod run_view;
+mod settings;
 
 use std::process::ExitCode;
 

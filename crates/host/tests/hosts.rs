@@ -10,7 +10,7 @@ use steplatch_host::{
     WaitFor,
 };
 use steplatch_terminal::{
-    Closing, HoldKey, Holder, Input, InputError, Options, Settle, Size, Spec, Stage, Target, Until, View, Waited,
+    Closing, HoldKey, Holder, Input, InputError, Settle, Size, Spec, Stage, Target, Until, View, Waited,
 };
 use tempfile::TempDir;
 
@@ -23,7 +23,7 @@ async fn hosts(folder: &Path, version: &str) -> Hosts {
 }
 
 async fn hosts_that_tell(folder: &Path, version: &str, told: impl Fn(String) + Send + Sync + 'static) -> Hosts {
-    Hosts::find(folder, Starter::InProcess(Box::new(Options::default())), version, told).await.unwrap()
+    Hosts::find(folder, Starter::InProcess(Box::default()), version, told).await.unwrap()
 }
 
 fn spec(command: &[&str]) -> Spec {

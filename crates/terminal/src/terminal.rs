@@ -1,6 +1,7 @@
 //! One terminal: what its users may ask, and the task that owns its parts.
 
 mod excerpt;
+mod shell;
 mod task;
 
 use std::collections::HashMap;

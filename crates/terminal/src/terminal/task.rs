@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::shell::Shell;
 use super::{Attached, Closed, Closing, Description, Input, InputError, Life, Output, Request, Sent, View, excerpt};
 use crate::echo::{Echo, Followed};
 use crate::history::Zone;
@@ -17,7 +18,7 @@ use crate::intake::Intake;
 use crate::keys;
 use crate::process::{Child, Exit, Leader, Pty, Read, end_all, signal_group};
 use crate::screen::{Screen, Size};
-use crate::transcript::{Mark, Transcript};
+use crate::transcript::Transcript;
 use crate::wait::{EchoZones, Found, Pass, Quiet, Reason, Search, Target, Until, Wait, Waited, on_screen};
 
 /// What a terminal is made of.
@@ -73,25 +74,6 @@ struct Task {
     drawn: u64,
     waits: Vec<Pending>,
     viewers: broadcast::Sender<Output>,
-}
-
-/// What the marks tell of the shell.
-#[derive(Debug, Default)]
-struct Shell {
-    integrated: bool,
-    /// Prompts seen so far.
-    prompts: u64,
-    at_prompt: bool,
-    /// Enter was typed and the shell has not come back to its prompt since.
-    sent: bool,
-    /// Lines that were typed and that the shell has not been seen to take.
-    untaken: usize,
-    /// A command has begun since the last prompt.
-    took: bool,
-    /// A prompt was shown while lines were still untaken; it counts unless the shell takes one by then.
-    doubtful: Option<Instant>,
-    running: bool,
-    last_exit: Option<i32>,
 }
 
 /// Somebody who waits.
@@ -639,59 +621,4 @@ enum Look {
     /// Nothing so far, and there is output that was not searched yet.
     More,
     NotYet,
-}
-
-/// How soon a shell takes the next line that was typed ahead.
-const TAKES_NEXT_LINE: Duration = Duration::from_millis(30);
-
-impl Shell {
-    fn send_off(&mut self, lines: usize) {
-        self.sent = true;
-        self.at_prompt = false;
-        self.untaken += lines;
-    }
-
-    fn take(&mut self, mark: &Mark) {
-        match mark {
-            Mark::PromptReady => {
-                // A command whose end was not told is over all the same, and nobody knows how.
-                if self.running {
-                    self.last_exit = None;
-                }
-                self.running = false;
-                // An empty line is taken without a command.
-                if !std::mem::take(&mut self.took) {
-                    self.untaken = self.untaken.saturating_sub(1);
-                }
-                if self.untaken == 0 {
-                    self.come_to_prompt();
-                } else {
-                    // Lines typed ahead, or lines that a program has read: which, the next moment shows.
-                    self.doubtful = Some(Instant::now() + TAKES_NEXT_LINE);
-                }
-            }
-            Mark::CommandStarted => {
-                self.running = true;
-                self.at_prompt = false;
-                self.took = true;
-                self.doubtful = None;
-                self.untaken = self.untaken.saturating_sub(1);
-            }
-            // The first prompt of a shell reports an end of nothing.
-            Mark::CommandEnded(code) if self.running => {
-                self.running = false;
-                self.last_exit = *code;
-            }
-            Mark::CommandEnded(_) => {}
-        }
-    }
-
-    /// The prompt stands, and nothing that was typed is still to be taken.
-    fn come_to_prompt(&mut self) {
-        self.prompts += 1;
-        self.at_prompt = true;
-        self.sent = false;
-        self.untaken = 0;
-        self.doubtful = None;
-    }
 }

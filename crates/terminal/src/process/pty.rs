@@ -1,12 +1,17 @@
 //! One pseudo-terminal: a thin layer over the kernel's, see pty(7).
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use rustix::fs::OFlags;
 use rustix::process::Pid;
-use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-use rustix::termios::{InputModes, OptionalActions, Winsize, tcgetattr, tcgetpgrp, tcsetattr, tcsetwinsize};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, ptsname, unlockpt};
+use rustix::termios::{
+    InputModes, LocalModes, OptionalActions, Winsize, tcgetattr, tcgetpgrp, tcsetattr, tcsetwinsize,
+};
 use tokio::io::unix::AsyncFd;
 
 use super::system::watched;
@@ -16,6 +21,15 @@ use crate::screen::Size;
 #[derive(Debug)]
 pub(crate) struct Pty {
     master: AsyncFd<OwnedFd>,
+}
+
+/// What the terminal itself does with what is typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Discipline {
+    /// It collects lines and hands them over whole (ICANON).
+    pub(crate) whole_lines: bool,
+    /// It shows what is typed (ECHO).
+    pub(crate) echo: bool,
 }
 
 /// What a read gave.
@@ -90,5 +104,17 @@ impl Pty {
     /// The process group in the foreground, if there is one.
     pub(crate) fn foreground(&self) -> Option<Pid> {
         tcgetpgrp(self.master.get_ref()).ok()
+    }
+
+    /// How the terminal takes what is typed, as the program has set it (termios(3)).
+    pub(crate) fn line_discipline(&self) -> Option<Discipline> {
+        let modes = tcgetattr(self.master.get_ref()).ok()?.local_modes;
+        Some(Discipline { whole_lines: modes.contains(LocalModes::ICANON), echo: modes.contains(LocalModes::ECHO) })
+    }
+
+    /// The path of the program's side.
+    pub(crate) fn device(&self) -> Option<PathBuf> {
+        let name = ptsname(self.master.get_ref(), Vec::new()).ok()?;
+        Some(PathBuf::from(OsStr::from_bytes(name.as_bytes())))
     }
 }

@@ -3,6 +3,10 @@
 //! What can wake it is in one `select`: a request, output, room to write, the end
 //! of the program, a deadline. After each, every pending wait is looked at.
 
+mod exchanging;
+mod running;
+mod states;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,11 +14,14 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use self::exchanging::Exchanging;
+use self::running::Running;
 use super::shell::Shell;
 use super::{Attached, Closed, Closing, Description, Input, InputError, Life, Output, Request, Sent, View, excerpt};
 use crate::echo::{Echo, Followed};
 use crate::history::Zone;
 use crate::intake::Intake;
+use crate::integration::Agreed;
 use crate::keys;
 use crate::process::{Child, Exit, Leader, Pty, Read, end_all, signal_group};
 use crate::screen::{Screen, Size};
@@ -29,8 +36,8 @@ pub(crate) struct Parts {
     pub(crate) transcript: Transcript,
     /// What does not change, and what the task keeps current.
     pub(crate) description: Description,
-    /// Whether marks of a shell integration can be expected.
-    pub(crate) integrated: bool,
+    /// What was agreed with its shell, if it is one that tells what it does.
+    pub(crate) agreed: Option<Agreed>,
     /// How long it stays readable after its program has ended.
     pub(crate) grace: Duration,
     /// What its handles are told of it.
@@ -72,6 +79,9 @@ struct Task {
     last_output: Instant,
     /// Counts changes of the screen, so that it is searched once for each.
     drawn: u64,
+    /// A command that somebody waits for, and a request that the shell has not answered.
+    running: Option<Running>,
+    exchanging: Option<Exchanging>,
     waits: Vec<Pending>,
     viewers: broadcast::Sender<Output>,
 }
@@ -102,6 +112,11 @@ enum Reply {
 }
 
 impl Pending {
+    /// Whether the prompt of a shell is all that it waits for, besides a match.
+    fn is_for_prompt(&self) -> bool {
+        self.prompt_after.is_some() && matches!(self.reply, Reply::Wait(..))
+    }
+
     fn quiet_at(&self, last_output: Instant) -> Option<Instant> {
         let quiet = self.quiet?;
         Some(if self.heard {
@@ -114,6 +129,7 @@ impl Pending {
 
 /// Keeps a terminal until it is closed, then calls `removed`.
 pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Request>, removed: impl FnOnce() + Send) {
+    let shell = Shell::new(parts.agreed, parts.description.pid);
     let mut task = Task {
         pty: parts.pty,
         child: parts.child,
@@ -122,7 +138,7 @@ pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Requ
         grace: parts.grace,
         life: parts.life,
         echo: Echo::default(),
-        shell: Shell { integrated: parts.integrated, ..Shell::default() },
+        shell,
         outgoing: VecDeque::new(),
         closed: false,
         ending: None,
@@ -130,6 +146,8 @@ pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Requ
         input_offset: 0,
         last_output: Instant::now(),
         drawn: 0,
+        running: None,
+        exchanging: None,
         waits: Vec::new(),
         viewers: broadcast::Sender::new(VIEWER_BACKLOG),
     };
@@ -187,6 +205,9 @@ impl Task {
             self.ending.map(|(_, until)| until),
             self.ended.map(|(_, until)| until),
             self.shell.doubtful,
+            self.shell.look_at,
+            self.running.as_ref().map(|running| running.deadline),
+            self.exchanging.as_ref().map(|exchanging| exchanging.deadline),
             self.intake.screen.held_until().map(Instant::from_std),
         ];
         waits.chain(own.into_iter().flatten()).min()
@@ -211,6 +232,8 @@ impl Task {
             Request::Read(part, limit, reply) => {
                 let _ = reply.send(excerpt::of(self.intake.transcript.history(), part, self.input_offset, limit));
             }
+            Request::Run(request, reply) => self.begin_command(request, reply),
+            Request::Exchange(reply) => self.begin_exchange(reply),
             Request::Describe(reply) => drop(reply.send(self.describe())),
             Request::Resize(size, reply) => {
                 self.resize(size);
@@ -271,6 +294,18 @@ impl Task {
     }
 
     fn take_in(&mut self, bytes: &[u8]) {
+        if self.exchanging.is_none() {
+            return self.take_in_all(bytes);
+        }
+        for part in self.sift(bytes) {
+            self.take_in_all(&part);
+        }
+    }
+
+    fn take_in_all(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
         let before = self.intake.transcript.history().end();
         self.intake.take_in(bytes, &mut self.outgoing);
         self.drawn += 1;
@@ -279,13 +314,24 @@ impl Task {
         for wait in &mut self.waits {
             wait.heard = true;
         }
-        for mark in self.intake.transcript.take_marks() {
-            self.shell.take(&mark);
+        for marked in self.intake.transcript.take_marks() {
+            self.shell.take(&marked.mark);
+            self.follow_command(&marked);
+            self.follow_exchange(&marked.mark);
         }
+        self.watch_shell();
         self.follow_echo(before);
         if self.viewers.receiver_count() > 0 {
             // Nobody listening is no error, and a slow listener is told that it missed something.
             let _ = self.viewers.send(Output::Bytes(Arc::from(bytes)));
+        }
+    }
+
+    /// Sees whether the shell that somebody waits for is still there; a program in its place prints no marks.
+    fn watch_shell(&mut self) {
+        let awaited = self.running.is_some() || self.waits.iter().any(Pending::is_for_prompt);
+        if awaited && self.shell.running && self.pty.foreground() == Some(self.child.pid()) {
+            self.shell.notice_replacement();
         }
     }
 
@@ -316,6 +362,11 @@ impl Task {
         if self.shell.doubtful.is_some_and(|until| Instant::now() >= until) {
             self.shell.come_to_prompt();
         }
+        if self.shell.look_at.is_some_and(|at| Instant::now() >= at) {
+            self.shell.look_at = None;
+            self.shell.notice_replacement();
+        }
+        self.look_at_exchange();
         if self.intake.screen.held_until().is_some_and(|until| std::time::Instant::now() >= until) {
             self.intake.screen.release();
             self.drawn += 1;
@@ -345,6 +396,7 @@ impl Task {
                 input.keys.first().is_some_and(|key| matches!(key.to_ascii_lowercase().as_str(), "enter" | "return"));
             self.echo.expect(&format!("{}{}", input.text, if enters { "\n" } else { "" }), offset);
         }
+        self.shell.draft.type_in(&bytes);
         let lines = bytes.iter().filter(|byte| **byte == b'\r').count();
         if lines > 0 {
             self.shell.send_off(lines);
@@ -449,6 +501,7 @@ impl Task {
 
     /// Ends every wait that is over. Returns whether some output is still to be searched.
     fn look_at_waits(&mut self) -> bool {
+        self.look_at_command();
         let mut more = false;
         let mut index = 0;
         while index < self.waits.len() {
@@ -490,7 +543,7 @@ impl Task {
                 Err(gave_up) => return Look::Over(Reason::Timeout, None, Some(gave_up)),
             }
         }
-        let over = if self.ended.is_some() {
+        let over = if self.ended.is_some() || (wait.is_for_prompt() && self.shell.replaced_by.is_some()) {
             Some(Reason::Exit)
         } else if wait
             .prompt_after
@@ -540,6 +593,11 @@ impl Task {
                     exit: view.exit,
                     gave_up,
                     missed_before: pending.missed_before,
+                    replaced_by: self
+                        .shell
+                        .replaced_by
+                        .clone()
+                        .filter(|_| reason == Reason::Exit && view.exit.is_none()),
                 };
                 let _ = reply.send((waited, view));
             }
@@ -559,7 +617,7 @@ impl Task {
     fn busy(&self) -> Option<bool> {
         if self.ended.is_some() || self.ending.is_some() {
             Some(false)
-        } else if self.shell.integrated && self.shell.prompts > 0 {
+        } else if self.shell.tells() && !self.shell.is_replaced() {
             Some(self.shell.running || self.shell.sent)
         } else {
             None
@@ -567,6 +625,7 @@ impl Task {
     }
 
     fn view(&self, colours: bool) -> View {
+        let states = self.states();
         View {
             screen: if colours { self.intake.screen.ansi() } else { self.intake.screen.text() },
             cursor: self.intake.screen.cursor(),
@@ -577,11 +636,18 @@ impl Task {
             exit_code: self.exit_code(),
             exit: self.exit(),
             end: self.intake.transcript.history().end(),
+            cwd: states.cwd,
+            awaiting_input: states.awaiting_input,
+            password: states.password,
         }
     }
 
     fn describe(&self) -> Description {
+        let states = self.states();
         Description {
+            cwd: states.cwd,
+            awaiting_input: states.awaiting_input,
+            password: states.password,
             title: self.intake.screen.title(),
             busy: self.busy(),
             exit_code: self.exit_code(),

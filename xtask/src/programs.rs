@@ -1,7 +1,8 @@
 //! The programs that tests and benchmarks drive, and how they get onto a machine.
 //!
-//! What is missing is installed where that needs no question (root on a system
-//! with `apt-get`, as in a container); elsewhere a person is told what to install.
+//! What is missing is installed where that needs no question (as root, or with a
+//! `sudo` that asks for no password, on a system with `apt-get`, as in a
+//! container); elsewhere a person is told what to install.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -22,6 +23,8 @@ const fn program(name: &'static str, packages: &'static [&'static str]) -> Progr
 /// What the tests drive.
 pub(crate) const FOR_TESTS: &[Program] = &[
     program("bash", &["bash"]),
+    program("zsh", &["zsh"]),
+    program("fish", &["fish"]),
     PYTHON,
     program("vim", &["vim"]),
     program("less", &["less"]),
@@ -59,10 +62,8 @@ pub(crate) fn ensure(programs: &[Program]) -> anyhow::Result<()> {
     if before.is_empty() {
         return Ok(());
     }
-    if !may_install() {
-        bail!(advice(&before));
-    }
-    install(&packages(&before))?;
+    let Some(installer) = Installer::of_this_machine() else { bail!(advice(&before)) };
+    installer.install(&packages(&before))?;
     let after = missing();
     if !after.is_empty() {
         bail!("The packages were installed, and still: {}", advice(&after));
@@ -70,29 +71,52 @@ pub(crate) fn ensure(programs: &[Program]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn may_install() -> bool {
-    let is_root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0");
-    is_root && Path::new("/usr/bin/apt-get").exists()
+/// How packages are installed without a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Installer {
+    AsRoot,
+    WithSudo,
 }
 
-fn install(packages: &[&str]) -> anyhow::Result<()> {
-    eprintln!("xtask: installing {} with apt-get", packages.join(", "));
-    let apt = |arguments: &[&str]| {
-        let mut command = Command::new("apt-get");
-        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
-        command.stdout(Stdio::null());
-        command.status().context("apt-get could not be run.")
-    };
-    // Without fresh lists a package may be asked for in a version that the mirror no longer has.
-    if !apt(&["-qq", "update"])?.success() {
-        eprintln!("xtask: apt-get update failed; going on with the lists that are there");
+impl Installer {
+    fn of_this_machine() -> Option<Self> {
+        if !Path::new("/usr/bin/apt-get").exists() {
+            return None;
+        }
+        let is_root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0");
+        if is_root {
+            Some(Self::AsRoot)
+        } else {
+            succeeds(Command::new("sudo").args(["-n", "true"])).then_some(Self::WithSudo)
+        }
     }
-    let mut arguments = vec!["-qq", "-y", "--no-install-recommends", "install"];
-    arguments.extend(packages);
-    if !apt(&arguments)?.success() {
-        bail!("apt-get could not install {}. What it said stands above.", packages.join(", "));
+
+    fn install(self, packages: &[&str]) -> anyhow::Result<()> {
+        eprintln!("xtask: installing {} with apt-get", packages.join(", "));
+        let apt = |arguments: &[&str]| {
+            let mut command = match self {
+                Self::AsRoot => Command::new("env"),
+                Self::WithSudo => {
+                    let mut command = Command::new("sudo");
+                    command.args(["-n", "env"]);
+                    command
+                }
+            };
+            command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]).args(arguments);
+            command.stdin(Stdio::null()).stdout(Stdio::null());
+            command.status().context("apt-get could not be run.")
+        };
+        // Without fresh lists a package may be asked for in a version that the mirror no longer has.
+        if !apt(&["-qq", "update"])?.success() {
+            eprintln!("xtask: apt-get update failed; going on with the lists that are there");
+        }
+        let mut arguments = vec!["-qq", "-y", "--no-install-recommends", "install"];
+        arguments.extend(packages);
+        if !apt(&arguments)?.success() {
+            bail!("apt-get could not install {}. What it said stands above.", packages.join(", "));
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn packages<'a>(programs: &[&'a Program]) -> Vec<&'a str> {

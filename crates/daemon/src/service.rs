@@ -173,6 +173,9 @@ impl Service {
             | Command::GetScreenContent(_)
             | Command::ListTerminalSessions(_)
             | Command::ExitTerminal(_)) => act(sessions, caller, action, step).await,
+            Command::RunCommand(verb) => Answer::of(sessions.run_command(caller, verb, step).await),
+            Command::GetVariables(verb) => Answer::of(sessions.variables(verb).await),
+            Command::SetVariables(verb) => Answer::of(sessions.set_variables(verb).await),
             Command::ResizeTerminal(verb) => Answer::of(sessions.resize(verb).await),
             Command::SendSignal(verb) => Answer::of(sessions.signal(verb).await),
             Command::WriteTerminal(verb) => Answer::of(sessions.write(verb, step).await),

@@ -5,6 +5,7 @@
 //! too long for a reader.
 
 mod attach;
+mod commands;
 mod signals;
 mod trouble;
 mod waiting;
@@ -244,7 +245,7 @@ impl Sessions {
         let input = Input { text: verb.input_text, keys, raw: Vec::new(), settle, step, holder: None };
         let sent = terminal.send(input).await?;
         let handed_back = self.absence(caller, &terminal, &sent.view).await;
-        let View { screen, exit, busy, exit_code, .. } = sent.view;
+        let View { screen, exit, busy, exit_code, awaiting_input, password, .. } = sent.view;
         Ok(SendInputReply {
             success: true,
             session_id: terminal.id().to_string(),
@@ -257,6 +258,8 @@ impl Sessions {
             offset: Some(sent.offset),
             busy,
             exit_code,
+            awaiting_input,
+            password,
         })
     }
 
@@ -307,9 +310,11 @@ impl Sessions {
             error: None,
             cursor: Some(CursorPosition { row: view.cursor.row, col: view.cursor.col, visible: view.cursor.visible }),
             title: Some(view.title).filter(|title| !title.is_empty()).map(|title| self.secrets.masked(title)),
-            cwd: folder_of(view.pid),
+            cwd: view.cwd,
             alternate_screen: Some(view.modes.alternate_screen),
             busy: view.busy,
+            awaiting_input: view.awaiting_input,
+            password: view.password,
             exit_code: view.exit_code,
             truncated,
             next_offset,
@@ -326,8 +331,10 @@ impl Sessions {
             web_url: None,
             name: described.name,
             title: Some(described.title).filter(|title| !title.is_empty()).map(|title| self.secrets.masked(title)),
-            cwd: folder_of(described.pid),
+            cwd: described.cwd,
             busy: described.busy,
+            awaiting_input: described.awaiting_input,
+            password: described.password,
             exit_code: described.exit_code,
             cols: described.size.cols,
             rows: described.size.rows,
@@ -463,9 +470,4 @@ fn at_home(folder: &str, caller: &Caller) -> PathBuf {
         }
         _ => folder.into(),
     }
-}
-
-/// The folder that a process is in, see proc_pid_cwd(5).
-fn folder_of(pid: i32) -> Option<String> {
-    Some(std::fs::read_link(format!("/proc/{pid}/cwd")).ok()?.display().to_string())
 }

@@ -343,6 +343,9 @@ impl Connection {
             }
             TerminalAsk::HandedBack => self.say(number, terminal.handed_back().await?),
             TerminalAsk::Stage(step) => self.say(number, terminal.stage(step).await?),
+            TerminalAsk::Run(request) => self.say(number, terminal.run(request).await),
+            TerminalAsk::Variables(names) => self.say(number, terminal.variables(names).await),
+            TerminalAsk::SetVariables(values, export) => self.say(number, terminal.set_variables(values, export).await),
             TerminalAsk::Close(signal) => {
                 let signal = signal.and_then(Signal::from_named_raw);
                 self.say(number, terminal.close(Closing { signal }).await?)

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
-    Closed, Closing, Description, Excerpt, Exit, HandedBack, HoldKey, Holder, Input, InputError, Limit, Part, Quiet,
-    Sent, Signal, Size, Stage, View, Waited,
+    Closed, Closing, CommandRequest, Description, Excerpt, Exit, HandedBack, HoldKey, Holder, Input, InputError, Limit,
+    Part, Quiet, Ran, RunError, Sent, Signal, Size, Stage, Variable, VariablesError, View, Waited,
 };
 
 use crate::client::{AskError, Events, Host};
@@ -73,6 +73,37 @@ impl HostedTerminal {
     /// When there is no such terminal; inside, what is wrong with a pattern.
     pub async fn wait(&self, wait: WaitFor) -> Result<Result<(Waited, View), String>, AskError> {
         self.ask(TerminalAsk::Wait(wait)).await
+    }
+
+    /// Runs a command in its shell, see [`steplatch_terminal::Terminal::run`].
+    ///
+    /// # Errors
+    /// When there is no such terminal; inside, why the command was not run.
+    pub async fn run(&self, request: CommandRequest) -> Result<Result<Ran, RunError>, AskError> {
+        self.ask(TerminalAsk::Run(request)).await
+    }
+
+    /// Returns variables of its shell, see [`steplatch_terminal::Terminal::variables`].
+    ///
+    /// # Errors
+    /// When there is no such terminal; inside, why the shell did not tell.
+    pub async fn variables(
+        &self,
+        names: Vec<String>,
+    ) -> Result<Result<Vec<(String, Option<Variable>)>, VariablesError>, AskError> {
+        self.ask(TerminalAsk::Variables(names)).await
+    }
+
+    /// Sets variables of its shell, see [`steplatch_terminal::Terminal::set_variables`].
+    ///
+    /// # Errors
+    /// When there is no such terminal; inside, why the shell did not set them.
+    pub async fn set_variables(
+        &self,
+        values: Vec<(String, String)>,
+        export: bool,
+    ) -> Result<Result<(), VariablesError>, AskError> {
+        self.ask(TerminalAsk::SetVariables(values, export)).await
     }
 
     /// Waits until the program can be typed into.

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
-    HoldKey, Holder, Input, Limit, OpenError, Part, Quiet, Size, SpawnError, Spec, Target, Until,
+    CommandRequest, HoldKey, Holder, Input, Limit, OpenError, Part, Quiet, Size, SpawnError, Spec, Target, Until,
 };
 
 /// The version of what is spoken. A host that speaks another one keeps its terminals and is not asked about them.
@@ -87,6 +87,12 @@ pub enum TerminalAsk {
     HandedBack,
     /// Tell how far the input of a step has come. → `Option<Stage>`
     Stage(String),
+    /// Run a command in its shell. → `Result<Ran, RunError>`
+    Run(CommandRequest),
+    /// Tell variables of its shell. → `Result<Vec<(String, Option<Variable>)>, VariablesError>`
+    Variables(Vec<String>),
+    /// Set variables of its shell, and hand them down to programs or not. → `Result<(), VariablesError>`
+    SetVariables(Vec<(String, String)>, bool),
     /// Close it, beginning with the signal of this number. → `Closed`
     Close(Option<i32>),
 }

@@ -32,9 +32,10 @@ pub use schema::{parameters, reply};
 pub use terminals::{
     AbsenceInfo, AttachTerminal, AttachTerminalReply, AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget,
     AwaitUntil, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
-    HandBackTerminal, HandBackTerminalReply, ListTerminalSessions, ListTerminalSessionsReply, OpenTerminal,
-    OpenTerminalReply, ResizeTerminal, ResizeTerminalReply, ScreenFormat, SendInput, SendInputReply, SendSignal,
-    SendSignalReply, SessionInfo, Survivor, TerminalEvent, WriteTerminal, WriteTerminalReply,
+    GetVariables, GetVariablesReply, HandBackTerminal, HandBackTerminalReply, ListTerminalSessions,
+    ListTerminalSessionsReply, OpenTerminal, OpenTerminalReply, ResizeTerminal, ResizeTerminalReply, RunCommand,
+    RunCommandReply, ScreenFormat, SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo, SetVariables,
+    SetVariablesReply, Survivor, TerminalEvent, VariableInfo, WriteTerminal, WriteTerminalReply,
 };
 pub use verb::{Command, Nature, VERBS, Verb, VerbInfo};
 

@@ -158,6 +158,12 @@ pub struct SendInputReply {
     /// Exit code of the last command, where the shell tells
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
+    /// Whether it waits for somebody to type, where that can be told
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaiting_input: Option<bool>,
+    /// Whether it reads a line that is not shown, as a password
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub password: bool,
 }
 
 /// Where await_output looks.
@@ -284,6 +290,12 @@ pub struct AwaitOutputReply {
     /// The match lies in what was typed, and nothing better came
     #[serde(default, skip_serializing_if = "is_false")]
     pub in_echo: bool,
+    /// Whether it waits for somebody to type, where that can be told
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaiting_input: Option<bool>,
+    /// Whether it reads a line that is not shown, as a password
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub password: bool,
 }
 
 /// A time in which a person held a terminal and nobody else could type.
@@ -400,6 +412,12 @@ pub struct GetScreenContentReply {
     /// Exit code of the program once it ended, else of the last command, where the shell tells
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
+    /// Whether it waits for somebody to type, where that can be told
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaiting_input: Option<bool>,
+    /// Whether it reads a line that is not shown, as a password
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub password: bool,
     /// Whether something was left out
     #[serde(default, skip_serializing_if = "is_false")]
     pub truncated: bool,
@@ -440,6 +458,12 @@ pub struct SessionInfo {
     /// Whether a command runs in the foreground, where the shell tells
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy: Option<bool>,
+    /// Whether it waits for somebody to type, where that can be told
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaiting_input: Option<bool>,
+    /// Whether it reads a line that is not shown, as a password
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub password: bool,
     /// As in get_screen_content
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
@@ -511,6 +535,120 @@ pub struct ExitTerminalReply {
     /// Processes that are left
     #[serde(default)]
     pub survivors: Vec<Survivor>,
+}
+
+fn default_command_timeout() -> f64 {
+    30.0
+}
+
+/// Run one command in a shell and return exactly what it printed, and its exit code.
+///
+/// With session_id in that terminal, whose shell must be at its prompt (its folder, variables and history apply and
+/// stay); without it in a fresh shell, which is closed afterwards. A command that takes longer goes on: wait for it
+/// with await_output until: prompt. For programs that ask questions use send_input and await_output instead.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RunCommand {
+    /// Terminal to run it in
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// Command, one line or many, in the shell's language
+    pub command: String,
+    /// Seconds to wait for its end
+    #[serde(default = "default_command_timeout")]
+    #[schemars(range(min = 0.1, max = 3600.0))]
+    pub timeout: f64,
+    /// Folder to change to first
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_directory: Option<String>,
+    /// Characters of output to return at most (default 10000)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub limit: Option<u32>,
+}
+
+/// What came of a command.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RunCommandReply {
+    /// Whether the command was run to its end; its exit code may still be other than 0
+    pub success: bool,
+    /// The terminal; none once a fresh shell was closed
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// What it printed
+    #[serde(default)]
+    pub output: String,
+    /// Its exit code; none while it still runs
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
+    pub exit_code: Option<i32>,
+    /// Whether the time was up; the command still runs
+    #[serde(default)]
+    pub timed_out: bool,
+    /// Seconds it took
+    #[serde(default)]
+    pub elapsed_time: f64,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Position in the terminal's output at which that of the command begins
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+    /// Whether something was left out
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub truncated: bool,
+}
+
+/// Tell variables of the live shell in a terminal, exported or not, without a trace on its screen.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GetVariables {
+    /// Terminal whose shell to ask; it must be at its prompt
+    pub session_id: String,
+    /// Names of variables
+    pub names: Vec<String>,
+}
+
+/// A variable of a shell.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VariableInfo {
+    /// Its value; secrets are hidden
+    pub value: String,
+    /// Whether programs inherit it
+    pub exported: bool,
+}
+
+/// What the shell told.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GetVariablesReply {
+    /// Whether the shell could be asked
+    pub success: bool,
+    /// Variables by name; null where one is not set
+    #[serde(default)]
+    pub variables: BTreeMap<String, Option<VariableInfo>>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Set variables of the live shell in a terminal, without a trace on its screen.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct SetVariables {
+    /// Terminal whose shell to change; it must be at its prompt
+    pub session_id: String,
+    /// Values by name
+    pub variables: BTreeMap<String, String>,
+    /// Hand them down to the programs that the shell starts
+    #[serde(default = "yes")]
+    pub export: bool,
+}
+
+/// What came of setting variables.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct SetVariablesReply {
+    /// Whether each has its value now
+    pub success: bool,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// Change the size of a terminal. Its program is told.

@@ -133,6 +133,9 @@ verbs! {
     terminals::GetScreenContent => GetScreenContentReply, "GET_SCREEN_CONTENT", Some("get_screen_content"), "Read a terminal", READS;
     terminals::ListTerminalSessions => ListTerminalSessionsReply, "LIST_TERMINAL_SESSIONS", Some("list_terminal_sessions"), "List terminals", READS;
     terminals::ExitTerminal => ExitTerminalReply, "EXIT_TERMINAL", Some("exit_terminal"), "Close a terminal", ENDS;
+    terminals::RunCommand => RunCommandReply, "RUN_COMMAND", Some("run_command"), "Run a command", ACTS_ONCE;
+    terminals::GetVariables => GetVariablesReply, "GET_VARIABLES", None, "Tell variables of a shell", READS;
+    terminals::SetVariables => SetVariablesReply, "SET_VARIABLES", None, "Set variables of a shell", SETS;
     terminals::ResizeTerminal => ResizeTerminalReply, "RESIZE_TERMINAL", Some("resize_terminal"), "Resize a terminal", SETS;
     terminals::SendSignal => SendSignalReply, "SEND_SIGNAL", Some("send_signal"), "Signal a terminal's program", ACTS;
     terminals::AttachTerminal => AttachTerminalReply, "ATTACH_TERMINAL", None, "Join a terminal", READS;

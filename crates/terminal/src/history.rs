@@ -138,6 +138,13 @@ impl History {
         }
     }
 
+    /// Makes the stretch that is being written part of `zone`: it turns out to be something else.
+    pub(crate) fn turn_zone(&mut self, zone: Zone) {
+        if let Some((_, last)) = self.zones.back_mut() {
+            *last = zone;
+        }
+    }
+
     /// Returns the zones that lie in `range`, clipped to it, in order.
     pub(crate) fn zones(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, Zone)> + '_ {
         let first = self.zones.partition_point(|&(start, _)| start <= range.start).saturating_sub(1);

@@ -45,6 +45,13 @@ impl Intake {
             });
         });
     }
+
+    /// Draws what is no part of the text: a prompt that comes once more, where it stands already.
+    pub(crate) fn draw(&mut self, bytes: &[u8], replies: &mut impl Extend<u8>) {
+        let (screen, characters) = (&mut self.screen, &mut self.characters);
+        self.guard.pass(bytes, |passed| characters.pass(passed, PIECE, |piece| screen.feed(piece)));
+        replies.extend(self.screen.take_replies());
+    }
 }
 
 #[cfg(test)]

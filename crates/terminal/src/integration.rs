@@ -1,27 +1,66 @@
 //! Shells that say what they are doing, without a change to anybody's dotfiles.
 //!
-//! A shell that is started through here reads the user's own files and then ours,
+//! A shell that is started through here reads the user's own files and also ours,
 //! which makes it print marks (OSC 133) around its prompt and around what a
 //! command prints. The marks carry a nonce, so that a program that prints the
 //! like is not believed. That is against accidents: a program of the same user
-//! could read the nonce from the shell.
+//! could read the nonce from the shell. A shell that prints marks of its own
+//! (fish 4) does so without the nonce, and they are passed over.
+//!
+//! The same files make a shell answer for its variables, see [`exchange`](crate::exchange).
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// What bash reads instead of `~/.bashrc`, which it then reads itself.
 const BASH: &str = include_str!("integration/bash.sh");
 
+/// What zsh reads instead of the user's `.zshenv`, which it then reads itself.
+const ZSH: &str = include_str!("integration/zshenv.zsh");
+
+/// What fish reads after the user's own files.
+const FISH: &str = include_str!("integration/fish.fish");
+
 /// The variable that hands the nonce to the shell, which takes it out of its environment at once.
 const NONCE_VARIABLE: &str = "STEPLATCH_SHELL_NONCE";
+
+/// The variable that hands over how the files of an exchange begin; taken out likewise, as are the next two.
+const EXCHANGE_VARIABLE: &str = "STEPLATCH_SHELL_EXCHANGE";
+
+/// The variable that hands over where the user's zsh files are, if not at home.
+const ZDOTDIR_VARIABLE: &str = "STEPLATCH_SHELL_ZDOTDIR";
+
+/// The variable that tells a login bash what to take out of `PROMPT_COMMAND` again.
+const WAY_IN_VARIABLE: &str = "STEPLATCH_SHELL_WAY_IN";
 
 /// The files of the integration, written where shells can read them.
 #[derive(Debug, Clone)]
 pub struct Integration {
     bash: PathBuf,
+    zsh: PathBuf,
+    fish: PathBuf,
+    exchange: PathBuf,
+}
+
+/// A shell that can be integrated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// What is agreed with a shell that is about to be started.
+#[derive(Debug, Clone)]
+pub(crate) struct Agreed {
+    pub(crate) kind: Kind,
+    /// What its marks carry.
+    pub(crate) nonce: String,
+    /// How the paths of its request and its answer begin.
+    pub(crate) files: PathBuf,
 }
 
 impl Integration {
@@ -30,42 +69,112 @@ impl Integration {
     /// # Errors
     /// When the folder or the files can not be written.
     pub fn install(folder: &Path) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
-        let bash = folder.join("bash.sh");
-        // Under another name first: a shell that starts right now must not read half a file.
-        let fresh = folder.join(format!(".bash.sh.{}", std::process::id()));
-        let _ = fs::remove_file(&fresh);
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
-        io::Write::write_all(&mut file, BASH.as_bytes())?;
-        fs::rename(&fresh, &bash)?;
-        Ok(Self { bash })
+        let zsh = folder.join("zsh");
+        let exchange = folder.join("exchange");
+        for made in [folder, &zsh, &exchange] {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(made)?;
+        }
+        // One that was there already may be open to others; what is in it is for nobody else.
+        fs::set_permissions(&exchange, fs::Permissions::from_mode(0o700))?;
+        let installed = Self { bash: folder.join("bash.sh"), fish: folder.join("fish.fish"), zsh, exchange };
+        write(&installed.bash, BASH)?;
+        write(&installed.zsh.join(".zshenv"), ZSH)?;
+        write(&installed.fish, FISH)?;
+        Ok(installed)
     }
 
     /// Changes a command line and its environment so that the shell in it reports what it does.
     ///
-    /// Returns the nonce of its marks, or nothing where the command is no shell that can be integrated:
-    /// one that is told what to run, that is a login shell, or that is told to read other files.
-    pub fn prepare(
+    /// Returns nothing where the command is no shell that can be integrated: one that is told what to run,
+    /// or that is told to read other files or none.
+    pub(crate) fn prepare(
         &self,
         arguments: &mut Vec<OsString>,
         environment: &mut Vec<(OsString, OsString)>,
-    ) -> Option<String> {
-        let [program, flags @ ..] = arguments.as_slice() else { return None };
-        let name = Path::new(program).file_name()?;
-        let only_interactive = flags.iter().all(|flag| flag == OsStr::new("-i"));
-        if name != OsStr::new("bash") || !only_interactive {
-            return None;
+    ) -> Option<Agreed> {
+        let (kind, login) = recognised(arguments)?;
+        let nonce = random();
+        let files = self.exchange.join(random());
+        match kind {
+            Kind::Bash if login => {
+                // A login shell reads no file that can be named, but it takes its hooks from the environment.
+                let mut way_in = OsString::from(". ");
+                way_in.push(quoted(self.bash.as_os_str(), Kind::Bash));
+                environment.push(("PROMPT_COMMAND".into(), way_in.clone()));
+                environment.push((WAY_IN_VARIABLE.into(), way_in));
+            }
+            Kind::Bash => {
+                arguments.truncate(1);
+                arguments.extend(["--rcfile".into(), self.bash.clone().into(), "-i".into()]);
+            }
+            Kind::Zsh => {
+                let own =
+                    environment.iter().rev().find(|(name, _)| name == "ZDOTDIR").map(|(_, folder)| folder.clone());
+                environment.extend(own.map(|own| (ZDOTDIR_VARIABLE.into(), own)));
+                environment.push(("ZDOTDIR".into(), self.zsh.clone().into()));
+            }
+            Kind::Fish => {
+                let mut source = OsString::from("source ");
+                source.push(quoted(self.fish.as_os_str(), Kind::Fish));
+                arguments.extend(["-C".into(), source]);
+            }
         }
-        let nonce = nonce();
-        let program = program.clone();
-        *arguments = vec![program, "--rcfile".into(), self.bash.clone().into(), "-i".into()];
         environment.push((NONCE_VARIABLE.into(), nonce.clone().into()));
-        Some(nonce)
+        environment.push((EXCHANGE_VARIABLE.into(), files.clone().into()));
+        Some(Agreed { kind, nonce, files })
     }
 }
 
+/// Returns which shell a command line starts, and whether as a login shell, if it is one without any ado.
+fn recognised(arguments: &[OsString]) -> Option<(Kind, bool)> {
+    let [program, flags @ ..] = arguments else { return None };
+    let kind = match Path::new(program).file_name()?.to_str()? {
+        "bash" => Kind::Bash,
+        "zsh" => Kind::Zsh,
+        "fish" => Kind::Fish,
+        _ => return None,
+    };
+    let mut login = false;
+    for flag in flags {
+        match (flag.to_str()?, kind) {
+            ("-i", _) | ("--interactive", Kind::Fish) => {}
+            ("-l" | "-il" | "-li", _) | ("--login", Kind::Bash | Kind::Fish) => login = true,
+            _ => return None,
+        }
+    }
+    Some((kind, login))
+}
+
+/// Returns `text` as one word of a command line of that shell that means nothing but itself.
+pub(crate) fn quoted(text: impl AsRef<OsStr>, kind: Kind) -> OsString {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let mut word = vec![b'\''];
+    for &byte in text.as_ref().as_bytes() {
+        match (kind, byte) {
+            (Kind::Bash | Kind::Zsh, b'\'') => word.extend_from_slice(br"'\''"),
+            (Kind::Fish, b'\'' | b'\\') => word.extend_from_slice(&[b'\\', byte]),
+            _ => word.push(byte),
+        }
+    }
+    word.push(b'\'');
+    OsString::from_vec(word)
+}
+
+/// Writes a file that a shell may be reading right now: it sees the old one or the new one, never half of it.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let mut name = OsString::from(".fresh-");
+    name.push(std::process::id().to_string());
+    name.push(path.file_name().unwrap_or_default());
+    let fresh = path.with_file_name(name);
+    // One that a process with our number left behind.
+    let _ = fs::remove_file(&fresh);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    io::Write::write_all(&mut file, text.as_bytes())?;
+    fs::rename(&fresh, path)
+}
+
 /// Draws 64 random bits, in hexadecimal.
-fn nonce() -> String {
+fn random() -> String {
     let mut bytes = [0u8; 8];
     getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -75,29 +184,83 @@ fn nonce() -> String {
 mod tests {
     use super::*;
 
-    fn prepared(command: &[&str]) -> (Vec<OsString>, Option<String>) {
+    type Environment = Vec<(OsString, OsString)>;
+
+    fn prepared(command: &[&str], mut environment: Environment) -> (Vec<OsString>, Environment, Option<Agreed>) {
         let folder = tempfile::tempdir().unwrap();
         let integration = Integration::install(folder.path()).unwrap();
         let mut arguments: Vec<OsString> = command.iter().map(OsString::from).collect();
-        let nonce = integration.prepare(&mut arguments, &mut Vec::new());
-        (arguments, nonce)
+        let agreed = integration.prepare(&mut arguments, &mut environment);
+        (arguments, environment, agreed)
     }
 
     #[test]
-    fn an_interactive_bash_is_integrated() {
-        for command in [&["bash"][..], &["/bin/bash"], &["bash", "-i"]] {
-            let (arguments, nonce) = prepared(command);
-            assert!(nonce.is_some(), "{command:?}");
-            assert_eq!(arguments[1], "--rcfile");
+    fn an_interactive_shell_is_integrated() {
+        let commands: [(&[&str], Kind); 13] = [
+            (&["bash"], Kind::Bash),
+            (&["/bin/bash"], Kind::Bash),
+            (&["bash", "-i"], Kind::Bash),
+            (&["bash", "-l"], Kind::Bash),
+            (&["bash", "--login", "-i"], Kind::Bash),
+            (&["zsh"], Kind::Zsh),
+            (&["/usr/bin/zsh", "-i"], Kind::Zsh),
+            (&["zsh", "-il"], Kind::Zsh),
+            (&["fish"], Kind::Fish),
+            (&["fish", "-i"], Kind::Fish),
+            (&["fish", "--login"], Kind::Fish),
+            (&["fish", "--interactive", "-l"], Kind::Fish),
+            (&["/opt/fish", "-il"], Kind::Fish),
+        ];
+        for (command, kind) in commands {
+            assert_eq!(prepared(command, Vec::new()).2.map(|agreed| agreed.kind), Some(kind), "{command:?}");
         }
     }
 
     #[test]
     fn a_command_that_is_told_what_to_do_is_left_alone() {
-        for command in [&["bash", "-c", "ls"][..], &["bash", "--norc"], &["bash", "-l"], &["python3"], &[]] {
-            let (arguments, nonce) = prepared(command);
-            assert_eq!(nonce, None, "{command:?}");
-            assert_eq!(arguments.len(), command.len());
+        let commands: [&[&str]; 14] = [
+            &["bash", "-c", "ls"],
+            &["bash", "--norc"],
+            &["bash", "--rcfile", "x"],
+            &["bash", "script"],
+            &["zsh", "-c", "ls"],
+            &["zsh", "-f"],
+            &["zsh", "--no-rcs"],
+            &["fish", "-c", "ls"],
+            &["fish", "-N"],
+            &["fish", "-C", "echo"],
+            &["rbash"],
+            &["python3", "-i"],
+            &["sh"],
+            &[],
+        ];
+        for command in commands {
+            let (arguments, environment, agreed) = prepared(command, Vec::new());
+            assert!(agreed.is_none(), "{command:?}");
+            assert_eq!((arguments.len(), environment.len()), (command.len(), 0), "{command:?}");
+        }
+    }
+
+    #[test]
+    fn the_users_own_zsh_folder_is_handed_over() {
+        let (_, environment, _) = prepared(&["zsh"], vec![("ZDOTDIR".into(), "/home/ana/zsh".into())]);
+        assert!(environment.contains(&(ZDOTDIR_VARIABLE.into(), "/home/ana/zsh".into())));
+        let (_, environment, _) = prepared(&["zsh"], Vec::new());
+        assert!(!environment.iter().any(|(name, _)| name == ZDOTDIR_VARIABLE));
+    }
+
+    #[test]
+    fn words_are_quoted_as_each_shell_reads_them() {
+        assert_eq!(quoted(r"it's a\b", Kind::Bash), r"'it'\''s a\b'");
+        assert_eq!(quoted(r"it's a\b", Kind::Fish), r"'it\'s a\\b'");
+    }
+
+    #[test]
+    fn nobody_else_may_look_into_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let integration = Integration::install(&folder.path().join("shell")).unwrap();
+        for (path, mode) in [(&integration.exchange, 0o700), (&integration.bash, 0o600)] {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, mode, "{}", path.display());
         }
     }
 }

@@ -9,7 +9,9 @@
 //! This crate knows nothing of workflows and nothing of how it is reached.
 
 mod characters;
+mod command;
 mod echo;
+mod exchange;
 mod guard;
 mod history;
 mod hushed;
@@ -26,6 +28,8 @@ mod terminals;
 mod transcript;
 mod wait;
 
+pub use command::{CommandRequest, Ran, RunError};
+pub use exchange::{Variable, VariablesError};
 pub use hushed::Hushed;
 pub use integration::Integration;
 pub use keys::UnknownKey;

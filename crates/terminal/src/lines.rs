@@ -22,6 +22,22 @@ pub(crate) fn settled(text: &str) -> String {
     out
 }
 
+/// Returns `text` as it was printed, except that lines which were written over look as they did in the end.
+#[must_use]
+pub(crate) fn as_printed(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        if line.contains(['\r', '\x08']) {
+            let (body, end) = line.strip_suffix('\n').map_or((line, ""), |body| (body, "\n"));
+            out.push_str(overlaid(body).text().trim_end());
+            out.push_str(end);
+        } else {
+            out.push_str(line);
+        }
+    }
+    out
+}
+
 /// A line after everything was written over it, and where its cursor stands.
 #[derive(Debug, Default)]
 pub(crate) struct Overlaid {
@@ -93,6 +109,12 @@ mod tests {
     fn backspaces_move_back_and_blanks_wipe() {
         assert_eq!(settled("lx\x08 \x08s\n"), "ls\n");
         assert_eq!(settled("\x08\x08a"), "a");
+    }
+
+    #[test]
+    fn what_was_printed_keeps_its_blanks_and_its_end() {
+        assert_eq!(as_printed("a  \n\n\tb "), "a  \n\n\tb ");
+        assert_eq!(as_printed("get:  10%\rget: 100%\nno end"), "get: 100%\nno end");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! leaves running.
 
 mod child;
+mod look;
 mod orphans;
 mod pty;
 mod spawn;
@@ -10,8 +11,9 @@ mod tree;
 
 pub use child::Exit;
 pub(crate) use child::{Child, signal_group};
+pub(crate) use look::{Image, awaits_input, catches, folder_of, name_of, name_of_group};
 pub(crate) use orphans::Orphans;
-pub(crate) use pty::{Pty, Read};
+pub(crate) use pty::{Discipline, Pty, Read};
 pub(crate) use spawn::Program;
 pub use spawn::SpawnError;
 pub use tree::Survivor;

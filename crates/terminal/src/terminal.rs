@@ -1,17 +1,19 @@
 //! One terminal: what its users may ask, and the task that owns its parts.
 
+mod draft;
 mod excerpt;
 mod ledger;
 mod seat;
+mod shell;
 mod task;
 
-use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
 use steplatch_ids::TerminalId;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
@@ -19,6 +21,9 @@ pub use ledger::Stage;
 pub use seat::{HandedBack, HoldKey, Holder};
 pub(crate) use task::{FLOODS_AT_ONCE, Parts, run};
 
+use crate::command::{CommandRequest, Ran, RunError};
+use crate::exchange::{self, Files, Script, Told, Variable, VariablesError};
+use crate::integration::Agreed;
 use crate::keys::UnknownKey;
 use crate::process::{Exit, Survivor};
 use crate::screen::{Cursor, Modes, Size};
@@ -33,6 +38,8 @@ pub struct Terminal {
     pid: i32,
     life: Life,
     requests: mpsc::UnboundedSender<Request>,
+    /// What was agreed with its shell. One at a time may ask it.
+    agreed: Option<Arc<tokio::sync::Mutex<Agreed>>>,
 }
 
 /// How far a terminal's life has come, for those who hold it.
@@ -144,12 +151,18 @@ pub struct View {
     pub exit_code: Option<i32>,
     /// How the program ended, once it has.
     pub exit: Option<Exit>,
-    /// Process id of the program.
-    pub pid: i32,
     /// Offset behind all output so far.
     pub end: u64,
     /// Somebody held the terminal and gave it back, and [`Terminal::handed_back`] was not asked since.
     pub handed_back: bool,
+    /// The folder that its program works in: the shell's own, or while something runs that tells one (OSC 7), that.
+    /// Inside of `ssh` and the like it is a folder of that machine.
+    pub cwd: Option<String>,
+    /// Whether what runs in the foreground waits for somebody to type, where that can be told: a shell at its
+    /// prompt, a program that reads the terminal, a line editor or full-screen program that rests.
+    pub awaiting_input: Option<bool>,
+    /// Whether it reads a line that is not shown, as passwords are read.
+    pub password: bool,
 }
 
 /// Which part of the output to read.
@@ -218,6 +231,12 @@ pub struct Description {
     pub viewers: usize,
     /// Who holds it, if somebody does.
     pub holder: Option<Holder>,
+    /// As in [`View::cwd`].
+    pub cwd: Option<String>,
+    /// As in [`View::awaiting_input`].
+    pub awaiting_input: Option<bool>,
+    /// As in [`View::password`].
+    pub password: bool,
 }
 
 /// How a terminal is to be closed.
@@ -268,6 +287,9 @@ pub(crate) enum Request {
     Ready(Quiet, Duration, oneshot::Sender<View>),
     View(bool, oneshot::Sender<View>),
     Read(Part, Limit, oneshot::Sender<Excerpt>),
+    Run(CommandRequest, oneshot::Sender<Result<Ran, RunError>>),
+    /// The request that was written is to be answered.
+    Exchange(oneshot::Sender<Result<(), VariablesError>>),
     Describe(oneshot::Sender<Description>),
     Resize(Size, oneshot::Sender<()>),
     Signal(Signal, oneshot::Sender<Result<(), Option<Exit>>>),
@@ -281,7 +303,11 @@ pub(crate) enum Request {
 
 impl Terminal {
     pub(crate) fn new(id: TerminalId, pid: i32, life: Life, requests: mpsc::UnboundedSender<Request>) -> Self {
-        Self { id, pid, life, requests }
+        Self { id, pid, life, requests, agreed: None }
+    }
+
+    pub(crate) fn told_by(self, agreed: Option<Agreed>) -> Self {
+        Self { agreed: agreed.map(|agreed| Arc::new(tokio::sync::Mutex::new(agreed))), ..self }
     }
 
     /// Returns the process id of its program.
@@ -364,6 +390,89 @@ impl Terminal {
     /// When the terminal was closed.
     pub async fn describe(&self) -> Result<Description, Gone> {
         self.ask(Request::Describe).await
+    }
+
+    /// Runs one command in the shell at its prompt, and returns what it printed and its exit code.
+    ///
+    /// Exact as far as the shell's marks are: works in an integrated bash, zsh or fish that waits at its prompt.
+    /// Dropping the future stops the waiting, not the command.
+    ///
+    /// # Errors
+    /// When the command could not be entered; nothing of it ran then.
+    pub async fn run(&self, request: CommandRequest) -> Result<Ran, RunError> {
+        self.ask(|reply| Request::Run(request, reply)).await?
+    }
+
+    /// Returns variables of the live shell by their names, in the order asked for; nothing where one is not set.
+    ///
+    /// Works in an integrated shell at its prompt and leaves no trace: not on the screen, in the history, in waits,
+    /// or in the shell's own state. In bash a line that is begun stands in the way. Takes 2 s at the most; values
+    /// up to 4 MB together.
+    ///
+    /// # Errors
+    /// When a name is none, the shell is not at its prompt, or it does not answer.
+    pub async fn variables(&self, names: Vec<String>) -> Result<Vec<(String, Option<Variable>)>, VariablesError> {
+        names.iter().try_for_each(|name| exchange::checked(name))?;
+        let told = self
+            .exchange(|script| {
+                for name in &names {
+                    script.tell(name);
+                }
+            })
+            .await?;
+        // A shell that stumbled over one of them has not told the rest.
+        if told.len() != names.len() { Err(VariablesError::Unanswered) } else { Ok(told) }
+    }
+
+    /// Sets variables of the live shell; `export` also hands them down to programs. Works as [`Terminal::variables`]
+    /// does. Arrays and read-only variables are left as they are.
+    ///
+    /// # Errors
+    /// As [`Terminal::variables`]; and when a variable does not have its value afterwards, others may have theirs.
+    pub async fn set_variables(&self, values: Vec<(String, String)>, export: bool) -> Result<(), VariablesError> {
+        for (name, value) in &values {
+            exchange::checked(name)?;
+            if value.contains('\0') {
+                return Err(VariablesError::Value(name.clone()));
+            }
+        }
+        let told = self
+            .exchange(|script| {
+                for (name, value) in &values {
+                    script.set(name, value, export);
+                }
+                for (name, _) in &values {
+                    script.tell(name);
+                }
+            })
+            .await?;
+        // Of a name that is set twice, the last value counts.
+        let wanted: HashMap<&String, &String> = values.iter().map(|(name, value)| (name, value)).collect();
+        let has = |name: &String| {
+            let told = told.iter().find(|(told, _)| told == name).and_then(|(_, variable)| variable.as_ref());
+            told.is_some_and(|variable| wanted.get(name) == Some(&&variable.value) && (variable.exported || !export))
+        };
+        let refused: Vec<String> = values.iter().map(|(name, _)| name.clone()).filter(|name| !has(name)).collect();
+        if refused.is_empty() { Ok(()) } else { Err(VariablesError::Refused(refused)) }
+    }
+
+    /// Has the shell do what `write` puts into a script, and returns what it told.
+    async fn exchange(&self, write: impl FnOnce(&mut Script)) -> Result<Vec<Told>, VariablesError> {
+        let failed = |error: tokio::task::JoinError| VariablesError::System(error.to_string());
+        let Some(agreed) = &self.agreed else {
+            // The task knows what runs instead.
+            self.ask(Request::Exchange).await??;
+            return Err(VariablesError::Deaf);
+        };
+        // There is one pair of files, so one asks after the other.
+        let agreed = agreed.lock().await;
+        let mut script = Script::new(agreed.kind);
+        write(&mut script);
+        let parties = agreed.clone();
+        let written = tokio::task::spawn_blocking(move || Files::write(&parties, &script));
+        let files = written.await.map_err(failed)??;
+        self.ask(Request::Exchange).await??;
+        tokio::task::spawn_blocking(move || files.read()).await.map_err(failed)?
     }
 
     /// Changes the size.

@@ -204,7 +204,7 @@ impl Terminals {
         };
         let mut arguments = spec.arguments;
         let mut environment = environment_of(spec.inherited, spec.environment, &id);
-        let nonce = self
+        let agreed = self
             .options
             .integration
             .as_ref()
@@ -222,7 +222,8 @@ impl Terminals {
         });
         let (pty, child) = started.await.map_err(std::io::Error::other).map_err(SpawnError::from)??;
         let pid = child.pid().as_raw_nonzero().get();
-        let integrated = nonce.is_some();
+        let integrated = agreed.is_some();
+        let nonce = agreed.as_ref().map(|agreed| agreed.nonce.clone());
         let now = SystemTime::now();
         let life = Life::default();
         let parts = Parts {
@@ -243,10 +244,13 @@ impl Terminals {
                 busy: None,
                 exit_code: None,
                 exit: None,
+                cwd: None,
+                awaiting_input: None,
+                password: false,
                 viewers: 0,
                 holder: None,
             },
-            integrated,
+            agreed: agreed.clone(),
             grace: self.options.grace,
             idle: self.options.idle,
             hushed: self.hushed.clone(),
@@ -256,7 +260,7 @@ impl Terminals {
         let terminal = reservation.keep();
         let (requests, received) = mpsc::unbounded_channel();
         let terminal = {
-            let real = Terminal::new(terminal, pid, life, requests);
+            let real = Terminal::new(terminal, pid, life, requests).told_by(agreed);
             self.lock().insert(id.clone(), real.clone());
             real
         };

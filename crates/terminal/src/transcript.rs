@@ -12,6 +12,13 @@ use vte::{Params, Parser, Perform};
 use crate::history::{History, Zone};
 use crate::lines::overlaid;
 
+/// Something that happened between two characters, and the offset at which it did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Marked {
+    pub(crate) mark: Mark,
+    pub(crate) offset: u64,
+}
+
 /// Something that happened between two characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mark {
@@ -21,6 +28,16 @@ pub(crate) enum Mark {
     CommandStarted,
     /// The command ended (OSC 133 ; D), with its exit code where the shell gave one.
     CommandEnded(Option<i32>),
+    /// The line that was being edited is taken, whatever comes of it: the shell has no more use for pastes.
+    LineTaken,
+    /// The line editor takes pastes, so it has begun to read.
+    EditorReady,
+    /// What was entered is no whole command, and the shell asks for more (OSC 133 ; P ; k=s).
+    MoreWanted,
+    /// The shell has answered a request, see `exchange` (OSC 133 ; V, which is ours alone).
+    Answered,
+    /// A program tells which folder it works in (OSC 7).
+    Folder(String),
 }
 
 /// Why parsing stopped before the end of a portion: the emulator needs something first.
@@ -49,6 +66,7 @@ impl Transcript {
             command_zone: Zone::Output,
             alternate: false,
             marks: Vec::new(),
+            line_behind_prompt: false,
             pending_return: false,
             rewound: false,
             combining: 0,
@@ -67,7 +85,7 @@ impl Transcript {
     }
 
     /// Takes the marks that were met since the last call.
-    pub(crate) fn take_marks(&mut self) -> Vec<Mark> {
+    pub(crate) fn take_marks(&mut self) -> Vec<Marked> {
         std::mem::take(&mut self.writer.marks)
     }
 
@@ -92,7 +110,9 @@ struct Writer {
     /// The zone as the marks tell it; the alternate screen goes before it.
     command_zone: Zone,
     alternate: bool,
-    marks: Vec<Mark>,
+    marks: Vec<Marked>,
+    /// The prompt began on a line that has output on it.
+    line_behind_prompt: bool,
     /// A `\r` that may still turn out to be half of a line end.
     pending_return: bool,
     /// The line was moved back in, so that an erase may take something away.
@@ -163,7 +183,10 @@ impl Writer {
     fn write(&mut self, character: char) {
         if self.pending_return {
             self.pending_return = false;
-            if !self.history.at_line_start() {
+            if self.line_behind_prompt {
+                // Shells fill such a line up and go on below it; nothing of the output is written over.
+                self.end_line();
+            } else if !self.history.at_line_start() {
                 self.history.push('\r');
                 self.rewound = true;
             }
@@ -174,6 +197,7 @@ impl Writer {
     fn end_line(&mut self) {
         self.pending_return = false;
         self.rewound = false;
+        self.line_behind_prompt = false;
         self.history.push('\n');
     }
 
@@ -226,25 +250,38 @@ impl Writer {
         }
         match params.first().copied() {
             Some(b"A") => {
-                // The prompt begins on a line of its own for who reads the text, wherever the cursor stands.
+                match self.command_zone {
+                    Zone::Output => self.line_behind_prompt = !self.history.at_line_start(),
+                    // The prompt is drawn again and no line was taken: what stands between was not entered. It may
+                    // come from a job in the background.
+                    Zone::Input if !self.alternate => self.history.turn_zone(Zone::Output),
+                    _ => {}
+                }
                 self.enter(Zone::Prompt);
             }
             Some(b"B") => {
                 self.enter(Zone::Input);
-                self.marks.push(Mark::PromptReady);
+                self.line_behind_prompt = false;
+                self.mark(Mark::PromptReady);
             }
             Some(b"C") => {
                 self.pending_return = false;
                 self.enter(Zone::Output);
-                self.marks.push(Mark::CommandStarted);
+                self.mark(Mark::CommandStarted);
             }
             Some(b"D") => {
                 self.enter(Zone::Output);
                 let code = params.get(1).and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
-                self.marks.push(Mark::CommandEnded(code));
+                self.mark(Mark::CommandEnded(code));
             }
+            Some(b"P") if params.contains(&b"k=s".as_slice()) => self.mark(Mark::MoreWanted),
+            Some(b"V") => self.mark(Mark::Answered),
             _ => {}
         }
+    }
+
+    fn mark(&mut self, mark: Mark) {
+        self.marks.push(Marked { mark, offset: self.history.end() });
     }
 
     fn set_modes(&mut self, params: &Params, on: bool) {
@@ -254,7 +291,39 @@ impl Writer {
             self.alternate = on;
             self.apply_zone();
         }
+        if self.command_zone == Zone::Input && params.iter().flatten().any(|&mode| mode == 2004) {
+            self.mark(if on { Mark::EditorReady } else { Mark::LineTaken });
+        }
     }
+}
+
+/// Returns the folder of an OSC 7: a URL `file://HOST/PATH`, its bytes percent-encoded where need be.
+///
+/// The convention comes from macOS's Terminal; VTE describes it at
+/// <https://gitlab.gnome.org/GNOME/vte/-/blob/master/doc/osc-sequences.md>.
+fn folder_of(url: &[u8]) -> Option<String> {
+    let behind_scheme = url.strip_prefix(b"file://")?;
+    let path = &behind_scheme[behind_scheme.iter().position(|&byte| byte == b'/')?..];
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let [first, behind @ ..] = rest {
+        let encoded = behind
+            .first_chunk::<2>()
+            .filter(|_| *first == b'%')
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        match encoded {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &behind[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    let told = String::from_utf8(bytes).ok()?;
+    (!told.contains(char::is_control)).then_some(told)
 }
 
 impl Perform for Writer {
@@ -285,8 +354,14 @@ impl Perform for Writer {
     }
 
     fn osc_dispatch(&mut self, params: &[&[u8]], _bell_terminated: bool) {
-        if let [b"133", rest @ ..] = params {
-            self.semantic_prompt(rest);
+        match params {
+            [b"133", rest @ ..] => self.semantic_prompt(rest),
+            [b"7", url @ ..] => {
+                if let Some(folder) = folder_of(&url.join(&b';')) {
+                    self.mark(Mark::Folder(folder));
+                }
+            }
+            _ => {}
         }
     }
 
@@ -416,7 +491,44 @@ mod tests {
     #[test]
     fn marks_report_the_exit_code_and_a_forged_one_is_not_believed() {
         let mut transcript = taken(b"\x1b]133;D;0;k=wrong\x07\x1b]133;D;0\x07\x1b]133;D;127;k=n1\x07");
-        assert_eq!(transcript.take_marks(), [Mark::CommandEnded(Some(127))]);
+        assert_eq!(transcript.take_marks(), [Marked { mark: Mark::CommandEnded(Some(127)), offset: 0 }]);
+    }
+
+    #[test]
+    fn the_end_of_a_paste_mode_takes_the_line_only_where_a_line_is_edited() {
+        let mut transcript = taken(b"\x1b[?2004l\x1b]133;B;k=n1\x07ls\x1b[?2004l\r\n\x1b]133;C;k=n1\x07\x1b[?2004l");
+        let marks: Vec<Mark> = transcript.take_marks().into_iter().map(|marked| marked.mark).collect();
+        assert_eq!(marks, [Mark::PromptReady, Mark::LineTaken, Mark::CommandStarted]);
+        let marks = taken(b"\x1b[?2004h\x1b]133;B;k=n1\x07\x1b[?2004h").take_marks();
+        assert_eq!(
+            marks.into_iter().map(|marked| marked.mark).collect::<Vec<_>>(),
+            [Mark::PromptReady, Mark::EditorReady]
+        );
+    }
+
+    #[test]
+    fn a_folder_is_told_by_its_url() {
+        for (url, folder) in [
+            ("file://host/tmp/a%20b;c", Some("/tmp/a b;c")),
+            ("file:///tmp/100%", Some("/tmp/100%")),
+            ("file://host", None),
+            ("http://host/tmp", None),
+            ("file:///a%0ab", None),
+            ("file:///%ff", None),
+        ] {
+            assert_eq!(folder_of(url.as_bytes()).as_deref(), folder, "{url}");
+        }
+        let mut transcript = taken(b"\x1b]7;file://h/a;b\x1b\\");
+        assert_eq!(transcript.take_marks(), [Marked { mark: Mark::Folder("/a;b".into()), offset: 0 }]);
+    }
+
+    #[test]
+    fn a_line_that_a_shell_fills_up_before_its_prompt_stays_as_it_was() {
+        let filled =
+            format!("abc\x1b]133;D;0;k=n1\x07\x1b]133;A;k=n1\x07%{}\r \r\r$ \x1b]133;B;k=n1\x07", " ".repeat(79));
+        assert_eq!(settled(&text(filled.as_bytes())), "abc%\n$");
+        let whole_line = filled.replacen("abc", "abc\r\n", 1);
+        assert_eq!(settled(&text(whole_line.as_bytes())), "abc\n$");
     }
 
     #[test]

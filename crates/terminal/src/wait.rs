@@ -79,7 +79,8 @@ pub enum Reason {
     Match,
     /// The shell is at its prompt.
     Prompt,
-    /// The program has ended.
+    /// The program has ended, or the shell whose prompt is waited for became another program, see
+    /// [`Waited::replaced_by`].
     Exit,
     /// There was no output for as long as was asked.
     Quiet,
@@ -129,6 +130,9 @@ pub struct Waited {
     pub gave_up: Option<TooMuchWork>,
     /// Offset from which on output was held when the wait began to look, where that is later than it asked.
     pub missed_before: Option<u64>,
+    /// The program that took the place of the shell whose prompt was waited for, as after `exec`. No prompt will
+    /// come then, and the reason is [`Reason::Exit`] although the terminal lives on.
+    pub replaced_by: Option<String>,
 }
 
 /// How much text one pass looks at; more is left for the next one, so that nobody else has to wait.

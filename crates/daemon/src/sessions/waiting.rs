@@ -95,7 +95,9 @@ impl Sessions {
             (None, Some(begins)) => {
                 Some(format!("output before offset {begins} is no longer held and was not searched"))
             }
-            (None, None) => None,
+            (None, None) => waited.replaced_by.as_ref().map(|program| {
+                format!("{program} took the place of the shell, which told its prompts; wait for what it prints")
+            }),
         };
         let found = waited.found;
         AwaitOutputReply {
@@ -121,6 +123,8 @@ impl Sessions {
             },
             timeout_occurred: reason == AwaitReason::Timeout,
             pattern: found.as_ref().filter(|_| sources.len() > 1).and_then(|found| sources.get(found.pattern).cloned()),
+            awaiting_input: view.awaiting_input,
+            password: view.password,
             in_echo: found.is_some_and(|found| found.in_echo),
         }
     }

@@ -1,12 +1,12 @@
 //! A running program that is ours to wait for.
 
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, waitid};
+use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 
 use super::orphans::{Family, Orphans};

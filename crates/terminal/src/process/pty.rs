@@ -1,11 +1,14 @@
 //! One pseudo-terminal: a thin layer over the kernel's, see pty(7).
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use rustix::fs::OFlags;
 use rustix::process::Pid;
-use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, ptsname, unlockpt};
 use rustix::termios::{
     InputModes, LocalModes, OptionalActions, Winsize, tcgetattr, tcgetpgrp, tcsetattr, tcsetwinsize,
 };
@@ -18,6 +21,22 @@ use crate::screen::Size;
 #[derive(Debug)]
 pub(crate) struct Pty {
     master: AsyncFd<OwnedFd>,
+}
+
+/// What the terminal itself does with what is typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Discipline {
+    /// It collects lines and hands them over whole (ICANON).
+    pub(crate) whole_lines: bool,
+    /// It shows what is typed (ECHO).
+    pub(crate) echo: bool,
+}
+
+impl Discipline {
+    /// Whether the program reads whole lines and has them not shown, as for a password.
+    pub(crate) fn is_unseen(self) -> bool {
+        self.whole_lines && !self.echo
+    }
 }
 
 /// What a read gave.
@@ -89,15 +108,20 @@ impl Pty {
         Ok(tcsetwinsize(self.master.get_ref(), window)?)
     }
 
-    /// Whether the program reads whole lines and has them not echoed, as for a password.
-    pub(crate) fn reads_unseen(&self) -> bool {
-        tcgetattr(self.master.get_ref()).is_ok_and(|modes| {
-            modes.local_modes.contains(LocalModes::ICANON) && !modes.local_modes.contains(LocalModes::ECHO)
-        })
-    }
-
     /// The process group in the foreground, if there is one.
     pub(crate) fn foreground(&self) -> Option<Pid> {
         tcgetpgrp(self.master.get_ref()).ok()
+    }
+
+    /// How the terminal takes what is typed, as the program has set it (termios(3)).
+    pub(crate) fn line_discipline(&self) -> Option<Discipline> {
+        let modes = tcgetattr(self.master.get_ref()).ok()?.local_modes;
+        Some(Discipline { whole_lines: modes.contains(LocalModes::ICANON), echo: modes.contains(LocalModes::ECHO) })
+    }
+
+    /// The path of the program's side.
+    pub(crate) fn device(&self) -> Option<PathBuf> {
+        let name = ptsname(self.master.get_ref(), Vec::new()).ok()?;
+        Some(PathBuf::from(OsStr::from_bytes(name.as_bytes())))
     }
 }

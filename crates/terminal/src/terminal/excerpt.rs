@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Excerpt, Limit, Part};
 use crate::history::{History, Zone, ceil_char_boundary, floor_char_boundary};
-use crate::lines::settled;
+use crate::lines::{as_printed, settled};
 
 /// Returns `part` of `history`. What full-screen programs drew is no part of it.
 pub(super) fn of(history: &History, part: Part, input_offset: u64, limit: Limit) -> Excerpt {
@@ -17,25 +17,39 @@ pub(super) fn of(history: &History, part: Part, input_offset: u64, limit: Limit)
         }
         Part::Tail(count) => tail(history, count),
     };
-    let held = history.start();
-    let dropped_before = (asked < held && from < held).then_some(held);
+    let dropped = asked < history.start() && from < history.start();
+    cut(history, &text, dropped, limit, settled)
+}
+
+/// Returns what stands in `range` and in zones that are `wanted`, as it was printed.
+pub(super) fn as_printed_in(history: &History, range: Range<u64>, wanted: Zone, limit: Limit) -> Excerpt {
+    let dropped = range.start < history.start();
+    let end = range.end;
+    let text = Text::between(history, range, |_, zone| zone == wanted);
+    let excerpt = cut(history, &text, dropped, limit, as_printed);
+    Excerpt { next: excerpt.next.min(end), ..excerpt }
+}
+
+/// Cuts `text` to `limit` and has `shown` make it readable.
+fn cut(history: &History, text: &Text, dropped: bool, limit: Limit, shown: fn(&str) -> String) -> Excerpt {
+    let dropped_before = dropped.then_some(history.start());
     let end = history.end();
     let raw = text.raw.as_str();
     match limit {
         Limit::Head(most) | Limit::HeadAndTail(most) if raw.chars().nth(most).is_none() => {
-            Excerpt { head: settled(raw), tail: None, left_out: 0, next: end, dropped_before }
+            Excerpt { head: shown(raw), tail: None, left_out: 0, next: end, dropped_before }
         }
         Limit::Head(most) => {
             let cut = cut_before(raw, most);
             let left_out = raw[cut..].chars().count();
-            Excerpt { head: settled(&raw[..cut]), tail: None, left_out, next: text.offset(cut, end), dropped_before }
+            Excerpt { head: shown(&raw[..cut]), tail: None, left_out, next: text.offset(cut, end), dropped_before }
         }
         Limit::HeadAndTail(most) => {
             let cut = cut_before(raw, most / 2);
             let resume = cut_after(raw, most - most / 2).max(cut);
             Excerpt {
-                head: settled(&raw[..cut]),
-                tail: Some(settled(&raw[resume..])),
+                head: shown(&raw[..cut]),
+                tail: Some(shown(&raw[resume..])),
                 left_out: raw[cut..resume].chars().count(),
                 next: text.offset(cut, end),
                 dropped_before,

@@ -3,6 +3,10 @@
 //! What can wake it is in one `select`: a request, output, room to write, the end
 //! of the program, a deadline. After each, every pending wait is looked at.
 
+mod exchanging;
+mod running;
+mod states;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,17 +14,22 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use self::exchanging::Exchanging;
+use self::running::{Done, Running};
+use self::states::States;
 use super::ledger::{Entry, Ledger, Stage};
 use super::seat::Seat;
+use super::shell::Shell;
 use super::{Attached, Closed, Closing, Description, Input, InputError, Life, Output, Request, Sent, View, excerpt};
 use crate::echo::{Echo, Followed};
 use crate::history::Zone;
 use crate::hushed::{Hushed, HushedLine};
 use crate::intake::Intake;
+use crate::integration::Agreed;
 use crate::keys;
-use crate::process::{Child, Exit, Leader, Pty, Read, end_all, signal_group};
+use crate::process::{Child, Discipline, Exit, Leader, Pty, Read, end_all, signal_group};
 use crate::screen::{Screen, Size};
-use crate::transcript::{Mark, Transcript};
+use crate::transcript::Transcript;
 use crate::wait::{EchoZones, Found, Pass, Quiet, Reason, Search, Target, Until, Wait, Waited, on_screen};
 
 /// What a terminal is made of.
@@ -31,8 +40,8 @@ pub(crate) struct Parts {
     pub(crate) transcript: Transcript,
     /// What does not change, and what the task keeps current.
     pub(crate) description: Description,
-    /// Whether marks of a shell integration can be expected.
-    pub(crate) integrated: bool,
+    /// What was agreed with its shell, if it is one that tells what it does.
+    pub(crate) agreed: Option<Agreed>,
     /// How long it stays readable after its program has ended.
     pub(crate) grace: Duration,
     /// How long nobody may type, watch or wait, and nothing be printed, before it is closed.
@@ -96,27 +105,13 @@ struct Task {
     last_output: Instant,
     /// Counts changes of the screen, so that it is searched once for each.
     drawn: u64,
+    /// A command that somebody waits for, and a request that the shell has not answered.
+    running: Option<Running>,
+    /// What came of earlier ones.
+    done: Done,
+    exchanging: Option<Exchanging>,
     waits: Vec<Pending>,
     viewers: broadcast::Sender<Output>,
-}
-
-/// What the marks tell of the shell.
-#[derive(Debug, Default)]
-struct Shell {
-    integrated: bool,
-    /// Prompts seen so far.
-    prompts: u64,
-    at_prompt: bool,
-    /// Enter was typed and the shell has not come back to its prompt since.
-    sent: bool,
-    /// Lines that were typed and that the shell has not been seen to take.
-    untaken: usize,
-    /// A command has begun since the last prompt.
-    took: bool,
-    /// A prompt was shown while lines were still untaken; it counts unless the shell takes one by then.
-    doubtful: Option<Instant>,
-    running: bool,
-    last_exit: Option<i32>,
 }
 
 /// Somebody who waits.
@@ -145,6 +140,11 @@ enum Reply {
 }
 
 impl Pending {
+    /// Whether the prompt of a shell is all that it waits for, besides a match.
+    fn is_for_prompt(&self) -> bool {
+        self.prompt_after.is_some() && matches!(self.reply, Reply::Wait(..))
+    }
+
     fn quiet_at(&self, last_output: Instant) -> Option<Instant> {
         let quiet = self.quiet?;
         Some(if self.heard {
@@ -157,6 +157,7 @@ impl Pending {
 
 /// Keeps a terminal until it is closed, then calls `removed`.
 pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Request>, removed: impl FnOnce() + Send) {
+    let shell = Shell::new(parts.agreed, parts.description.pid);
     let mut task = Task {
         pty: parts.pty,
         child: parts.child,
@@ -165,7 +166,7 @@ pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Requ
         grace: parts.grace,
         life: parts.life,
         echo: Echo::default(),
-        shell: Shell { integrated: parts.integrated, ..Shell::default() },
+        shell,
         outgoing: VecDeque::new(),
         written: 0,
         ledger: Ledger::default(),
@@ -182,6 +183,9 @@ pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Requ
         input_offset: 0,
         last_output: Instant::now(),
         drawn: 0,
+        running: None,
+        done: Done::default(),
+        exchanging: None,
         waits: Vec::new(),
         viewers: broadcast::Sender::new(VIEWER_BACKLOG),
     };
@@ -245,6 +249,9 @@ impl Task {
             self.ending.map(|(_, until)| until),
             self.ended.map(|(_, until)| until),
             self.shell.doubtful,
+            self.shell.look_at,
+            self.running.as_ref().map(|running| running.deadline),
+            self.exchanging.as_ref().map(|exchanging| exchanging.deadline),
             self.intake.screen.held_until().map(Instant::from_std),
             self.idle_until(),
         ];
@@ -275,10 +282,12 @@ impl Task {
                 wait.heard = self.intake.transcript.history().end() > 0;
                 self.waits.push(wait);
             }
-            Request::View(colours, reply) => drop(reply.send(self.view(colours))),
+            Request::View(colours, reply) => drop(reply.send(self.view(colours, self.states()))),
             Request::Read(part, limit, reply) => {
                 let _ = reply.send(excerpt::of(self.intake.transcript.history(), part, self.input_offset, limit));
             }
+            Request::Run(request, reply) => self.begin_command(request, reply),
+            Request::Exchange(reply) => self.begin_exchange(reply),
             Request::Describe(reply) => drop(reply.send(self.describe())),
             Request::Resize(size, reply) => {
                 self.resize(size);
@@ -354,6 +363,18 @@ impl Task {
     }
 
     fn take_in(&mut self, bytes: &[u8]) {
+        if self.exchanging.is_none() {
+            return self.take_in_all(bytes);
+        }
+        for part in self.sift(bytes) {
+            self.take_in_all(&part);
+        }
+    }
+
+    fn take_in_all(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
         let before = self.intake.transcript.history().end();
         self.intake.take_in(bytes, &mut self.outgoing);
         self.drawn += 1;
@@ -362,13 +383,24 @@ impl Task {
         for wait in &mut self.waits {
             wait.heard = true;
         }
-        for mark in self.intake.transcript.take_marks() {
-            self.shell.take(&mark);
+        for marked in self.intake.transcript.take_marks() {
+            self.shell.take(&marked.mark);
+            self.follow_command(&marked);
+            self.follow_exchange(&marked.mark);
         }
+        self.watch_shell();
         self.follow_echo(before);
         if self.viewers.receiver_count() > 0 {
             // Nobody listening is no error, and a slow listener is told that it missed something.
             let _ = self.viewers.send(Output::Bytes(Arc::from(bytes)));
+        }
+    }
+
+    /// Sees whether the shell that somebody waits for is still there; a program in its place prints no marks.
+    fn watch_shell(&mut self) {
+        let awaited = self.running.is_some() || self.waits.iter().any(Pending::is_for_prompt);
+        if awaited && self.shell.running && self.pty.foreground() == Some(self.child.pid()) {
+            self.shell.notice_replacement();
         }
     }
 
@@ -399,6 +431,11 @@ impl Task {
         if self.shell.doubtful.is_some_and(|until| Instant::now() >= until) {
             self.shell.come_to_prompt();
         }
+        if self.shell.look_at.is_some_and(|at| Instant::now() >= at) {
+            self.shell.look_at = None;
+            self.shell.notice_replacement();
+        }
+        self.look_at_exchange();
         if self.intake.screen.held_until().is_some_and(|until| std::time::Instant::now() >= until) {
             self.intake.screen.release();
             self.drawn += 1;
@@ -429,7 +466,7 @@ impl Task {
             return drop(reply.send(Err(InputError::Full { waiting: self.outgoing.len() })));
         }
         let offset = self.intake.transcript.history().end();
-        let unseen = self.pty.reads_unseen();
+        let unseen = self.pty.line_discipline().is_some_and(Discipline::is_unseen);
         if input.raw.is_empty() {
             self.input_offset = offset;
         }
@@ -446,6 +483,7 @@ impl Task {
             self.ledger.intend(step, offset, self.shell.prompts, upto);
         }
         let prompts = self.shell.prompts;
+        self.shell.draft.type_in(&bytes);
         let lines = bytes.iter().filter(|byte| **byte == b'\r').count();
         if lines > 0 {
             self.shell.send_off(lines);
@@ -463,7 +501,7 @@ impl Task {
                 if let Some(step) = &input.step {
                     self.ledger.finish(step);
                 }
-                let _ = reply.send(Ok(Sent { offset, view: self.view(false) }));
+                let _ = reply.send(Ok(Sent { offset, view: self.view(false, self.states()) }));
             }
             Some(settle) => {
                 let reply = Reply::Sent(offset, input.step.clone(), reply);
@@ -481,7 +519,7 @@ impl Task {
             // What waits to be written will be, unless the program's end has thrown it away.
             Stage::Intent if self.outgoing.is_empty() => drop(reply.send(Err(InputError::InDoubt))),
             Stage::Intent | Stage::Written => self.settle(entry.offset, entry.prompts, input, reply),
-            Stage::Done => drop(reply.send(Ok(Sent { offset: entry.offset, view: self.view(false) }))),
+            Stage::Done => drop(reply.send(Ok(Sent { offset: entry.offset, view: self.view(false, self.states()) }))),
         }
     }
 
@@ -574,6 +612,7 @@ impl Task {
 
     /// Ends every wait that is over. Returns whether some output is still to be searched.
     fn look_at_waits(&mut self) -> bool {
+        self.look_at_command();
         let mut more = false;
         let mut index = 0;
         while index < self.waits.len() {
@@ -618,7 +657,7 @@ impl Task {
                 Err(gave_up) => return Look::Over(Reason::Timeout, None, Some(gave_up)),
             }
         }
-        let over = if self.ended.is_some() {
+        let over = if self.ended.is_some() || (wait.is_for_prompt() && self.shell.replaced_by.is_some()) {
             Some(Reason::Exit)
         } else if wait
             .prompt_after
@@ -649,7 +688,9 @@ impl Task {
         found: Option<Found>,
         gave_up: Option<steplatch_pattern::TooMuchWork>,
     ) {
-        let view = self.view(false);
+        // What is looked up in `/proc` takes longer than finding a match, and who found one knows what is awaited.
+        let states = if reason == Reason::Match { States::default() } else { self.states() };
+        let view = self.view(false, states);
         // Whoever asked may have stopped listening.
         match pending.reply {
             Reply::Ready(reply) => drop(reply.send(view)),
@@ -668,6 +709,11 @@ impl Task {
                     exit: view.exit,
                     gave_up,
                     missed_before: pending.missed_before,
+                    replaced_by: self
+                        .shell
+                        .replaced_by
+                        .clone()
+                        .filter(|_| reason == Reason::Exit && view.exit.is_none()),
                 };
                 let _ = reply.send((waited, view));
             }
@@ -687,14 +733,14 @@ impl Task {
     fn busy(&self) -> Option<bool> {
         if self.ended.is_some() || self.ending.is_some() {
             Some(false)
-        } else if self.shell.integrated && self.shell.prompts > 0 {
+        } else if self.shell.tells() && !self.shell.is_replaced() {
             Some(self.shell.running || self.shell.sent)
         } else {
             None
         }
     }
 
-    fn view(&self, colours: bool) -> View {
+    fn view(&self, colours: bool, states: States) -> View {
         View {
             screen: if colours { self.intake.screen.ansi() } else { self.intake.screen.text() },
             cursor: self.intake.screen.cursor(),
@@ -704,14 +750,20 @@ impl Task {
             busy: self.busy(),
             exit_code: self.exit_code(),
             exit: self.exit(),
-            pid: self.description.pid,
             end: self.intake.transcript.history().end(),
             handed_back: self.seat.was_handed_back(),
+            cwd: states.cwd,
+            awaiting_input: states.awaiting_input,
+            password: states.password,
         }
     }
 
     fn describe(&self) -> Description {
+        let states = self.states();
         Description {
+            cwd: states.cwd,
+            awaiting_input: states.awaiting_input,
+            password: states.password,
             title: self.intake.screen.title(),
             busy: self.busy(),
             exit_code: self.exit_code(),
@@ -753,59 +805,4 @@ enum Look {
     /// Nothing so far, and there is output that was not searched yet.
     More,
     NotYet,
-}
-
-/// How soon a shell takes the next line that was typed ahead.
-const TAKES_NEXT_LINE: Duration = Duration::from_millis(30);
-
-impl Shell {
-    fn send_off(&mut self, lines: usize) {
-        self.sent = true;
-        self.at_prompt = false;
-        self.untaken += lines;
-    }
-
-    fn take(&mut self, mark: &Mark) {
-        match mark {
-            Mark::PromptReady => {
-                // A command whose end was not told is over all the same, and nobody knows how.
-                if self.running {
-                    self.last_exit = None;
-                }
-                self.running = false;
-                // An empty line is taken without a command.
-                if !std::mem::take(&mut self.took) {
-                    self.untaken = self.untaken.saturating_sub(1);
-                }
-                if self.untaken == 0 {
-                    self.come_to_prompt();
-                } else {
-                    // Lines typed ahead, or lines that a program has read: which, the next moment shows.
-                    self.doubtful = Some(Instant::now() + TAKES_NEXT_LINE);
-                }
-            }
-            Mark::CommandStarted => {
-                self.running = true;
-                self.at_prompt = false;
-                self.took = true;
-                self.doubtful = None;
-                self.untaken = self.untaken.saturating_sub(1);
-            }
-            // The first prompt of a shell reports an end of nothing.
-            Mark::CommandEnded(code) if self.running => {
-                self.running = false;
-                self.last_exit = *code;
-            }
-            Mark::CommandEnded(_) => {}
-        }
-    }
-
-    /// The prompt stands, and nothing that was typed is still to be taken.
-    fn come_to_prompt(&mut self) {
-        self.prompts += 1;
-        self.at_prompt = true;
-        self.sent = false;
-        self.untaken = 0;
-        self.doubtful = None;
-    }
 }

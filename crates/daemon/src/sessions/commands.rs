@@ -1,0 +1,171 @@
+//! One command with its exact output, and the variables of a live shell.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steplatch_host::HostedTerminal;
+use steplatch_protocol::{
+    ExitTerminal, GetVariables, GetVariablesReply, OpenTerminal, RunCommand, RunCommandReply, SetVariables,
+    SetVariablesReply, VariableInfo,
+};
+use steplatch_terminal::{CommandRequest, Excerpt, Limit, Ran, RunError, VariablesError};
+use tokio::time::Instant;
+
+use super::trouble::{Trouble, held};
+use super::{CHARACTERS, Sessions, told};
+use crate::caller::Caller;
+
+/// The longest that a command is waited for, and the shortest.
+const LONGEST: f64 = 3600.0;
+const SHORTEST: f64 = 0.1;
+
+impl Sessions {
+    /// Runs one command; as the same `step` only once.
+    pub(crate) async fn run_command(
+        &self,
+        caller: &Arc<Caller>,
+        verb: RunCommand,
+        step: Option<String>,
+    ) -> RunCommandReply {
+        let began = Instant::now();
+        let reply = match verb.session_id.clone().filter(|session| !session.is_empty()) {
+            Some(session) => match self.find(&session).await {
+                Ok(terminal) => self.run_in(&terminal, verb, step).await,
+                Err(trouble) => failed(self.words(&session, trouble).await),
+            },
+            None => self.run_in_fresh_shell(caller, verb, step).await,
+        };
+        RunCommandReply { elapsed_time: began.elapsed().as_secs_f64(), ..reply }
+    }
+
+    async fn run_in_fresh_shell(
+        &self,
+        caller: &Arc<Caller>,
+        verb: RunCommand,
+        step: Option<String>,
+    ) -> RunCommandReply {
+        let open = OpenTerminal {
+            shell: "bash".to_owned(),
+            working_directory: verb.working_directory.clone(),
+            cols: 120,
+            rows: 40,
+            wait_ready: true,
+            ..OpenTerminal::default()
+        };
+        // Both halves are done once: asked again, the same shell is found, and what the command came to.
+        let opened = self.open(caller, open, step.clone()).await;
+        if !opened.success {
+            return failed(opened.error.unwrap_or_default());
+        }
+        let session_id = opened.session_id;
+        let reply = match self.find(&session_id).await {
+            Ok(terminal) => self.run_in(&terminal, RunCommand { working_directory: None, ..verb }, step).await,
+            Err(trouble) => failed(self.words(&session_id, trouble).await),
+        };
+        if reply.timed_out {
+            return RunCommandReply { session_id: Some(session_id), ..reply };
+        }
+        self.exit(ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+        RunCommandReply { session_id: None, offset: None, ..reply }
+    }
+
+    async fn run_in(&self, terminal: &HostedTerminal, verb: RunCommand, step: Option<String>) -> RunCommandReply {
+        if verb.command.trim().is_empty() {
+            return failed("command is empty".to_owned());
+        }
+        if !(SHORTEST..=LONGEST).contains(&verb.timeout) {
+            return failed(format!("timeout must be between {SHORTEST} and {LONGEST} seconds, not {}", verb.timeout));
+        }
+        let request = CommandRequest {
+            command: verb.command,
+            working_directory: verb.working_directory,
+            timeout: Duration::from_secs_f64(verb.timeout),
+            limit: Limit::HeadAndTail(verb.limit.map_or(CHARACTERS, |limit| limit as usize)),
+            step,
+        };
+        let session_id = Some(terminal.id().to_string());
+        match terminal.run(request).await {
+            Ok(Ok(ran)) => self.ran(session_id, ran),
+            Ok(Err(RunError::Held(holder))) => RunCommandReply { session_id, ..failed(held(&holder)) },
+            Ok(Err(error @ RunError::NotIntegrated { .. })) => {
+                let error = format!("{error}: send_input and await_output");
+                RunCommandReply { session_id, ..failed(error) }
+            }
+            Ok(Err(error)) => RunCommandReply { session_id, ..failed(error.to_string()) },
+            Err(error) => failed(self.words(terminal.id().as_str(), error.into()).await),
+        }
+    }
+
+    fn ran(&self, session_id: Option<String>, ran: Ran) -> RunCommandReply {
+        let error = match (&ran.ended, &ran.replaced_by) {
+            (Some(exit), _) => Some(format!("the command ended the shell, with exit code {}", exit.code)),
+            (None, Some(program)) => Some(format!("{program} took the place of the shell")),
+            (None, None) if ran.timed_out => {
+                Some("the time was up and the command goes on; wait with await_output until: prompt".to_owned())
+            }
+            (None, None) => None,
+        };
+        let (head, tail) = self.secrets.masked_cut(ran.output, ran.tail);
+        let truncated = ran.left_out > 0 || ran.dropped_before.is_some();
+        let output = if truncated {
+            let (left_out, next, dropped_before) = (ran.left_out, ran.next, ran.dropped_before);
+            told(Excerpt { head, tail, left_out, next, dropped_before })
+        } else {
+            // Exactly as it was printed, with or without an end of its last line.
+            head
+        };
+        RunCommandReply {
+            success: !ran.timed_out && ran.replaced_by.is_none(),
+            session_id,
+            output,
+            exit_code: ran.exit_code,
+            timed_out: ran.timed_out,
+            elapsed_time: 0.0,
+            error,
+            offset: Some(ran.offset),
+            truncated,
+        }
+    }
+
+    pub(crate) async fn variables(&self, verb: GetVariables) -> GetVariablesReply {
+        let asked = async {
+            let terminal = self.find(&verb.session_id).await?;
+            Ok::<_, Trouble>(terminal.variables(verb.names).await?.map_err(not_told)?)
+        };
+        match asked.await {
+            Ok(variables) => {
+                let info = |variable: steplatch_terminal::Variable| VariableInfo {
+                    value: self.secrets.masked(variable.value),
+                    exported: variable.exported,
+                };
+                let variables = variables.into_iter().map(|(name, variable)| (name, variable.map(info))).collect();
+                GetVariablesReply { success: true, variables, error: None }
+            }
+            Err(trouble) => {
+                let error = Some(self.words(&verb.session_id, trouble).await);
+                GetVariablesReply { error, ..GetVariablesReply::default() }
+            }
+        }
+    }
+
+    pub(crate) async fn set_variables(&self, verb: SetVariables) -> SetVariablesReply {
+        let set = async {
+            let terminal = self.find(&verb.session_id).await?;
+            let values = verb.variables.into_iter().collect();
+            Ok::<_, Trouble>(terminal.set_variables(values, verb.export).await?.map_err(not_told)?)
+        };
+        let error = self.failure(&verb.session_id, set.await).await;
+        SetVariablesReply { success: error.is_none(), error }
+    }
+}
+
+fn failed(error: String) -> RunCommandReply {
+    RunCommandReply { error: Some(error), ..RunCommandReply::default() }
+}
+
+fn not_told(error: VariablesError) -> Trouble {
+    match error {
+        VariablesError::Held(holder) => Trouble::Words(held(&holder)),
+        error => Trouble::Words(error.to_string()),
+    }
+}

@@ -1,0 +1,174 @@
+//! One command in a live shell: what is asked, and what came of it.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::exchange::runs;
+use crate::integration::{Kind, quoted};
+use crate::process::Exit;
+use crate::terminal::{Gone, Holder, Limit};
+
+/// A command to run in a live shell, see [`Terminal::run`](crate::Terminal::run).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CommandRequest {
+    /// The command, in the shell's own language: one line or many. It is entered as a person would enter it, so
+    /// aliases hold, bash and zsh expand `!`, and it is in the shell's history.
+    pub command: String,
+    /// The folder to change to first. The shell stays there; if it can not go there, the command does not run.
+    pub working_directory: Option<String>,
+    /// How long to wait for its end. The command itself is left running after that.
+    pub timeout: Duration,
+    /// How much of its output to return.
+    pub limit: Limit,
+    /// The step that this command belongs to. Asked for again, it is not run again: the answer is what came of it.
+    pub step: Option<String>,
+}
+
+/// What came of a command.
+///
+/// The output is what the command printed, without escapes, `\r\n` as `\n`, the last line with or without an
+/// end as it was. Lines that were written over (progress bars) look as they did in the end, and what was drawn
+/// on the alternate screen is left out. What jobs in the background print meanwhile can not be told apart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ran {
+    /// The output, or its beginning where something was left out.
+    pub output: String,
+    /// The end of the output, where something between was left out.
+    pub tail: Option<String>,
+    /// Characters that were left out, after `output`.
+    pub left_out: usize,
+    /// Offset to read on from where something was left out; else behind the output.
+    pub next: u64,
+    /// Offset of the oldest output that is still held, where the command printed more than that.
+    pub dropped_before: Option<u64>,
+    /// The exit code; of several commands the last one's. None where the shell told none: nothing was to be run,
+    /// the command still runs, or another program took the place of the shell.
+    pub exit_code: Option<i32>,
+    /// The time was up and the command still runs.
+    pub timed_out: bool,
+    /// How the shell itself ended, where the command ended it.
+    pub ended: Option<Exit>,
+    /// The program that took the place of the shell, as after `exec`.
+    pub replaced_by: Option<String>,
+    /// Offset at which the output begins.
+    pub offset: u64,
+    /// Offset behind the output.
+    pub end: u64,
+}
+
+/// Why a command was not run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum RunError {
+    /// What runs is no shell that tells when a command begins and ends.
+    #[error(
+        "no shell that tells when a command ends is at its prompt{}; type into it as into any program, and wait for \
+         what it prints", runs(.program.as_deref())
+    )]
+    NotIntegrated {
+        /// What runs in the foreground.
+        program: Option<String>,
+    },
+    /// A command runs already.
+    #[error("the shell is busy{}; wait for its prompt, or interrupt it", runs(.program.as_deref()))]
+    Busy {
+        /// What runs in the foreground.
+        program: Option<String>,
+    },
+    /// Something is typed at the prompt and not entered.
+    #[error("'{text}' is typed at the prompt and not entered; enter it or take it back first")]
+    HalfTyped {
+        /// What is typed.
+        text: String,
+    },
+    /// The command contains a character that is a key to a shell rather than text.
+    #[error("the command contains the control character U+{0:04X}, which can not be entered as text")]
+    Control(u32),
+    /// The shell waits for more: a quote, a bracket or a block is open. What was entered was taken back.
+    #[error("the command is not complete: the shell waits for more of it, such as a closing quote or 'done'")]
+    Incomplete,
+    /// So much input waits for the program to read it that no more is taken.
+    #[error("its program does not read: {waiting} bytes of earlier input are still waiting")]
+    Full {
+        /// Bytes that wait.
+        waiting: usize,
+    },
+    /// The program has ended.
+    #[error("its program has ended")]
+    Ended(Option<Exit>),
+    /// Somebody else holds the terminal.
+    #[error("{} holds the terminal", .0.name)]
+    Held(Holder),
+    /// The terminal was closed.
+    #[error(transparent)]
+    Gone(#[from] Gone),
+}
+
+/// Returns the lines of a command as they are entered, or the character that can not be.
+pub(crate) fn entered(command: &str) -> Result<String, RunError> {
+    let text = command.replace("\r\n", "\n");
+    // Among them ESC, with which the end of a paste begins.
+    let control = text.chars().find(|character| character.is_control() && !matches!(character, '\n' | '\t'));
+    match control {
+        Some(control) => Err(RunError::Control(u32::from(control))),
+        None => Ok(text.trim_end_matches('\n').to_owned()),
+    }
+}
+
+/// Returns the command that changes to `folder`, or the character in it that can not be entered.
+pub(crate) fn change_to(folder: &str, kind: Kind) -> Result<String, RunError> {
+    // `cd -` means the folder before.
+    let folder = if folder.starts_with('-') { format!("./{folder}") } else { folder.to_owned() };
+    let word = quoted(&folder, kind).into_string().expect("a text that was quoted is a text");
+    entered(&format!("cd -- {word}"))
+}
+
+/// Returns the keys that enter `text`, which has been through [`entered`].
+pub(crate) fn keys(text: &str, kind: Kind, takes_pastes: bool) -> Vec<u8> {
+    let mut keys = Vec::with_capacity(text.len() + 16);
+    if takes_pastes {
+        // As one edit, however many lines it has.
+        keys.extend_from_slice(b"\x1b[200~");
+        keys.extend(text.bytes().map(|byte| if byte == b'\n' { b'\r' } else { byte }));
+        keys.extend_from_slice(b"\x1b[201~");
+    } else {
+        for byte in text.bytes() {
+            // Ctrl-V takes the next key as a character.
+            if matches!(byte, b'\n' | b'\t') {
+                keys.push(0x16);
+            }
+            keys.push(byte);
+        }
+    }
+    match kind {
+        Kind::Bash | Kind::Zsh => keys.push(b'\r'),
+        // Our key for Enter that tells when a command is not whole, see `integration/fish.fish`.
+        Kind::Fish => keys.extend_from_slice(b"\x1b\x18e"),
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_be_a_key_is_refused_by_its_number() {
+        assert_eq!(entered("a\r\nb\tc\n\n").unwrap(), "a\nb\tc");
+        for (command, number) in [("a\x1b[201~b", 0x1b), ("\0", 0), ("a\rb", 0xd), ("\u{9b}", 0x9b), ("\x7f", 0x7f)] {
+            assert_eq!(entered(command), Err(RunError::Control(number)), "{command:?}");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_a_folder_whatever_it_is_called() {
+        assert_eq!(change_to("/tmp/it's", Kind::Bash).unwrap(), r"cd -- '/tmp/it'\''s'");
+        assert_eq!(change_to("-", Kind::Fish).unwrap(), "cd -- './-'");
+    }
+
+    #[test]
+    fn many_lines_are_one_edit() {
+        assert_eq!(keys("a\nb", Kind::Zsh, true), b"\x1b[200~a\rb\x1b[201~\r");
+        assert_eq!(keys("a\n\tb", Kind::Bash, false), b"a\x16\n\x16\tb\r");
+    }
+}

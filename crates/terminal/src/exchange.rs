@@ -1,0 +1,350 @@
+//! Asking a shell for its variables, and setting them, without anybody noticing.
+//!
+//! The shell's integration has a function that runs a request file of ours, writes
+//! what it prints into an answer file, and then prints a mark. At its prompt a
+//! shell is made to call it: zsh and fish by a signal, which disturbs nothing;
+//! bash by a key that no keyboard has, because it puts signals off until a line
+//! is entered. bash draws its prompt again after that. What it prints meanwhile
+//! is a [`Redraw`]: it goes to the screen, where it changes nothing, and nowhere else.
+//!
+//! The files are in the integration's private folder, for their owner only, and
+//! are removed when the exchange is over. Names are checked before they become
+//! part of a request, and values are quoted, so a request runs nothing of others.
+
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::integration::{Agreed, Kind, quoted};
+use crate::terminal::{Gone, Holder};
+
+/// The key that bash's integration binds to its function, see `integration/bash.sh`.
+pub(crate) const BASH_KEY: &[u8] = b"\x1b\x1fs";
+
+/// How long a shell may take to answer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The longest request and the longest answer, in bytes.
+pub(crate) const MOST: usize = 4 << 20;
+
+/// A variable of a live shell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variable {
+    /// Its value. Of an array or a list, the elements as the shell itself joins them: in bash and zsh with the
+    /// first character of `IFS`, in fish with a blank, or a colon for a path. Bytes that are no UTF-8 are replaced.
+    pub value: String,
+    /// Whether programs inherit it.
+    pub exported: bool,
+}
+
+/// Why variables were not read or set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum VariablesError {
+    /// No variable can have that name, or it is one of the integration's own.
+    #[error("'{0}' is not a name that a variable can be asked for by: letters, digits and _, no digit first")]
+    Name(String),
+    /// A value that no variable can have.
+    #[error("the value for '{0}' contains a NUL, which no variable can hold")]
+    Value(String),
+    /// Somebody else holds the terminal.
+    #[error("{} holds the terminal", .0.name)]
+    Held(Holder),
+    /// What runs is no shell that answers.
+    #[error("no shell that can be asked for its variables is at its prompt{}", runs(.program.as_deref()))]
+    NotIntegrated {
+        /// What runs in the foreground.
+        program: Option<String>,
+    },
+    /// A command runs, and the shell answers only at its prompt.
+    #[error("the shell is busy{}; its variables can be asked for at its prompt", runs(.program.as_deref()))]
+    Busy {
+        /// What runs in the foreground.
+        program: Option<String>,
+    },
+    /// Something is typed at the prompt and not entered, and this shell could not be asked without spoiling it.
+    #[error("'{text}' is typed at the prompt and not entered; enter it or take it back first")]
+    HalfTyped {
+        /// What is typed.
+        text: String,
+    },
+    /// Something else has taken the place where the shell would be asked.
+    #[error("the shell can not be asked: it does not listen for requests any more")]
+    Deaf,
+    /// The shell did not answer in time.
+    #[error("the shell did not answer within {} s", PATIENCE.as_secs())]
+    Unanswered,
+    /// The request or the answer is longer than is taken.
+    #[error("the values are longer than {} MB together", MOST >> 20)]
+    TooLong,
+    /// The shell did not take these values: the variables are read-only, arrays, or special.
+    #[error("the shell did not take a value for {}", .0.join(", "))]
+    Refused(Vec<String>),
+    /// The files of the exchange could not be written or read.
+    #[error("the request could not be handed over: {0}")]
+    System(String),
+    /// The program has ended.
+    #[error("its program has ended")]
+    Ended,
+    /// The terminal was closed.
+    #[error(transparent)]
+    Gone(#[from] Gone),
+}
+
+/// Says what runs, for the end of a sentence.
+pub(crate) fn runs(program: Option<&str>) -> String {
+    program.map(|program| format!(", '{program}' runs in the foreground")).unwrap_or_default()
+}
+
+/// Checks that `name` may be asked for.
+pub(crate) fn checked(name: &str) -> Result<(), VariablesError> {
+    let mut characters = name.chars();
+    let begins = characters.next().is_some_and(|first| first == '_' || first.is_ascii_alphabetic());
+    let goes_on = characters.all(|character| character == '_' || character.is_ascii_alphanumeric());
+    if begins && goes_on && name.len() <= 200 && !name.starts_with("__steplatch") {
+        Ok(())
+    } else {
+        Err(VariablesError::Name(name.chars().take(60).collect()))
+    }
+}
+
+/// What is asked of a shell, in its own language.
+#[derive(Debug, Clone)]
+pub(crate) struct Script {
+    text: Vec<u8>,
+    kind: Kind,
+}
+
+impl Script {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self { text: Vec::new(), kind }
+    }
+
+    /// Has the shell tell a variable. The name was checked.
+    pub(crate) fn tell(&mut self, name: &str) {
+        // Four texts for each, ended by NUL: its name, whether it is set, its attributes, its value.
+        let line = match self.kind {
+            Kind::Bash => {
+                format!("\\builtin printf '%s\\0' {name} \"${{{name}[*]+1}}\" \"${{{name}@a}}\" \"${{{name}[*]}}\"\n")
+            }
+            Kind::Zsh => {
+                format!("builtin printf '%s\\0' {name} \"${{{name}+1}}\" \"${{(t){name}}}\" \"${{{name}}}\"\n")
+            }
+            Kind::Fish => format!(
+                "builtin printf '%s\\0' {name} (set -q {name}; and echo 1; or echo) \
+                 (set -qx {name}; and echo x; or echo) \"${name}\"\n"
+            ),
+        };
+        self.text.extend_from_slice(line.as_bytes());
+    }
+
+    /// Has the shell set a variable, unless it is an array or may not be changed. The name was checked.
+    pub(crate) fn set(&mut self, name: &str, value: &str, export: bool) {
+        let value = quoted(value, self.kind);
+        let (before, after) = match (self.kind, export) {
+            (Kind::Bash, false) => (format!("case ${{{name}@a}} in *[aAr]*) ;; *) \\declare -g {name}="), " ;; esac\n"),
+            (Kind::Bash, true) => (format!("case ${{{name}@a}} in *[aAr]*) ;; *) \\declare -gx {name}="), " ;; esac\n"),
+            (Kind::Zsh, false) => {
+                (format!("[[ ${{(t){name}}} == *(readonly|array|association)* ]] || typeset -g {name}="), "\n")
+            }
+            (Kind::Zsh, true) => {
+                (format!("[[ ${{(t){name}}} == *(readonly|array|association)* ]] || typeset -gx {name}="), "\n")
+            }
+            (Kind::Fish, false) => (format!("set -g {name} "), "\n"),
+            (Kind::Fish, true) => (format!("set -gx {name} "), "\n"),
+        };
+        self.text.extend_from_slice(before.as_bytes());
+        self.text.extend_from_slice(value.as_bytes());
+        self.text.extend_from_slice(after.as_bytes());
+    }
+}
+
+/// What a shell has told of one variable.
+pub(crate) type Told = (String, Option<Variable>);
+
+/// Reads an answer; see [`Script::tell`].
+fn parsed(answer: &[u8], kind: Kind) -> Vec<Told> {
+    let texts: Vec<&[u8]> = answer.split(|&byte| byte == 0).collect();
+    let lossy = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+    let told = texts.chunks_exact(4).map(|told| {
+        let exported = match kind {
+            Kind::Zsh => told[2].split(|&byte| byte == b'-').any(|word| word == b"export"),
+            Kind::Bash | Kind::Fish => told[2].contains(&b'x'),
+        };
+        let variable = Variable { value: lossy(told[3]), exported };
+        (lossy(told[0]), (!told[1].is_empty()).then_some(variable))
+    });
+    told.collect()
+}
+
+/// The two files of an exchange, removed with it.
+#[derive(Debug)]
+pub(crate) struct Files {
+    request: PathBuf,
+    answer: PathBuf,
+    kind: Kind,
+}
+
+impl Files {
+    /// Writes a request, and an answer that is empty so far.
+    pub(crate) fn write(agreed: &Agreed, script: &Script) -> Result<Self, VariablesError> {
+        if script.text.len() > MOST {
+            return Err(VariablesError::TooLong);
+        }
+        let with = |end: &str| {
+            let mut path = OsString::from(agreed.files.as_os_str());
+            path.push(end);
+            PathBuf::from(path)
+        };
+        let files = Self { request: with(".request"), answer: with(".answer"), kind: script.kind };
+        let new = |path: &PathBuf| {
+            // One that a reader who was stopped in the middle has left behind.
+            let _ = fs::remove_file(path);
+            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+        };
+        let written = new(&files.answer).and_then(|_| new(&files.request)?.write_all(&script.text));
+        written.map_err(|error| VariablesError::System(error.to_string()))?;
+        Ok(files)
+    }
+
+    /// Reads what the shell has answered.
+    pub(crate) fn read(&self) -> Result<Vec<Told>, VariablesError> {
+        let read = || -> io::Result<Vec<u8>> {
+            let mut answer = Vec::new();
+            fs::File::open(&self.answer)?.take(MOST as u64 + 1).read_to_end(&mut answer)?;
+            Ok(answer)
+        };
+        let answer = read().map_err(|error| VariablesError::System(error.to_string()))?;
+        if answer.len() > MOST {
+            return Err(VariablesError::TooLong);
+        }
+        Ok(parsed(&answer, self.kind))
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        // Two names in memory of the system; whoever removed them already did the same.
+        let _ = fs::remove_file(&self.request);
+        let _ = fs::remove_file(&self.answer);
+    }
+}
+
+/// Finds what bash prints for an exchange: from where it clears its prompt to where it has drawn it again.
+#[derive(Debug)]
+pub(crate) struct Redraw {
+    answered: Vec<u8>,
+    drawn: Vec<u8>,
+    held: Vec<u8>,
+}
+
+/// What has come of the output that was held back.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// The prompt is not back yet.
+    NotYet,
+    /// It is: what came before the redraw, the redraw, and what came after.
+    Redrawn([Vec<u8>; 3]),
+    /// So much was printed that it is something else.
+    Other(Vec<u8>),
+}
+
+impl Redraw {
+    /// A prompt that takes more bytes than this is no prompt.
+    const LONGEST: usize = 256 * 1024;
+
+    pub(crate) fn new(nonce: &str) -> Self {
+        let mark = |letter: char| format!("\x1b]133;{letter};k={nonce}\x07").into_bytes();
+        Self { answered: mark('V'), drawn: mark('B'), held: Vec::new() }
+    }
+
+    /// Holds output back until the redraw is complete.
+    pub(crate) fn hold(&mut self, bytes: &[u8]) -> Held {
+        self.held.extend_from_slice(bytes);
+        let answered = memchr::memmem::find(&self.held, &self.answered);
+        let Some(answered) = answered else { return self.unless_too_long() };
+        let behind = answered + self.answered.len();
+        let Some(drawn) = memchr::memmem::find(&self.held[behind..], &self.drawn) else {
+            return self.unless_too_long();
+        };
+        let after = self.held.split_off(behind + drawn + self.drawn.len());
+        // The line is cleared first. What stands before that was printed by somebody else.
+        let begin = memchr::memmem::rfind(&self.held[..answered], b"\r\x1b[K").unwrap_or(0);
+        let redraw = self.held.split_off(begin);
+        Held::Redrawn([std::mem::take(&mut self.held), redraw, after])
+    }
+
+    fn unless_too_long(&mut self) -> Held {
+        if self.held.len() > Self::LONGEST { Held::Other(self.give_up()) } else { Held::NotYet }
+    }
+
+    /// Returns what was held back when there will be no redraw.
+    pub(crate) fn give_up(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.held)
+    }
+}
+
+/// Takes the mark of an answer out of a portion of output, if it is in it.
+pub(crate) fn without_answer<'a>(bytes: &'a [u8], nonce: &str) -> Option<(&'a [u8], &'a [u8])> {
+    let mark = format!("\x1b]133;V;k={nonce}\x07");
+    let at = memchr::memmem::find(bytes, mark.as_bytes())?;
+    Some((&bytes[..at], &bytes[at + mark.len()..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_no_names_are_refused() {
+        for name in ["PATH", "_", "a1", "__x"] {
+            assert_eq!(checked(name), Ok(()), "{name}");
+        }
+        for name in ["", "1a", "a-b", "a b", "a[0]", "é", "$(id)", "__steplatch_key", &"a".repeat(201)] {
+            assert!(matches!(checked(name), Err(VariablesError::Name(_))), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_answer_tells_what_is_set_and_what_is_exported() {
+        let variable = |value: &str, exported| Some(Variable { value: value.into(), exported });
+        let told = parsed(b"A\x001\x00ix\x00one\ntwo\x00B\x00\x00\x00\x00C\x001\x00\x00\xff\x00", Kind::Bash);
+        let expected = [("A", variable("one\ntwo", true)), ("B", None), ("C", variable("\u{fffd}", false))];
+        assert_eq!(told, expected.map(|(name, variable)| (name.to_owned(), variable)));
+        let told = parsed(b"A\x001\x00scalar-export-special\x00\x00B\x001\x00scalar\x00x\x00", Kind::Zsh);
+        let expected = [("A", variable("", true)), ("B", variable("x", false))];
+        assert_eq!(told, expected.map(|(name, variable)| (name.to_owned(), variable)));
+        assert_eq!(parsed(b"A\x001\x00", Kind::Fish), [], "half an answer is none");
+    }
+
+    #[test]
+    fn a_redraw_is_found_however_it_is_cut_and_what_is_around_it_is_kept() {
+        let stream = b"job done\r\n\r\x1b[K\r\x1b]133;V;k=n\x07$ \x1b]133;B;k=n\x07typed";
+        for cut in 0..stream.len() {
+            let mut redraw = Redraw::new("n");
+            let held = match redraw.hold(&stream[..cut]) {
+                Held::NotYet => redraw.hold(&stream[cut..]),
+                early => {
+                    let Held::Redrawn([before, redrawn, mut after]) = early else { panic!("{early:?}") };
+                    after.extend_from_slice(&stream[cut..]);
+                    Held::Redrawn([before, redrawn, after])
+                }
+            };
+            let Held::Redrawn([before, redrawn, after]) = held else { panic!("cut at {cut}: {held:?}") };
+            assert_eq!((before.as_slice(), after.as_slice()), (b"job done\r\n".as_slice(), b"typed".as_slice()));
+            assert!(redrawn.starts_with(b"\r\x1b[K") && redrawn.ends_with(b"B;k=n\x07"));
+        }
+    }
+
+    #[test]
+    fn a_flood_is_no_redraw() {
+        let mut redraw = Redraw::new("n");
+        let flood = vec![b'x'; Redraw::LONGEST + 1];
+        assert_eq!(redraw.hold(&flood), Held::Other(flood));
+    }
+}

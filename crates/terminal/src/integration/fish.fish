@@ -1,0 +1,89 @@
+# Shell integration of steplatch for fish: marks (OSC 133) around the prompt, the command line and its output, and a way
+# to ask for variables that leaves no trace. fish reads this after all of the user's own files.
+
+if status is-interactive; and set -q STEPLATCH_SHELL_NONCE
+    set -g __steplatch_key $STEPLATCH_SHELL_NONCE
+    set -g __steplatch_files $STEPLATCH_SHELL_EXCHANGE
+
+    function __steplatch_mark
+        builtin printf '\e]133;%s;k=%s\a' $argv[1] $__steplatch_key
+    end
+
+    function __steplatch_started --on-event fish_preexec
+        __steplatch_mark C
+    end
+
+    # What fish prints to keep a line without an end comes between this and the prompt, and belongs to the prompt.
+    function __steplatch_ended --on-event fish_postexec
+        set -l code $status
+        __steplatch_mark "D;$code"
+        __steplatch_mark A
+    end
+
+    function __steplatch_prompt --on-event fish_prompt
+        set -l code $status
+        __steplatch_mark "D;$code"
+        __steplatch_mark A
+        __steplatch_wrap
+    end
+
+    # A line that is given up is followed by a prompt and by no other event.
+    function __steplatch_cancelled --on-event fish_cancel
+        __steplatch_mark D
+        __steplatch_mark A
+    end
+
+    # Puts the marks around the prompt, whoever has defined it anew. Its own first command must find $status and
+    # $pipestatus as they are, so nothing runs before it.
+    function __steplatch_wrap
+        if not functions -q fish_prompt
+            # What fish itself shows when nobody has defined a prompt.
+            function fish_prompt
+                printf '%s@%s %s> ' $USER $hostname $PWD
+            end
+        end
+        string match -q '*__steplatch_their_prompt*' -- (functions fish_prompt | string collect); and return
+        functions -e __steplatch_their_prompt
+        functions -c fish_prompt __steplatch_their_prompt
+        function fish_prompt
+            set -l shown (__steplatch_their_prompt | string collect --no-trim-newlines)
+            __steplatch_mark A
+            builtin printf '%s' $shown
+            __steplatch_mark B
+        end
+    end
+    __steplatch_wrap
+
+    # Enters the line as the Enter key does, but says so when it is not a whole command, and takes it away then.
+    function __steplatch_enter
+        set -l line (commandline -b | string collect)
+        commandline --is-valid
+        set -l verdict $status
+        if test $verdict = 0; or not string match -qr '\S' -- $line
+            commandline -f execute
+        else if test $verdict = 2
+            __steplatch_mark 'P;k=s'
+            commandline -f cancel-commandline
+        else
+            builtin printf '\n'
+            __steplatch_mark C
+            # It does not parse, so nothing of it runs: this prints the complaint.
+            eval $line
+            __steplatch_mark "D;$status"
+            __steplatch_mark A
+            commandline -f cancel-commandline
+        end
+    end
+    for mode in default insert
+        bind -M $mode \e\cxe __steplatch_enter
+    end
+
+    function __steplatch_exchange --on-signal SIGUSR1
+        if test -r $__steplatch_files.request
+            source $__steplatch_files.request >$__steplatch_files.answer 2>/dev/null
+            __steplatch_mark V
+        end
+    end
+end
+set -e STEPLATCH_SHELL_NONCE
+set -e STEPLATCH_SHELL_EXCHANGE

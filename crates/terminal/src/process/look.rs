@@ -1,0 +1,239 @@
+//! What a process is doing, as the kernel tells it: its name, its folder, the
+//! program in it, and what it sleeps in.
+//!
+//! Everything here reads `/proc` (proc(5)) when it is asked and keeps nothing. A
+//! process that is gone, or that is not ours to look at, gives `None`.
+
+use std::fs;
+use std::path::Path;
+
+/// Returns the name of a process.
+pub(crate) fn name_of(pid: i32) -> Option<String> {
+    let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
+    Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
+}
+
+/// Returns the name of what is in the foreground: of the first process of its group, or of one that has
+/// outlived it. `session` is the terminal's own program.
+pub(crate) fn name_of_group(session: i32, group: i32) -> Option<String> {
+    name_of(group).or_else(|| members_of(session, group).first().and_then(|pid| name_of(*pid)))
+}
+
+/// Returns the folder that a process works in, if it is still there.
+pub(crate) fn folder_of(pid: i32) -> Option<String> {
+    let folder = fs::read_link(format!("/proc/{pid}/cwd")).ok()?;
+    let folder = folder.to_string_lossy().into_owned();
+    (!folder.ends_with(" (deleted)")).then_some(folder)
+}
+
+/// Whether a process has a handler for a signal, so that the signal does not end it.
+pub(crate) fn catches(pid: i32, signal: i32) -> Option<bool> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+    let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
+    Some(caught >> (signal - 1) & 1 == 1)
+}
+
+/// The program that a process runs. Another program in the same process is another image.
+///
+/// Told apart by where the kernel laid out its code, stack, arguments and environment, which is drawn anew
+/// with every execve(2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Image([u64; 4]);
+
+impl Image {
+    /// Returns the image of a process. Fields of proc_pid_stat(5), counted from 1: startcode, startstack,
+    /// arg_start, env_end.
+    pub(crate) fn of(pid: i32) -> Option<Self> {
+        const FIELDS: [usize; 4] = [26, 28, 48, 51];
+        let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The second field is a name in parentheses, which may contain blanks and parentheses.
+        let (_, behind_name) = line.rsplit_once(')')?;
+        let fields: Vec<&str> = behind_name.split_ascii_whitespace().collect();
+        // One that has ended has no program in it.
+        if matches!(fields.first(), None | Some(&"Z" | &"X")) {
+            return None;
+        }
+        let mut layout = [0; 4];
+        for (value, field) in layout.iter_mut().zip(FIELDS) {
+            *value = fields.get(field - 3)?.parse().ok()?;
+        }
+        // Nor has one that is ending right now.
+        if layout[1] == 0 {
+            return None;
+        }
+        Some(Self(layout))
+    }
+}
+
+/// Whether some process of the group `group` waits for what is typed into the terminal `device`.
+///
+/// `session` is the terminal's own program. `line_editing` is whether keys are taken one by one rather than as
+/// whole lines. `None` where a process sleeps in something that may or may not be about the terminal.
+pub(crate) fn awaits_input(session: i32, group: i32, device: &Path, line_editing: bool) -> Option<bool> {
+    let members = members_of(session, group);
+    let mut verdict = if members.is_empty() { None } else { Some(false) };
+    for pid in members {
+        match stillness(pid, device) {
+            Stillness::ReadsTerminal => return Some(true),
+            // Whoever takes single keys waits for many things at once, and the keyboard is one of them.
+            Stillness::WaitsForSome if line_editing => return Some(true),
+            Stillness::WaitsForSome | Stillness::Unknown => verdict = None,
+            Stillness::Other => {}
+        }
+    }
+    verdict
+}
+
+/// How many processes of a group, and threads of a process, are looked at.
+const MOST_LOOKED_AT: usize = 16;
+
+/// The living processes of a group: its first one, children of the same parent or of the terminal's own program,
+/// and what they have started.
+fn members_of(session: i32, group: i32) -> Vec<i32> {
+    let mut members = Vec::new();
+    let of_group = |pid: i32| fields_of(pid).is_some_and(|(_, its_group)| its_group == group);
+    // The first of a pipeline may have ended before the last.
+    let parent = fields_of(group).map_or(session, |(parent, _)| parent);
+    for pid in [group].into_iter().chain(children_of(parent)).chain(children_of(session)) {
+        if !members.contains(&pid) && of_group(pid) {
+            members.push(pid);
+        }
+    }
+    let mut next = 0;
+    while next < members.len() && members.len() < MOST_LOOKED_AT {
+        let children = children_of(members[next]).into_iter().filter(|pid| of_group(*pid));
+        let children: Vec<i32> = children.filter(|pid| !members.contains(pid)).collect();
+        members.extend(children);
+        next += 1;
+    }
+    members.truncate(MOST_LOOKED_AT);
+    members
+}
+
+/// Returns the parent and the group of a process that has not ended.
+fn fields_of(pid: i32) -> Option<(i32, i32)> {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, behind_name) = line.rsplit_once(')')?;
+    let mut fields = behind_name.split_ascii_whitespace();
+    if matches!(fields.next(), None | Some("Z" | "X")) {
+        return None;
+    }
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+fn children_of(pid: i32) -> Vec<i32> {
+    let listed = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    listed.split_ascii_whitespace().filter_map(|child| child.parse().ok()).take(MOST_LOOKED_AT).collect()
+}
+
+/// What a process sleeps in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stillness {
+    /// In a read of the terminal.
+    ReadsTerminal,
+    /// Until one of several things happens, which may be a key.
+    WaitsForSome,
+    /// It does not wait for the terminal: it computes, or sleeps in something else.
+    Other,
+    /// It can not be told.
+    Unknown,
+}
+
+fn stillness(pid: i32, device: &Path) -> Stillness {
+    let first = thread_stillness(pid, pid, device);
+    if first == Stillness::ReadsTerminal {
+        return first;
+    }
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return first };
+    let threads = threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let others = threads.filter(|thread| *thread != pid).take(MOST_LOOKED_AT);
+    others.map(|thread| thread_stillness(pid, thread, device)).fold(first, |so_far, other| match (so_far, other) {
+        (Stillness::ReadsTerminal, _) | (_, Stillness::ReadsTerminal) => Stillness::ReadsTerminal,
+        (Stillness::WaitsForSome, _) | (_, Stillness::WaitsForSome) => Stillness::WaitsForSome,
+        (Stillness::Unknown, _) | (_, Stillness::Unknown) => Stillness::Unknown,
+        (Stillness::Other, Stillness::Other) => Stillness::Other,
+    })
+}
+
+fn thread_stillness(pid: i32, thread: i32, device: &Path) -> Stillness {
+    let Ok(line) = fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")) else {
+        return sleeps_on_terminal(pid, thread);
+    };
+    let mut fields = line.split_ascii_whitespace();
+    // "running", or a number; -1 for one that is stopped or in no system call.
+    let Some(call) = fields.next().and_then(|call| call.parse::<i64>().ok()) else { return Stillness::Other };
+    let descriptor = fields.next().and_then(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok());
+    if READS.contains(&call) {
+        let Some(descriptor) = descriptor else { return Stillness::Unknown };
+        let target = fs::read_link(format!("/proc/{pid}/fd/{descriptor}"));
+        match target {
+            Ok(target) if target == device || target == Path::new("/dev/tty") => Stillness::ReadsTerminal,
+            Ok(_) => Stillness::Other,
+            Err(_) => Stillness::Unknown,
+        }
+    } else if SELECTS.contains(&call) {
+        Stillness::WaitsForSome
+    } else {
+        Stillness::Other
+    }
+}
+
+/// What can be told of a process whose system calls are not ours to see: where in the kernel it sleeps.
+fn sleeps_on_terminal(pid: i32, thread: i32) -> Stillness {
+    match fs::read_to_string(format!("/proc/{pid}/task/{thread}/wchan")).as_deref() {
+        Ok("n_tty_read") => Stillness::ReadsTerminal,
+        // Reads of terminals sleep here, and reads of sockets do.
+        Ok("wait_woken") | Err(_) => Stillness::Unknown,
+        Ok("0" | "") => Stillness::Unknown,
+        Ok(_) => Stillness::Other,
+    }
+}
+
+/// System calls that read from the descriptor in their first argument.
+const READS: &[i64] = &[libc::SYS_read, libc::SYS_readv];
+
+/// System calls that wait for one of several things.
+#[cfg(target_arch = "x86_64")]
+const SELECTS: &[i64] = &[
+    libc::SYS_poll,
+    libc::SYS_ppoll,
+    libc::SYS_select,
+    libc::SYS_pselect6,
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_io_uring_enter,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const SELECTS: &[i64] =
+    &[libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_epoll_pwait, libc::SYS_epoll_pwait2, libc::SYS_io_uring_enter];
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_process_has_a_name_a_folder_and_one_image_until_it_becomes_another_program() {
+        let us = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(folder_of(us).as_deref(), std::env::current_dir().unwrap().to_str());
+        assert!(name_of(us).is_some());
+        assert_eq!(Image::of(us), Image::of(us));
+        assert!(Image::of(us).is_some());
+        let mut other = Command::new("sleep").arg("30").spawn().unwrap();
+        assert_ne!(Image::of(other.id().cast_signed()), Image::of(us));
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert_eq!(name_of(0), None);
+    }
+
+    #[test]
+    fn a_caught_signal_is_told_from_one_that_would_end_the_process() {
+        let mut sleep = Command::new("sleep").arg("30").spawn().unwrap();
+        assert_eq!(catches(sleep.id().cast_signed(), libc::SIGUSR1), Some(false));
+        sleep.kill().unwrap();
+        sleep.wait().unwrap();
+    }
+}

@@ -1,0 +1,167 @@
+//! What a shell is doing, as its marks tell it.
+//!
+//! Owns no text and no process: marks and lines that were typed go in, and
+//! whether the shell stands at its prompt comes out.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::draft::Draft;
+use crate::integration::{Agreed, Kind};
+use crate::process::{Image, name_of};
+use crate::transcript::Mark;
+
+/// What the marks tell of the shell.
+#[derive(Debug, Default)]
+pub(super) struct Shell {
+    /// What was agreed with it; nothing where it is no shell that tells, or no longer one.
+    pub(super) agreed: Option<Agreed>,
+    /// Its process, and the program in it at its first prompt.
+    pid: i32,
+    image: Option<Image>,
+    /// The program that has taken the place of the shell in its process.
+    pub(super) replaced_by: Option<String>,
+    /// When to see whether the command that has begun is such a program.
+    pub(super) look_at: Option<Instant>,
+    /// Prompts seen so far.
+    pub(super) prompts: u64,
+    pub(super) at_prompt: bool,
+    /// What stands at the prompt, not entered yet.
+    pub(super) draft: Draft,
+    /// Enter was typed and the shell has not come back to its prompt since.
+    pub(super) sent: bool,
+    /// Lines that were typed and that the shell has not been seen to take.
+    untaken: usize,
+    /// A command has begun since the last prompt.
+    took: bool,
+    /// A line was taken or a command ended since the last prompt, so that the next one is not the same drawn again.
+    fresh: bool,
+    /// The prompt is shown and the line editor is about to begin: zsh says so a moment later.
+    begins: bool,
+    /// A prompt was shown while lines were still untaken; it counts unless the shell takes one by then.
+    pub(super) doubtful: Option<Instant>,
+    pub(super) running: bool,
+    pub(super) last_exit: Option<i32>,
+    /// The folder that was told (OSC 7), by what runs now or by a program that tells nothing else.
+    pub(super) folder: Option<String>,
+}
+
+/// How soon a shell takes the next line that was typed ahead.
+const TAKES_NEXT_LINE: Duration = Duration::from_millis(30);
+
+/// How soon after its prompt zsh reads keys, where it does not tell because the user has turned pastes off.
+const EDITOR_BEGINS: Duration = Duration::from_millis(30);
+
+/// How soon after its beginning a command that replaces the shell has done so.
+const REPLACES_SHELL: Duration = Duration::from_millis(100);
+
+impl Shell {
+    pub(super) fn new(agreed: Option<Agreed>, pid: i32) -> Self {
+        Self { agreed, pid, ..Self::default() }
+    }
+
+    /// Whether it tells what it does.
+    pub(super) fn tells(&self) -> bool {
+        self.agreed.is_some() && self.prompts > 0
+    }
+
+    /// Whether it waits for a command.
+    pub(super) fn is_idle(&self) -> bool {
+        self.tells() && self.at_prompt && !self.sent && !self.running
+    }
+
+    pub(super) fn send_off(&mut self, lines: usize) {
+        self.sent = true;
+        self.at_prompt = false;
+        self.untaken += lines;
+    }
+
+    pub(super) fn take(&mut self, mark: &Mark) {
+        match mark {
+            // Line editors draw their prompt again when the screen changes; nothing has happened then.
+            Mark::PromptReady if !std::mem::take(&mut self.fresh) => {}
+            Mark::PromptReady => {
+                // A command whose end was not told is over all the same, and nobody knows how.
+                if self.running {
+                    self.last_exit = None;
+                }
+                self.running = false;
+                self.look_at = None;
+                self.folder = None;
+                // An empty line is taken without a command.
+                if !std::mem::take(&mut self.took) {
+                    self.untaken = self.untaken.saturating_sub(1);
+                }
+                if self.untaken == 0 {
+                    if self.agreed.as_ref().is_some_and(|agreed| agreed.kind == Kind::Zsh) {
+                        self.begins = true;
+                        self.doubtful = Some(Instant::now() + EDITOR_BEGINS);
+                    } else {
+                        self.come_to_prompt();
+                    }
+                } else {
+                    // Lines typed ahead, or lines that a program has read: which, the next moment shows.
+                    self.doubtful = Some(Instant::now() + TAKES_NEXT_LINE);
+                }
+            }
+            Mark::CommandStarted => {
+                self.running = true;
+                self.at_prompt = false;
+                self.took = true;
+                self.begins = false;
+                self.doubtful = None;
+                self.folder = None;
+                self.untaken = self.untaken.saturating_sub(1);
+                self.look_at = Some(Instant::now() + REPLACES_SHELL);
+            }
+            Mark::CommandEnded(code) => {
+                self.fresh = true;
+                // The first prompt of a shell reports an end of nothing.
+                if std::mem::take(&mut self.running) {
+                    self.last_exit = *code;
+                }
+            }
+            Mark::LineTaken => self.fresh = true,
+            Mark::EditorReady => {
+                if self.begins {
+                    self.come_to_prompt();
+                }
+            }
+            Mark::Folder(folder) => self.folder = Some(folder.clone()),
+            Mark::MoreWanted | Mark::Answered => {}
+        }
+    }
+
+    /// The prompt stands, and nothing that was typed is still to be taken.
+    pub(super) fn come_to_prompt(&mut self) {
+        if self.image.is_none() {
+            self.image = Image::of(self.pid);
+        }
+        self.prompts += 1;
+        self.at_prompt = true;
+        self.sent = false;
+        self.untaken = 0;
+        self.begins = false;
+        self.doubtful = None;
+        self.draft.comes_to_prompt();
+    }
+
+    /// Whether its process runs another program by now, as after `exec sh`; looked up while a command runs.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.running && self.image.is_some() && Image::of(self.pid).is_some_and(|now| Some(now) != self.image)
+    }
+
+    /// Notes it if another program has taken the place of the shell: there will be no more prompts.
+    pub(super) fn notice_replacement(&mut self) {
+        if self.is_replaced() {
+            self.replaced_by = Some(name_of(self.pid).unwrap_or_default());
+            self.agreed = None;
+            self.running = false;
+            self.sent = false;
+            self.last_exit = None;
+            self.doubtful = None;
+            self.look_at = None;
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Having the shell answer a request, see [`exchange`](crate::exchange).
+
+use rustix::process::Signal;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::Task;
+use crate::exchange::{BASH_KEY, Held, PATIENCE, Redraw, VariablesError, without_answer};
+use crate::integration::{Agreed, Kind};
+use crate::process::catches;
+use crate::transcript::Mark;
+
+/// A request that the shell has not answered yet.
+pub(super) struct Exchanging {
+    reply: oneshot::Sender<Result<(), VariablesError>>,
+    pub(super) deadline: Instant,
+    nonce: String,
+    /// What is held back while bash draws its prompt again.
+    redraw: Option<Redraw>,
+}
+
+impl Task {
+    /// Has the shell run the request that is written, and answers when it has.
+    pub(super) fn begin_exchange(&mut self, reply: oneshot::Sender<Result<(), VariablesError>>) {
+        let agreed = match self.fit_to_answer() {
+            Ok(agreed) => agreed,
+            // Whoever asked may have stopped listening.
+            Err(error) => return drop(reply.send(Err(error))),
+        };
+        let redraw = match agreed.kind {
+            Kind::Bash => {
+                self.outgoing.extend(BASH_KEY);
+                Some(Redraw::new(&agreed.nonce))
+            }
+            Kind::Zsh | Kind::Fish => {
+                if rustix::process::kill_process(self.child.pid(), Signal::USR1).is_err() {
+                    return drop(reply.send(Err(VariablesError::Ended)));
+                }
+                None
+            }
+        };
+        let deadline = Instant::now() + PATIENCE;
+        self.exchanging = Some(Exchanging { reply, deadline, nonce: agreed.nonce, redraw });
+        self.write_waiting();
+    }
+
+    fn fit_to_answer(&self) -> Result<Agreed, VariablesError> {
+        if self.is_over() {
+            return Err(VariablesError::Ended);
+        }
+        self.seat.admits(None).map_err(VariablesError::Held)?;
+        let Some(agreed) = self.shell.agreed.clone().filter(|_| self.shell.tells()) else {
+            return Err(VariablesError::NotIntegrated { program: self.foreground_name() });
+        };
+        if !self.shell.is_idle() || self.exchanging.is_some() || !self.outgoing.is_empty() {
+            return Err(if self.shell.is_replaced() {
+                VariablesError::NotIntegrated { program: self.foreground_name() }
+            } else {
+                VariablesError::Busy { program: self.foreground_name() }
+            });
+        }
+        match agreed.kind {
+            // Its prompt would come back, but what was typed would stand in the history twice.
+            Kind::Bash => match self.half_typed() {
+                Some(text) => Err(VariablesError::HalfTyped { text }),
+                None => Ok(agreed),
+            },
+            // The signal would end a shell that no longer has our handler.
+            Kind::Zsh | Kind::Fish => {
+                let pid = self.child.pid().as_raw_nonzero().get();
+                if catches(pid, Signal::USR1.as_raw()) == Some(true) { Ok(agreed) } else { Err(VariablesError::Deaf) }
+            }
+        }
+    }
+
+    /// Takes in output while the shell is being asked. Returns the parts that are output as any other.
+    pub(super) fn sift(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        let Some(exchanging) = &mut self.exchanging else { return vec![bytes.to_vec()] };
+        match &mut exchanging.redraw {
+            None => match without_answer(bytes, &exchanging.nonce) {
+                Some((before, after)) => {
+                    let parts = vec![before.to_vec(), after.to_vec()];
+                    self.end_exchange(Ok(()));
+                    parts
+                }
+                None => vec![bytes.to_vec()],
+            },
+            Some(redraw) => match redraw.hold(bytes) {
+                Held::NotYet => Vec::new(),
+                Held::Other(all) => {
+                    self.end_exchange(Err(VariablesError::Unanswered));
+                    vec![all]
+                }
+                Held::Redrawn([before, redrawn, after]) => {
+                    self.end_exchange(Ok(()));
+                    // What came before is drawn before, so it is taken in here.
+                    self.take_in_all(&before);
+                    self.intake.draw(&redrawn, &mut self.outgoing);
+                    vec![after]
+                }
+            },
+        }
+    }
+
+    /// Takes in the mark of an answer that came in two portions, so that it was not taken out of them.
+    pub(super) fn follow_exchange(&mut self, mark: &Mark) {
+        if *mark == Mark::Answered && self.exchanging.as_ref().is_some_and(|exchanging| exchanging.redraw.is_none()) {
+            self.end_exchange(Ok(()));
+        }
+    }
+
+    /// Ends an exchange whose time is up, or whose shell has ended.
+    pub(super) fn look_at_exchange(&mut self) {
+        let Some(exchanging) = &self.exchanging else { return };
+        let outcome = if self.is_over() {
+            VariablesError::Ended
+        } else if Instant::now() >= exchanging.deadline {
+            VariablesError::Unanswered
+        } else {
+            return;
+        };
+        let held = self.end_exchange(Err(outcome));
+        self.take_in_all(&held);
+    }
+
+    /// Returns what was held back.
+    fn end_exchange(&mut self, outcome: Result<(), VariablesError>) -> Vec<u8> {
+        let Some(mut exchanging) = self.exchanging.take() else { return Vec::new() };
+        // Whoever asked may have stopped listening.
+        let _ = exchanging.reply.send(outcome);
+        exchanging.redraw.as_mut().map(Redraw::give_up).unwrap_or_default()
+    }
+}

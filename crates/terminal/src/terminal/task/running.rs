@@ -1,0 +1,285 @@
+//! Running one command for somebody who waits for its end.
+//!
+//! The command is entered at the prompt, and the marks of the shell tell the
+//! rest. Only one can run in a terminal, because the shell is not at its prompt
+//! again before it is over.
+
+use std::collections::VecDeque;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::Task;
+use crate::command::{self, CommandRequest, Ran, RunError};
+use crate::history::Zone;
+use crate::integration::Kind;
+use crate::process::Exit;
+use crate::terminal::{Limit, excerpt};
+use crate::transcript::{Mark, Marked};
+
+/// Whoever waits for a command.
+type Reply = oneshot::Sender<Result<Ran, RunError>>;
+
+/// What came of the commands that were run as a step, newest last.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    all: VecDeque<(String, Result<Ran, RunError>)>,
+}
+
+/// Commands that are remembered; only the last ones are ever asked for again.
+const MOST: usize = 32;
+
+impl Done {
+    fn add(&mut self, step: String, ran: Result<Ran, RunError>) {
+        if self.all.len() == MOST {
+            self.all.pop_front();
+        }
+        self.all.push_back((step, ran));
+    }
+
+    fn find(&self, step: &str) -> Option<Result<Ran, RunError>> {
+        self.all.iter().rev().find(|(known, _)| known == step).map(|(_, ran)| ran.clone())
+    }
+}
+
+/// A command that somebody waits for.
+pub(super) struct Running {
+    replies: Vec<Reply>,
+    step: Option<String>,
+    pub(super) deadline: Instant,
+    limit: Limit,
+    kind: Kind,
+    /// What is entered once this one has succeeded.
+    then: Option<String>,
+    /// It is over when the shell has shown more prompts than this.
+    prompts: u64,
+    /// Offsets: of all output when the line was entered, where the shell took it, where the command began and ended.
+    entered: u64,
+    taken: Option<u64>,
+    began: Option<u64>,
+    ended: Option<u64>,
+    exit_code: Option<i32>,
+    /// The shell wants more than it was given.
+    incomplete: bool,
+}
+
+/// Why nobody waits for a command any more.
+enum Over {
+    AtPrompt,
+    OutOfTime,
+    Exited(Exit),
+    Replaced(String),
+}
+
+impl Running {
+    fn note(&mut self, marked: &Marked) {
+        match marked.mark {
+            Mark::LineTaken if self.taken.is_none() => self.taken = Some(marked.offset),
+            Mark::CommandStarted => {
+                self.began.get_or_insert(marked.offset);
+                self.ended = None;
+            }
+            // fish tells each end twice.
+            Mark::CommandEnded(code) if self.ended.is_none() => {
+                self.ended = Some(marked.offset);
+                self.exit_code = code;
+            }
+            Mark::MoreWanted => self.incomplete = true,
+            _ => {}
+        }
+    }
+}
+
+impl Task {
+    /// Enters a command, if the shell can take it now.
+    pub(super) fn begin_command(&mut self, request: CommandRequest, reply: Reply) {
+        if let Some(step) = &request.step {
+            if let Some(ran) = self.done.find(step) {
+                return drop(reply.send(ran));
+            }
+            if let Some(running) = self.running.as_mut().filter(|running| running.step.as_ref() == Some(step)) {
+                running.replies.push(reply);
+                return;
+            }
+        }
+        let prepared = self.fit_to_run().and_then(|kind| {
+            let command = command::entered(&request.command)?;
+            let folder = request.working_directory.as_deref();
+            Ok((kind, command, folder.map(|folder| command::change_to(folder, kind)).transpose()?))
+        });
+        let (kind, command, change) = match prepared {
+            Ok(prepared) => prepared,
+            // Whoever asked may have stopped listening.
+            Err(error) => return drop(reply.send(Err(error))),
+        };
+        let (first, then) = match change {
+            Some(change) => (change, Some(command)),
+            None => (command, None),
+        };
+        let running = Running {
+            replies: vec![reply],
+            step: request.step,
+            deadline: Instant::now() + request.timeout,
+            limit: request.limit,
+            kind,
+            then,
+            prompts: 0,
+            entered: 0,
+            taken: None,
+            began: None,
+            ended: None,
+            exit_code: None,
+            incomplete: false,
+        };
+        self.enter(running, &first);
+    }
+
+    fn fit_to_run(&self) -> Result<Kind, RunError> {
+        if self.is_over() {
+            return Err(RunError::Ended(self.exit()));
+        }
+        self.seat.admits(None).map_err(RunError::Held)?;
+        let Some(kind) = self.shell.agreed.as_ref().filter(|_| self.shell.tells()).map(|agreed| agreed.kind) else {
+            return Err(RunError::NotIntegrated { program: self.foreground_name() });
+        };
+        if !self.shell.is_idle() || self.exchanging.is_some() {
+            return Err(if self.shell.is_replaced() {
+                RunError::NotIntegrated { program: self.foreground_name() }
+            } else {
+                RunError::Busy { program: self.foreground_name() }
+            });
+        }
+        if let Some(text) = self.half_typed() {
+            return Err(RunError::HalfTyped { text });
+        }
+        if !self.outgoing.is_empty() {
+            return Err(RunError::Full { waiting: self.outgoing.len() });
+        }
+        Ok(kind)
+    }
+
+    /// What is typed at the prompt and not entered.
+    pub(super) fn half_typed(&self) -> Option<String> {
+        let screen = &self.intake.screen;
+        self.shell.draft.standing(|| {
+            let row = usize::from(screen.cursor().row);
+            screen.text().lines().nth(row).unwrap_or_default().to_owned()
+        })
+    }
+
+    /// Enters a line, for which `running` waits.
+    fn enter(&mut self, running: Running, line: &str) {
+        let offset = self.intake.transcript.history().end();
+        let keys = command::keys(line, running.kind, self.intake.screen.modes().bracketed_paste);
+        self.input_offset = offset;
+        self.echo.expect(&format!("{line}\n"), offset);
+        self.running = Some(Running {
+            prompts: self.shell.prompts,
+            entered: offset,
+            taken: None,
+            began: None,
+            ended: None,
+            exit_code: None,
+            ..running
+        });
+        self.shell.draft.type_in(b"\r");
+        self.shell.send_off(1);
+        self.outgoing.extend(keys);
+        self.write_waiting();
+    }
+
+    /// Takes in a mark, after the shell's own state has.
+    pub(super) fn follow_command(&mut self, marked: &Marked) {
+        if let Some(running) = &mut self.running {
+            running.note(marked);
+            if running.incomplete && marked.mark == Mark::MoreWanted && running.kind != Kind::Fish {
+                // Taken back as a person would.
+                self.outgoing.push_back(0x03);
+                self.write_waiting();
+            }
+        }
+    }
+
+    /// Answers who waits for a command, if it is over or their time is.
+    pub(super) fn look_at_command(&mut self) {
+        let Some(running) = &self.running else { return };
+        let over = if let Some(exit) = self.exit() {
+            Over::Exited(exit)
+        } else if let Some(program) = self.shell.replaced_by.clone() {
+            Over::Replaced(program)
+        } else if self.shell.prompts > running.prompts && self.shell.at_prompt {
+            Over::AtPrompt
+        } else if Instant::now() >= running.deadline {
+            Over::OutOfTime
+        } else {
+            return;
+        };
+        let Some(mut running) = self.running.take() else { return };
+        if running.incomplete && matches!(over, Over::AtPrompt | Over::OutOfTime) {
+            return self.tell_of_command(running, Err(RunError::Incomplete));
+        }
+        if matches!(over, Over::AtPrompt)
+            && running.exit_code == Some(0)
+            && let Some(line) = running.then.take()
+        {
+            // Somebody may have begun to type between the change of folder and the command.
+            return match self.half_typed() {
+                None => self.enter(running, &line),
+                Some(text) => self.tell_of_command(running, Err(RunError::HalfTyped { text })),
+            };
+        }
+        let ran = self.ran(&running, over);
+        self.tell_of_command(running, Ok(ran));
+    }
+
+    fn tell_of_command(&mut self, running: Running, ran: Result<Ran, RunError>) {
+        if let Some(step) = running.step {
+            self.done.add(step, ran.clone());
+        }
+        for reply in running.replies {
+            // Whoever asked may have stopped listening.
+            let _ = reply.send(ran.clone());
+        }
+    }
+
+    fn ran(&self, running: &Running, over: Over) -> Ran {
+        let history = self.intake.transcript.history();
+        let (range, wanted) = match (running.began, running.taken) {
+            (Some(began), _) => (began..running.ended.unwrap_or(history.end()), Zone::Output),
+            // Nothing ran. If there is something to read, it is why.
+            (None, Some(taken)) => {
+                let end = running.ended.unwrap_or(history.end());
+                let (_, said) = history.read(taken..end);
+                let blank = said.len() - said.trim_start_matches('\n').len();
+                (taken + blank as u64..end.max(taken + blank as u64), Zone::Input)
+            }
+            (None, None) => (running.entered..running.entered, Zone::Output),
+        };
+        let said = excerpt::as_printed_in(history, range.clone(), wanted, running.limit);
+        let silent = running.began.is_none() && said.head.is_empty();
+        let at_prompt = matches!(over, Over::AtPrompt);
+        Ran {
+            exit_code: match &over {
+                Over::AtPrompt if !silent => running.exit_code,
+                Over::Exited(exit) => Some(exit.code),
+                Over::AtPrompt | Over::OutOfTime | Over::Replaced(_) => None,
+            },
+            timed_out: matches!(over, Over::OutOfTime),
+            ended: match over {
+                Over::Exited(exit) => Some(exit),
+                _ => None,
+            },
+            replaced_by: match over {
+                Over::Replaced(program) => Some(program),
+                _ => None,
+            },
+            output: said.head,
+            tail: said.tail,
+            left_out: said.left_out,
+            next: said.next,
+            dropped_before: said.dropped_before,
+            offset: range.start,
+            end: if at_prompt { range.end } else { history.end() },
+        }
+    }
+}

@@ -19,7 +19,7 @@ use crate::service::Service;
 pub struct Options {
     /// Its folders.
     pub place: Place,
-    /// What holds for its terminals. Where the shell integration lies is the daemon's to say.
+    /// What holds for its terminals. Where the shell integration and the older output lie is the daemon's to say.
     pub terminals: steplatch_terminal::Options,
 }
 
@@ -81,7 +81,10 @@ impl Daemon {
         let listener = UnixListener::bind(&socket)?;
         std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600))?;
         let integration = Some(Integration::install(&place.runtime().join("shell"))?);
-        let terminals = Terminals::new(steplatch_terminal::Options { integration, ..options.terminals })?;
+        // The runtime folder lies in memory as a rule, and memory is what there is too little of.
+        let history_folder = Some(place.state().to_owned());
+        let terminals =
+            Terminals::new(steplatch_terminal::Options { integration, history_folder, ..options.terminals })?;
         let service = Arc::new(Service::new(place, terminals));
         Ok(Self { service, listener, _lock: lock })
     }

@@ -385,7 +385,7 @@ fn told(excerpt: Excerpt) -> String {
             text.push('\n');
         }
         text.push_str(&format!(
-            "[… {} characters left out; read on with content_mode=history, offset={} …]\n",
+            "[… {} bytes left out; read on with content_mode=history, offset={} …]\n",
             excerpt.left_out, excerpt.next
         ));
     }

@@ -160,8 +160,8 @@ pub struct Excerpt {
     pub head: String,
     /// Its end, where something between was left out.
     pub tail: Option<String>,
-    /// Characters that were left out, after `head`.
-    pub left_out: usize,
+    /// Bytes of text that were left out, after `head`. Not characters: to count those, all of it would be read.
+    pub left_out: u64,
     /// Offset behind `head`, to read on from.
     pub next: u64,
     /// Offset of the oldest output that is still held, where older output was asked for and dropped.

@@ -1,9 +1,13 @@
 //! `steplatch terminal …`
 
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::{Args, Subcommand, ValueEnum};
 use steplatch_protocol::{
     ContentMode, ExitTerminal, GetScreenContent, ListTerminalSessions, OpenTerminal, Place, ScreenFormat, SendInput,
     SessionInfo,
@@ -94,12 +98,30 @@ pub(crate) struct Screen {
     /// The last lines of the output
     #[arg(long, value_name = "LINES")]
     tail: Option<u32>,
-    /// Keep the colours of the screen
-    #[arg(long, conflicts_with_all = ["history", "tail"])]
+    /// Keep the colours of the screen: the same as --format ansi
+    #[arg(long, conflicts_with_all = ["history", "tail", "format"])]
     color: bool,
+    /// How the screen is written
+    #[arg(long, value_enum, default_value_t = Format::Text, conflicts_with_all = ["history", "tail"])]
+    format: Format,
+    /// File to write to
+    #[arg(long, short, value_name = "FILE", conflicts_with = "json")]
+    output: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Plain text
+    Text,
+    /// Text with colour sequences
+    Ansi,
+    /// A web page
+    Html,
+    /// An image
+    Png,
 }
 
 #[derive(Debug, Args)]
@@ -230,6 +252,38 @@ impl Send {
     }
 }
 
+/// Where a screen goes: a file, or standard output.
+enum Destination {
+    File(File),
+    Output,
+}
+
+impl Destination {
+    fn open(file: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = file else { return Ok(Self::Output) };
+        let refused = |error: io::Error| Failure::usage(format!("'{}' can not be written: {error}", path.display()));
+        File::create(path).map(Self::File).map_err(refused)
+    }
+
+    fn is_terminal(&self) -> bool {
+        matches!(self, Self::Output) && io::stdout().is_terminal()
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.write_all(bytes),
+            Self::Output => io::stdout().lock().write_all(bytes),
+        }
+    }
+
+    fn line(&mut self, text: &str) -> io::Result<()> {
+        match self {
+            Self::File(file) => writeln!(file, "{text}"),
+            Self::Output => print::line(text),
+        }
+    }
+}
+
 impl Screen {
     async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
         let client = front::client(place).await?;
@@ -244,8 +298,18 @@ impl Screen {
             line_count: self.tail,
             offset: self.history.then_some(0),
             limit: Some(PAGE),
-            format: if self.color { ScreenFormat::Ansi } else { ScreenFormat::Text },
+            format: match self.format {
+                _ if self.color => ScreenFormat::Ansi,
+                Format::Text => ScreenFormat::Text,
+                Format::Ansi => ScreenFormat::Ansi,
+                Format::Html => ScreenFormat::Html,
+                Format::Png => ScreenFormat::Png,
+            },
         };
+        let mut out = Destination::open(self.output.as_deref())?;
+        if self.format == Format::Png && !self.json && out.is_terminal() {
+            return Err(Failure::usage("a terminal does not show images; name a file with --output, or send them on"));
+        }
         loop {
             let reply = client.call(verb.clone()).await?;
             worked(reply.success, reply.error.as_ref())?;
@@ -253,10 +317,14 @@ impl Screen {
             verb.offset = reply.next_offset;
             if self.json {
                 print::json(&reply)?;
+            } else if let Some(png) = reply.png {
+                let image =
+                    STANDARD.decode(png).map_err(|error| Failure::work(format!("the image is broken: {error}")))?;
+                out.bytes(&image)?;
             } else {
                 let content = reply.screen_content.unwrap_or_default();
                 let shown = content.rsplit_once("\n[… ").filter(|_| more).map_or(content.as_str(), |(shown, _)| shown);
-                print::line(shown)?;
+                out.line(shown)?;
             }
             if !more {
                 return Ok(ExitCode::SUCCESS);

@@ -21,7 +21,7 @@ use steplatch_protocol::{
     SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo, Survivor, WriteTerminal, WriteTerminalReply,
 };
 use steplatch_terminal::{
-    Closing, Excerpt, Input, Limit, OpenError, Opened, Part, Quiet, Settle, Size, SpawnError, Spec, Terminal,
+    Closing, Excerpt, Input, Limit, OpenError, Opened, Part, Picture, Quiet, Settle, Size, SpawnError, Spec, Terminal,
     Terminals, View,
 };
 
@@ -234,8 +234,14 @@ impl Sessions {
     }
 
     async fn try_read(&self, verb: GetScreenContent) -> Result<GetScreenContentReply, String> {
-        if verb.format == ScreenFormat::Ansi && verb.content_mode != ContentMode::Screen {
-            return Err("format ansi is for content_mode screen; the output is kept as plain text".to_owned());
+        let format = match verb.format {
+            ScreenFormat::Text => None,
+            ScreenFormat::Ansi => Some("ansi"),
+            ScreenFormat::Html => Some("html"),
+            ScreenFormat::Png => Some("png"),
+        };
+        if let Some(format) = format.filter(|_| verb.content_mode != ContentMode::Screen) {
+            return Err(format!("format {format} is for content_mode screen; the output is kept as plain text"));
         }
         let terminal = self.find(&verb.session_id).await?;
         let gone = |error: steplatch_terminal::Gone| error.to_string();
@@ -248,7 +254,8 @@ impl Sessions {
             ContentMode::Tail => Some(Part::Tail(verb.line_count.unwrap_or(TAIL_LINES) as usize)),
         };
         let (content, truncated, next_offset) = match part {
-            None => (view.screen, false, None),
+            None if matches!(verb.format, ScreenFormat::Html | ScreenFormat::Png) => (None, false, None),
+            None => (Some(view.screen), false, None),
             Some(part) => {
                 // Who reads by position reads on; who asks for all of it wants to see its end as well.
                 let limit = if verb.offset.is_some() { Limit::Head(most) } else { Limit::HeadAndTail(most) };
@@ -256,14 +263,22 @@ impl Sessions {
                 let (truncated, next) = (excerpt.left_out > 0, excerpt.next);
                 // Before it is told, so that the words between do not stand between the halves of a secret.
                 let (head, tail) = self.secrets.masked_cut(excerpt.head, excerpt.tail);
-                (told(Excerpt { head, tail, ..excerpt }), truncated, Some(next))
+                (Some(told(Excerpt { head, tail, ..excerpt })), truncated, Some(next))
+            }
+        };
+        let painted = match verb.format {
+            ScreenFormat::Text | ScreenFormat::Ansi => Painted::default(),
+            ScreenFormat::Html | ScreenFormat::Png => {
+                let picture = self.secrets.masked_picture(terminal.picture().await.map_err(gone)?);
+                painted(picture, verb.format).await?
             }
         };
         Ok(GetScreenContentReply {
             success: true,
             session_id: terminal.id().to_string(),
             process_running: view.exit.is_none(),
-            screen_content: Some(self.secrets.masked_screen(content)),
+            screen_content: content.map(|content| self.secrets.masked_screen(content)).or(painted.html),
+            png: painted.png,
             timestamp: Some(moment::now_told()),
             error: None,
             cursor: Some(CursorPosition { row: view.cursor.row, col: view.cursor.col, visible: view.cursor.visible }),
@@ -371,6 +386,26 @@ impl Sessions {
         let error: Option<String> = written.await.err();
         WriteTerminalReply { success: error.is_none(), error }
     }
+}
+
+/// A screen that was painted, as what was asked for.
+#[derive(Debug, Default)]
+struct Painted {
+    html: Option<String>,
+    png: Option<String>,
+}
+
+/// Paints a screen. That takes milliseconds, in which others are answered.
+async fn painted(picture: Picture, format: ScreenFormat) -> Result<Painted, String> {
+    let painting = tokio::task::spawn_blocking(move || match format {
+        ScreenFormat::Png => {
+            Painted { png: Some(STANDARD.encode(steplatch_picture::png(&picture))), ..Painted::default() }
+        }
+        ScreenFormat::Text | ScreenFormat::Ansi | ScreenFormat::Html => {
+            Painted { html: Some(steplatch_picture::html(&picture)), ..Painted::default() }
+        }
+    });
+    painting.await.map_err(|error| format!("the screen could not be painted: {error}"))
 }
 
 /// An excerpt as one text, with what is missing said in between.

@@ -32,7 +32,7 @@ pub use schema::{parameters, reply};
 pub use terminals::{
     AttachTerminal, AttachTerminalReply, AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget, AwaitUntil,
     ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
-    ListTerminalSessions, ListTerminalSessionsReply, OpenTerminal, OpenTerminalReply, ResizeTerminal,
+    ListTerminalSessions, ListTerminalSessionsReply, OpenTerminal, OpenTerminalReply, PNG_FIELD, ResizeTerminal,
     ResizeTerminalReply, ScreenFormat, SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo, Survivor,
     TerminalEvent, WriteTerminal, WriteTerminalReply,
 };

@@ -29,7 +29,7 @@ pub use integration::Integration;
 pub use keys::UnknownKey;
 pub use process::{Exit, SpawnError, Survivor, TERMINAL_VARIABLE};
 pub use rustix::process::Signal;
-pub use screen::{Cursor, Modes, Size};
+pub use screen::{Colour, Cursor, CursorCell, CursorShape, Modes, Picture, Rgb, Run, Size, Style, Underline};
 pub use terminal::{
     Attached, Closed, Closing, Description, Excerpt, Gone, Input, InputError, Limit, Output, Part, Sent, Settle,
     Terminal, View,

@@ -16,7 +16,7 @@ pub(crate) use task::{Parts, run};
 
 use crate::keys::UnknownKey;
 use crate::process::{Exit, Survivor};
-use crate::screen::{Cursor, Modes, Size};
+use crate::screen::{Cursor, Modes, Picture, Size};
 use crate::wait::{Quiet, Wait, Waited};
 
 /// A live terminal. Cheap to clone; the terminal itself stays in its task.
@@ -246,6 +246,7 @@ pub(crate) enum Request {
     /// The wait ends at the first prompt, quiet or end.
     Ready(Quiet, Duration, oneshot::Sender<View>),
     View(bool, oneshot::Sender<View>),
+    Picture(oneshot::Sender<Picture>),
     Read(Part, Limit, oneshot::Sender<Excerpt>),
     Describe(oneshot::Sender<Description>),
     Resize(Size, oneshot::Sender<()>),
@@ -323,6 +324,14 @@ impl Terminal {
     /// When the terminal was closed.
     pub async fn view(&self, colours: bool) -> Result<View, Gone> {
         self.ask(|reply| Request::View(colours, reply)).await
+    }
+
+    /// Returns the cells of the screen as of now, with their colours.
+    ///
+    /// # Errors
+    /// When the terminal was closed.
+    pub async fn picture(&self) -> Result<Picture, Gone> {
+        self.ask(Request::Picture).await
     }
 
     /// Returns a part of the output, as much of it as `limit` allows.

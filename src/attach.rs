@@ -81,7 +81,7 @@ pub(crate) async fn attach(place: &Place, id: &str, key: DetachKey) -> Result<Ex
         ));
     }
     let client = front::client(place).await?;
-    let (joined, mut events) = client.subscribe(AttachTerminal { session_id: id.to_owned() }).await?;
+    let (joined, mut events) = client.subscribe(AttachTerminal { session_id: id.to_owned(), masked: false }).await?;
     if let Some(error) = joined.error {
         return Err(Failure::work(error));
     }

@@ -15,6 +15,7 @@ use steplatch_protocol::{
 
 use crate::attach::{DetachKey, attach};
 use crate::failure::Failure;
+use crate::record::record;
 use crate::{front, print};
 
 #[derive(Debug, Subcommand)]
@@ -39,6 +40,16 @@ pub(crate) enum Terminal {
     Send(Send),
     /// Print the screen of a terminal, or its output
     Screen(Screen),
+    /// Record what a terminal shows, until it ends or ctrl-c
+    Record {
+        /// Id or name of the terminal
+        id: String,
+        /// File to write (asciicast v3), which must be new; - is standard output [default: ID.cast]
+        file: Option<PathBuf>,
+        /// The longest pause that players show
+        #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+        idle_limit: Option<f64>,
+    },
     /// Close a terminal and end what runs in it
     Close(Close),
 }
@@ -65,6 +76,11 @@ pub(crate) struct Open {
 fn size(text: &str) -> Result<(u16, u16), String> {
     let parsed = text.split_once('x').and_then(|(cols, rows)| Some((cols.parse().ok()?, rows.parse().ok()?)));
     parsed.ok_or_else(|| "a size is written as 120x40".to_owned())
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let parsed = text.parse().ok().filter(|seconds: &f64| seconds.is_finite() && *seconds > 0.0);
+    parsed.ok_or_else(|| "a pause is a number of seconds, such as 2.5".to_owned())
 }
 
 #[derive(Debug, Args)]
@@ -150,6 +166,7 @@ impl Terminal {
             Self::Attach { id, detach_key } => attach(place, &id, detach_key).await,
             Self::Send(command) => command.run(place).await,
             Self::Screen(command) => command.run(place).await,
+            Self::Record { id, file, idle_limit } => record(place, &id, file, idle_limit).await,
             Self::Close(command) => command.run(place).await,
         }
     }

@@ -7,6 +7,7 @@
 
 mod bench;
 mod clients;
+mod player;
 mod programs;
 mod repository;
 mod step;

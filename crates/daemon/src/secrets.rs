@@ -5,10 +5,13 @@
 //! here. A secret of fewer than [`SHORTEST`] characters is not removed, because
 //! that would black out half of every text.
 
+mod stream;
+
 use std::sync::{PoisonError, RwLock};
 
 use serde_json::Value;
 use steplatch_terminal::Picture;
+pub(crate) use stream::MaskedStream;
 
 /// The fewest characters that a secret has.
 const SHORTEST: usize = 4;
@@ -36,6 +39,11 @@ impl Secrets {
             }
         }
         values.truncate(MOST);
+    }
+
+    /// Shows the secrets, the longest first, to somebody who looks for them in a way of their own.
+    fn with<T>(&self, look: impl FnOnce(&[String]) -> T) -> T {
+        look(&self.values.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns `text` without any secret in it.

@@ -398,14 +398,14 @@ struct Painted {
 /// Paints a screen. That takes milliseconds, in which others are answered.
 async fn painted(picture: Picture, format: ScreenFormat) -> Result<Painted, String> {
     let painting = tokio::task::spawn_blocking(move || match format {
-        ScreenFormat::Png => {
-            Painted { png: Some(STANDARD.encode(steplatch_picture::png(&picture))), ..Painted::default() }
-        }
+        ScreenFormat::Png => steplatch_picture::png(&picture)
+            .map(|image| Painted { png: Some(STANDARD.encode(image)), ..Painted::default() })
+            .map_err(|error| error.to_string()),
         ScreenFormat::Text | ScreenFormat::Ansi | ScreenFormat::Html => {
-            Painted { html: Some(steplatch_picture::html(&picture)), ..Painted::default() }
+            Ok(Painted { html: Some(steplatch_picture::html(&picture)), ..Painted::default() })
         }
     });
-    painting.await.map_err(|error| format!("the screen could not be painted: {error}"))
+    painting.await.map_err(|error| format!("the screen could not be painted: {error}"))?
 }
 
 /// An excerpt as one text, with what is missing said in between.

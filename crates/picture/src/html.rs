@@ -61,7 +61,8 @@ fn write_patch(out: &mut String, patch: &Patch<'_>, picture: &Picture) {
 /// Latin, Greek, Cyrillic and lines: fonts for terminals have them in the width of a cell.
 fn is_in_every_font(text: &str) -> bool {
     let mut characters = text.chars();
-    matches!(characters.next(), Some('\0'..='\u{52f}' | '\u{2500}'..='\u{259f}')) && characters.next().is_none()
+    matches!(characters.next(), Some('\0'..='\u{52f}' | '\u{2010}'..='\u{2027}' | '\u{2500}'..='\u{259f}'))
+        && characters.next().is_none()
 }
 
 fn write_look(out: &mut String, look: &Look, foreground: Rgb, background: Rgb) {

@@ -16,4 +16,4 @@ mod png;
 mod shapes;
 
 pub use html::html;
-pub use png::png;
+pub use png::{TooLarge, png};

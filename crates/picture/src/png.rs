@@ -15,10 +15,34 @@ const MARGIN: i32 = 8;
 /// How far each row of an italic letter lies to the right of the one below it.
 const SLANT: f32 = 0.2;
 
+/// The most cells that are painted: 600 by 100, or 12 million pixels, which take 50 MB while they are painted.
+const MOST_CELLS: usize = 60_000;
+
+/// A screen has too many cells for an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLarge {
+    /// The cells that it has.
+    pub cells: usize,
+}
+
+impl std::fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a screen of {} cells is too large for an image, which has at most {MOST_CELLS}", self.cells)
+    }
+}
+
+impl std::error::Error for TooLarge {}
+
 /// Returns the screen as an image: 10 by 20 pixels for each cell, and a margin of 8.
-#[must_use]
-pub fn png(picture: &Picture) -> Vec<u8> {
-    encoded(&painted(picture))
+///
+/// # Errors
+/// When the screen has more than 60,000 cells.
+pub fn png(picture: &Picture) -> Result<Vec<u8>, TooLarge> {
+    let cells = usize::from(picture.cols) * picture.rows.len();
+    if cells > MOST_CELLS {
+        return Err(TooLarge { cells });
+    }
+    Ok(encoded(&painted(picture)))
 }
 
 fn painted(picture: &Picture) -> Canvas {
@@ -132,4 +156,79 @@ fn numbers(pixels: &[[u8; 3]]) -> Option<(Vec<[u8; 3]>, Vec<u8>)> {
         numbers.push(u8::try_from(number).ok()?);
     }
     Some((palette, numbers))
+}
+
+#[cfg(test)]
+mod tests {
+    use steplatch_terminal::{Colour, CursorCell, Rgb, Run, Style};
+
+    use super::*;
+
+    const GROUND: Rgb = Rgb(10, 20, 30);
+
+    fn screen(runs: Vec<Run>, cursor: Option<CursorCell>) -> Picture {
+        let rows = vec![runs, Vec::new()];
+        Picture { cols: 8, rows, cursor, foreground: Rgb(200, 210, 220), background: GROUND, palette: Vec::new() }
+    }
+
+    fn run(col: u16, text: &str, style: Style) -> Run {
+        Run { col, cols: text.chars().count() as u16, wide: false, text: text.into(), style }
+    }
+
+    /// The image, read back, as its width and its colours.
+    fn read(bytes: &[u8]) -> (i32, Vec<Rgb>) {
+        let mut decoder = png::Decoder::new(std::io::Cursor::new(bytes));
+        decoder.set_transformations(png::Transformations::EXPAND);
+        let mut reader = decoder.read_info().unwrap();
+        let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+        let info = reader.next_frame(&mut pixels).unwrap();
+        assert_eq!(
+            (info.width as i32, info.height as i32),
+            (8 * CELL_WIDTH + 2 * MARGIN, 2 * CELL_HEIGHT + 2 * MARGIN)
+        );
+        (info.width as i32, pixels.as_chunks::<3>().0.iter().map(|[r, g, b]| Rgb(*r, *g, *b)).collect())
+    }
+
+    /// The colours of the cell at a column of the first row.
+    fn cell((width, pixels): &(i32, Vec<Rgb>), col: i32) -> Vec<Rgb> {
+        let rows = (MARGIN..MARGIN + CELL_HEIGHT).map(|y| (y * width + MARGIN + col * CELL_WIDTH) as usize);
+        rows.flat_map(|at| pixels[at..at + CELL_WIDTH as usize].to_vec()).collect()
+    }
+
+    #[test]
+    fn cells_have_their_colours_where_they_stand() {
+        let red = Style { bg: Colour::Rgb(Rgb(255, 0, 0)), ..Style::default() };
+        let cursor = CursorCell { row: 0, col: 5, wide: false, shape: CursorShape::Block, colour: None };
+        let image = read(&png(&screen(vec![run(1, " █", red), run(3, "M", Style::default())], Some(cursor))).unwrap());
+        let only = |col, colour: Rgb| cell(&image, col).iter().all(|pixel| *pixel == colour);
+        assert!(
+            only(0, GROUND) && only(1, Rgb(255, 0, 0)) && only(2, Rgb(200, 210, 220)) && only(5, Rgb(200, 210, 220))
+        );
+        let inked = cell(&image, 3).iter().filter(|pixel| **pixel != GROUND).count();
+        assert!((30..120).contains(&inked), "an M covers {inked} pixels of its cell");
+    }
+
+    #[test]
+    fn what_is_hidden_is_not_painted_and_what_is_underlined_is() {
+        let hidden = Style { hidden: true, ..Style::default() };
+        let lined = Style { underline: Underline::Single, ..Style::default() };
+        let image = read(&png(&screen(vec![run(0, "x", hidden), run(1, " ", lined)], None)).unwrap());
+        assert!(cell(&image, 0).iter().all(|pixel| *pixel == GROUND));
+        assert_eq!(cell(&image, 1).iter().filter(|pixel| **pixel == Rgb(200, 210, 220)).count(), CELL_WIDTH as usize);
+    }
+
+    #[test]
+    fn a_screen_of_many_colours_is_an_image_too() {
+        let style =
+            |number: u16| Style { bg: Colour::Rgb(Rgb(number as u8, (number >> 8) as u8, 7)), ..Style::default() };
+        let many = (0..8).map(|col| run(col, "@", style(col * 97))).collect();
+        let image = read(&png(&screen(many, None)).unwrap());
+        assert!(cell(&image, 7).contains(&Rgb(167, 2, 7)));
+    }
+
+    #[test]
+    fn a_screen_that_is_too_large_is_refused() {
+        let large = Picture { cols: 1000, rows: vec![Vec::new(); 61], ..screen(Vec::new(), None) };
+        assert_eq!(png(&large).unwrap_err(), TooLarge { cells: 61_000 });
+    }
 }

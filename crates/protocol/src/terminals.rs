@@ -549,6 +549,9 @@ pub struct SendSignalReply {
 pub struct AttachTerminal {
     /// Terminal to join
     pub session_id: String,
+    /// Hide secrets in what is shown: for whoever keeps it or passes it on
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub masked: bool,
 }
 
 /// What a client that joins draws first.

@@ -1,5 +1,8 @@
 //! Joining a terminal: its screen now, its output as it comes.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -7,15 +10,22 @@ use steplatch_protocol::{AttachTerminal, AttachTerminalReply, TerminalEvent};
 use steplatch_terminal::{Attached, Output, Terminal};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::time::timeout;
 
 use super::Sessions;
 use crate::connection::{Disconnected, Outgoing};
+use crate::secrets::MaskedStream;
+
+/// How long the beginning of what may be a secret is held back when nothing follows it.
+const HELD_BACK: Duration = Duration::from_millis(200);
 
 /// The output of a terminal for one client that joined it.
 #[derive(Debug)]
 pub(crate) struct TerminalEvents {
     terminal: Terminal,
     output: Receiver<Output>,
+    /// Takes secrets out of it, for a client that asked for that.
+    mask: Option<MaskedStream>,
 }
 
 impl Sessions {
@@ -27,6 +37,8 @@ impl Sessions {
         };
         match joined.await {
             Ok((terminal, Attached { snapshot, size, output })) => {
+                let mut mask = verb.masked.then(|| MaskedStream::new(Arc::clone(&self.secrets)));
+                let snapshot = masked(&mut mask, snapshot);
                 let reply = AttachTerminalReply {
                     success: true,
                     session_id: terminal.id().to_string(),
@@ -35,7 +47,7 @@ impl Sessions {
                     rows: size.rows,
                     error: None,
                 };
-                (reply, Some(TerminalEvents { terminal, output }))
+                (reply, Some(TerminalEvents { terminal, output, mask }))
             }
             Err(error) => {
                 let reply = AttachTerminalReply {
@@ -54,8 +66,25 @@ impl TerminalEvents {
     /// screen anew instead of everything it missed.
     pub(crate) async fn forward(mut self, request_id: &Value, outgoing: &Outgoing) -> Result<(), Disconnected> {
         loop {
-            let event = match self.output.recv().await {
-                Ok(Output::Bytes(bytes)) => TerminalEvent::TerminalOutput { bytes: STANDARD.encode(bytes) },
+            let output = match self.next().await {
+                Next::Output(output) => output,
+                Next::Quiet => {
+                    self.send_held(request_id, outgoing).await?;
+                    continue;
+                }
+            };
+            if !matches!(output, Ok(Output::Bytes(_)) | Err(RecvError::Lagged(_))) {
+                // What was held back came before this.
+                self.send_held(request_id, outgoing).await?;
+            }
+            let event = match output {
+                Ok(Output::Bytes(bytes)) => match &mut self.mask {
+                    None => TerminalEvent::TerminalOutput { bytes: STANDARD.encode(bytes) },
+                    Some(mask) => match mask.pass(&bytes) {
+                        passed if passed.is_empty() => continue,
+                        passed => TerminalEvent::TerminalOutput { bytes: STANDARD.encode(passed) },
+                    },
+                },
                 Ok(Output::Resized(size)) => TerminalEvent::TerminalResized { cols: size.cols, rows: size.rows },
                 Ok(Output::Ended(exit)) => {
                     let event = TerminalEvent::TerminalEnded { exit_code: Some(exit.code) };
@@ -64,7 +93,11 @@ impl TerminalEvents {
                 Err(RecvError::Lagged(_)) => match self.terminal.attach().await {
                     Ok(Attached { snapshot, output, .. }) => {
                         self.output = output;
-                        TerminalEvent::TerminalRedrawn { snapshot }
+                        if let Some(mask) = &mut self.mask {
+                            // The screen has it, too.
+                            drop(mask.flush());
+                        }
+                        TerminalEvent::TerminalRedrawn { snapshot: masked(&mut self.mask, snapshot) }
                     }
                     Err(_) => continue,
                 },
@@ -74,5 +107,34 @@ impl TerminalEvents {
             };
             outgoing.event(request_id, &event).await?;
         }
+    }
+
+    async fn next(&mut self) -> Next {
+        if self.mask.as_ref().is_some_and(MaskedStream::is_holding) {
+            return timeout(HELD_BACK, self.output.recv()).await.map_or(Next::Quiet, Next::Output);
+        }
+        Next::Output(self.output.recv().await)
+    }
+
+    async fn send_held(&mut self, request_id: &Value, outgoing: &Outgoing) -> Result<(), Disconnected> {
+        let held = self.mask.as_mut().map(MaskedStream::flush).unwrap_or_default();
+        if held.is_empty() {
+            return Ok(());
+        }
+        outgoing.event(request_id, &TerminalEvent::TerminalOutput { bytes: STANDARD.encode(held) }).await
+    }
+}
+
+/// What comes next: output, or nothing for so long that what was held back is due.
+enum Next {
+    Output(Result<Output, RecvError>),
+    Quiet,
+}
+
+/// A snapshot as a client may see it. What is held back of it comes with the output.
+fn masked(mask: &mut Option<MaskedStream>, snapshot: String) -> String {
+    match mask {
+        None => snapshot,
+        Some(mask) => String::from_utf8_lossy(&mask.pass(snapshot.as_bytes())).into_owned(),
     }
 }

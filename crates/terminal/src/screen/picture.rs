@@ -19,7 +19,7 @@ use super::emulator::{default_colour, push_cell};
 pub struct Picture {
     /// Cells in a row.
     pub cols: u16,
-    /// The rows from top to bottom. Cells that show nothing are in no run.
+    /// The rows from top to bottom. Cells that show nothing are in no run, unless they lie between words of one.
     pub rows: Vec<Vec<Run>>,
     /// Where the cursor stands, unless the program hides it.
     pub cursor: Option<CursorCell>,
@@ -154,6 +154,11 @@ impl Picture {
 }
 
 impl Run {
+    /// Whether a cell at `col` stands behind this run with nothing between them, or blanks that belong to any.
+    fn reaches(&self, col: u16) -> bool {
+        self.col + self.cols == col || !(self.wide || self.style.shows_on_blanks())
+    }
+
     /// Returns the column and the text of each cell.
     pub fn cells(&self) -> impl Iterator<Item = (u16, &str)> {
         let step = if self.wide { 2 } else { 1 };
@@ -217,25 +222,24 @@ fn standing(row: &[Cell], cursor: Cursor, shape: EmulatedShape) -> Option<Cursor
 fn runs(row: &[Cell]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     // A cell with combined characters stays alone, or its characters could not be told from cells.
-    let mut closed = true;
+    let mut alone = false;
     for (col, cell) in row.iter().enumerate() {
         if cell.flags.intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER) {
             continue;
         }
         let (col, style) = (col as u16, Style::of(cell));
-        if matches!(cell.c, ' ' | '\t') && !style.shows_on_blanks() && cell.zerowidth().is_none() {
-            closed = true;
+        let combined = cell.zerowidth().is_some_and(|marks| !marks.is_empty());
+        if matches!(cell.c, ' ' | '\t') && !combined && !style.shows_on_blanks() {
             continue;
         }
         let wide = cell.flags.contains(Flags::WIDE_CHAR);
         let cols = if wide { 2 } else { 1 };
-        let combined = cell.zerowidth().is_some_and(|marks| !marks.is_empty());
         match runs.last_mut() {
-            Some(run)
-                if !closed && !combined && run.style == style && run.wide == wide && run.col + run.cols == col =>
-            {
+            Some(run) if !alone && !combined && run.style == style && run.wide == wide && run.reaches(col) => {
+                let gap = col - run.col - run.cols;
+                run.text.extend(std::iter::repeat_n(' ', usize::from(gap)));
                 push_cell(&mut run.text, cell);
-                run.cols += cols;
+                run.cols += gap + cols;
             }
             _ => {
                 let mut text = String::new();
@@ -243,7 +247,7 @@ fn runs(row: &[Cell]) -> Vec<Run> {
                 runs.push(Run { col, cols, wide, text, style });
             }
         }
-        closed = combined;
+        alone = combined;
     }
     runs
 }
@@ -310,8 +314,8 @@ mod tests {
 
     #[test]
     fn cells_that_look_alike_make_a_run() {
-        let picture = picture("ab\x1b[1;31mcd\x1b[m  e\r\n\x1b[44m  \x1b[m");
-        assert_eq!(told(&picture.rows[0]), [(0, 2, "ab"), (2, 2, "cd"), (6, 1, "e")]);
+        let picture = picture("ab\x1b[1;31mcd\x1b[m  e f\x1b[4m \x1b[Cg\r\n\x1b[m\x1b[44m  \x1b[m");
+        assert_eq!(told(&picture.rows[0]), [(0, 2, "ab"), (2, 2, "cd"), (6, 3, "e f"), (9, 1, " "), (11, 1, "g")]);
         let bold_red = Style { fg: Colour::Indexed(1), bold: true, ..Style::default() };
         assert_eq!(picture.rows[0][1].style, bold_red);
         assert_eq!(told(&picture.rows[1]), [(0, 2, "  ")], "blanks with a ground are seen");

@@ -1,0 +1,109 @@
+//! Recording a terminal: its screen as it is, then what is printed, until it ends or somebody has seen enough.
+//!
+//! What is typed is not recorded, only what the program shows; secrets are taken
+//! out by the daemon before any of it gets here.
+
+use std::fs::OpenOptions;
+use std::io::{self, IsTerminal as _, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use steplatch_protocol::{AttachTerminal, CallError, GetScreenContent, Place, TerminalEvent};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::asciicast::{Events, Header};
+use crate::failure::Failure;
+use crate::{front, print};
+
+/// Records the terminal `id` in `file`, or in one that is called after the terminal; `-` is standard output.
+pub(crate) async fn record(
+    place: &Place,
+    id: &str,
+    file: Option<PathBuf>,
+    idle_limit: Option<f64>,
+) -> Result<ExitCode, Failure> {
+    let client = front::client(place).await?;
+    let verb = AttachTerminal { session_id: id.to_owned(), masked: true };
+    let (joined, mut events) = client.subscribe(verb).await?;
+    if let Some(error) = joined.error {
+        return Err(Failure::work(error));
+    }
+    let file = file.unwrap_or_else(|| format!("{}.cast", joined.session_id).into());
+    let mut out = create(&file)?;
+    let (began, now) = (Instant::now(), SystemTime::now());
+    let timestamp = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let title = (id != joined.session_id).then(|| id.to_owned());
+    out.write_all(Header::line((joined.cols, joined.rows), timestamp, idle_limit, title).as_bytes())?;
+    let mut lines = Events::default();
+    if let Some(first) = lines.output(began.elapsed(), joined.snapshot.as_bytes()) {
+        out.write_all(first.as_bytes())?;
+    }
+    out.flush()?;
+    // Of a program that ended before, nobody will tell the end again.
+    let verb = GetScreenContent { session_id: joined.session_id.clone(), ..GetScreenContent::default() };
+    let now = client.call(verb).await?;
+    if now.success && !now.process_running {
+        if let Some(code) = now.exit_code {
+            out.write_all(lines.exit(began.elapsed(), code).as_bytes())?;
+        }
+        print::note(&format!("its program had ended already; its screen is in {}", file.display()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    print::note(&format!("recording {} to {}; ctrl-c ends it", joined.session_id, file.display()));
+    let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            _ = interrupted.recv() => break,
+            _ = terminated.recv() => break,
+        };
+        let at = began.elapsed();
+        let line = match event.map(serde_json::from_value::<TerminalEvent>) {
+            Some(Ok(TerminalEvent::TerminalOutput { bytes })) => {
+                lines.output(at, &STANDARD.decode(bytes).unwrap_or_default())
+            }
+            Some(Ok(TerminalEvent::TerminalRedrawn { snapshot })) => lines.output(at, snapshot.as_bytes()),
+            Some(Ok(TerminalEvent::TerminalResized { cols, rows })) => Some(lines.resize(at, cols, rows)),
+            Some(Ok(TerminalEvent::TerminalEnded { exit_code })) => {
+                if let Some(code) = exit_code {
+                    out.write_all(lines.exit(at, code).as_bytes())?;
+                }
+                out.flush()?;
+                break;
+            }
+            Some(Err(_)) => None,
+            None => {
+                out.flush()?;
+                return Err(CallError::Lost.into());
+            }
+        };
+        if let Some(line) = line {
+            // Whoever follows the file sees it at once, and what is written stays when this process is killed.
+            out.write_all(line.as_bytes())?;
+            out.flush()?;
+        }
+    }
+    print::note(&format!("recorded {:.1} s in {}", began.elapsed().as_secs_f64(), file.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A new file that only its owner can read: what was on a screen is nobody else's business.
+fn create(file: &Path) -> Result<Box<dyn Write>, Failure> {
+    if file == Path::new("-") {
+        if io::stdout().is_terminal() {
+            return Err(Failure::usage("a recording is not to be read on a terminal; name a file, or send it on"));
+        }
+        return Ok(Box::new(io::stdout()));
+    }
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(file) {
+        Ok(created) => Ok(Box::new(created)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(Failure::usage(format!("'{}' is there already; choose another file", file.display())))
+        }
+        Err(error) => Err(Failure::usage(format!("'{}' can not be written: {error}", file.display()))),
+    }
+}

@@ -14,9 +14,10 @@ use crate::look::{Look, Patch, rows};
 #[must_use]
 pub fn html(picture: &Picture) -> String {
     let Picture { foreground, background, cols, .. } = picture;
+    // Lines of drawings reach from row to row where rows are no further apart than letters are high.
     let mut out = format!(
         "<meta charset=\"utf-8\">\n<pre style=\"display:inline-block;margin:0;padding:.5em;width:{cols}ch;\
-         color:{foreground};background:{background};font:14px/1.25 'DejaVu Sans Mono',Menlo,Consolas,monospace\">"
+         color:{foreground};background:{background};font:15px/17px 'DejaVu Sans Mono',Menlo,Consolas,monospace\">"
     );
     for (index, patches) in rows(picture).enumerate() {
         if index > 0 {
@@ -37,7 +38,7 @@ fn write_patch(out: &mut String, patch: &Patch<'_>, picture: &Picture) {
     let mut style = String::new();
     write_look(&mut style, &patch.look, picture.foreground, picture.background);
     let plain = patch.cells.iter().all(|(_, text)| text.is_ascii());
-    if plain && style.is_empty() {
+    if plain && style.is_empty() && !patch.look.hidden {
         patch.cells.iter().for_each(|(_, text)| escape(out, text));
         return;
     }
@@ -146,9 +147,9 @@ mod tests {
         };
         expect![[r#"
             <meta charset="utf-8">
-            <pre style="display:inline-block;margin:0;padding:.5em;width:12ch;color:#dcdcdc;background:#1e1e1e;font:14px/1.25 'DejaVu Sans Mono',Menlo,Consolas,monospace">&lt;&amp;&gt;  <span style="display:inline-block;width:1ch;color:#ff0001;font-weight:bold;text-decoration:underline wavy;">a</span><span style="display:inline-block;width:1ch;color:#ff0001;font-weight:bold;text-decoration:underline wavy;box-shadow:inset .12em 0 #ff0001;">b</span>
+            <pre style="display:inline-block;margin:0;padding:.5em;width:12ch;color:#dcdcdc;background:#1e1e1e;font:15px/17px 'DejaVu Sans Mono',Menlo,Consolas,monospace">&lt;&amp;&gt;  <span style="display:inline-block;width:1ch;color:#ff0001;font-weight:bold;text-decoration:underline wavy;">a</span><span style="display:inline-block;width:1ch;color:#ff0001;font-weight:bold;text-decoration:underline wavy;box-shadow:inset .12em 0 #ff0001;">b</span>
             <span style="display:inline-block;width:4ch;"><span style="display:inline-block;width:2ch;line-height:1">漢</span><span style="display:inline-block;width:2ch;line-height:1">字</span></span><span style="display:inline-block;width:1ch;">│</span>
-              key</pre>
+              <span style="display:inline-block;width:3ch;">   </span></pre>
         "#]].assert_eq(&html(&picture));
     }
 }

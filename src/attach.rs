@@ -3,11 +3,15 @@
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::process::ExitCode;
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
-use steplatch_protocol::{AttachTerminal, CallError, Client, Place, ResizeTerminal, TerminalEvent, WriteTerminal};
+use steplatch_protocol::{
+    AttachTerminal, AttachTerminalReply, CallError, Client, Events, HandBackTerminal, Place, ResizeTerminal,
+    TerminalEvent, WriteTerminal,
+};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -70,33 +74,123 @@ impl Drop for RawMode {
 enum Left {
     Detached,
     Ended(Option<i32>),
-    Lost,
 }
 
-/// Lets a person use the terminal `id` until it ends or they leave it.
-pub(crate) async fn attach(place: &Place, id: &str, key: DetachKey) -> Result<ExitCode, Failure> {
+/// A terminal that the person has joined, over whichever daemon is there.
+struct Joined<'a> {
+    place: &'a Place,
+    session: String,
+    hold_key: Option<String>,
+    client: Client,
+    events: Events,
+    title: String,
+}
+
+/// How long a daemon that went away is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl<'a> Joined<'a> {
+    async fn join(
+        place: &'a Place,
+        id: &str,
+        key: DetachKey,
+        hold: bool,
+    ) -> Result<(Self, AttachTerminalReply), Failure> {
+        let hold_key = hold.then(random_name);
+        let client = front::client(place).await?;
+        let verb = AttachTerminal { session_id: id.to_owned(), hold_key: hold_key.clone(), masked: false };
+        let (reply, events) = client.subscribe(verb).await?;
+        if let Some(error) = reply.error {
+            return Err(Failure::work(error));
+        }
+        let held = if hold { "held by you, " } else { "" };
+        let title = format!("{} ({held}{} detaches)", reply.session_id, key.name());
+        let joined = Self { place, session: reply.session_id.clone(), hold_key, client, events, title };
+        Ok((joined, reply))
+    }
+
+    /// Joins again over the next daemon, and returns what the screen looks like now.
+    async fn join_again(&mut self) -> Result<String, Failure> {
+        let began = Instant::now();
+        loop {
+            match self.try_again().await {
+                Ok(reply) => match reply.error {
+                    None => return Ok(reply.snapshot),
+                    Some(error) => return Err(Failure::work(error)),
+                },
+                // Somebody who is just ending it, or starting it, needs a moment.
+                Err(_) if began.elapsed() < PATIENCE => tokio::time::sleep(Duration::from_millis(50)).await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn try_again(&mut self) -> Result<AttachTerminalReply, Failure> {
+        let client = front::client(self.place).await?;
+        let verb = AttachTerminal { session_id: self.session.clone(), hold_key: self.hold_key.clone(), masked: false };
+        let (reply, events) = client.subscribe(verb).await?;
+        (self.client, self.events) = (client, events);
+        Ok(reply)
+    }
+
+    /// Types, once, whatever becomes of the daemon meanwhile. Returns what is wrong if it was refused.
+    async fn types(&mut self, bytes: &[u8], out: &mut io::Stdout) -> Result<Option<String>, Failure> {
+        let (session_id, hold_key) = (self.session.clone(), self.hold_key.clone());
+        let verb = WriteTerminal { session_id, bytes: STANDARD.encode(bytes), hold_key };
+        let step = random_name();
+        loop {
+            match self.client.call_once(&verb, &step).await {
+                // A program that ended says so in an event that is on its way.
+                Ok(reply) => return Ok(reply.error),
+                Err(CallError::Lost) => draw(out, &self.join_again().await?)?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Gives the terminal this size; a daemon that is away learns it when it is back.
+    async fn resize(&self, cols: u16, rows: u16) {
+        let verb = ResizeTerminal { session_id: self.session.clone(), cols, rows };
+        let _ = self.client.call(verb).await;
+    }
+
+    /// Gives it the size of the person's own.
+    async fn fit(&self) -> Result<(), Failure> {
+        let size = tcgetwinsize(io::stdout()).map_err(io::Error::from)?;
+        if size.ws_col >= 2 && size.ws_row >= 2 {
+            self.resize(size.ws_col, size.ws_row).await;
+        }
+        Ok(())
+    }
+
+    /// Leaves it as it was found: an agent that works in it finds it as wide as before, and may type again.
+    async fn leave(&self, cols: u16, rows: u16) {
+        self.resize(cols, rows).await;
+        if let Some(hold_key) = self.hold_key.clone() {
+            // A daemon that is away gives it back when it notices that we are gone.
+            let _ = self.client.call(HandBackTerminal { session_id: self.session.clone(), hold_key }).await;
+        }
+    }
+}
+
+/// Lets a person use the terminal `id` until it ends or they leave it; with `hold`, alone.
+pub(crate) async fn attach(place: &Place, id: &str, key: DetachKey, hold: bool) -> Result<ExitCode, Failure> {
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
         return Err(Failure::usage(
             "attach needs a terminal of yours on standard input and output; to read one use: steplatch terminal screen",
         ));
     }
-    let client = front::client(place).await?;
-    let (joined, mut events) = client.subscribe(AttachTerminal { session_id: id.to_owned(), masked: false }).await?;
-    if let Some(error) = joined.error {
-        return Err(Failure::work(error));
-    }
-    let session = joined.session_id;
+    let (mut joined, found) = Joined::join(place, id, key, hold).await?;
     let raw = RawMode::enter()?;
     let mut out = io::stdout();
-    // What stood on the screen scrolls away rather than being overwritten.
-    write!(out, "\x1b]0;{session} ({} detaches)\x07", key.name())?;
-    draw(&mut out, &joined.snapshot)?;
-    resize(&client, &session).await?;
+    name(&mut out, &joined.title)?;
+    draw(&mut out, &found.snapshot)?;
+    joined.fit().await?;
     let mut keys = keyboard();
     let mut resized = signal(SignalKind::window_change())?;
     let left = loop {
         tokio::select! {
-            event = events.next() => match event.map(serde_json::from_value::<TerminalEvent>) {
+            event = joined.events.next() => match event.map(serde_json::from_value::<TerminalEvent>) {
                 Some(Ok(TerminalEvent::TerminalOutput { bytes })) => {
                     out.write_all(&STANDARD.decode(bytes).unwrap_or_default())?;
                     out.flush()?;
@@ -104,62 +198,61 @@ pub(crate) async fn attach(place: &Place, id: &str, key: DetachKey) -> Result<Ex
                 Some(Ok(TerminalEvent::TerminalRedrawn { snapshot })) => draw(&mut out, &snapshot)?,
                 Some(Ok(TerminalEvent::TerminalEnded { exit_code })) => break Left::Ended(exit_code),
                 Some(Ok(TerminalEvent::TerminalResized { .. }) | Err(_)) => {}
-                None => break Left::Lost,
+                // The daemon went away; the terminal did not.
+                None => draw(&mut out, &joined.join_again().await?)?,
             },
             typed = keys.recv() => {
                 let Some(typed) = typed else { break Left::Detached };
                 let before = typed.iter().position(|byte| *byte == key.0);
                 let sent = &typed[..before.unwrap_or(typed.len())];
-                if !sent.is_empty() {
-                    write_keys(&client, &session, sent).await?;
+                if !sent.is_empty()
+                    && let Some(refused) = joined.types(sent, &mut out).await?
+                {
+                    // Where it does not disturb what the program draws.
+                    name(&mut out, &refused)?;
                 }
                 if before.is_some() {
                     break Left::Detached;
                 }
             }
-            _ = resized.recv() => resize(&client, &session).await?,
+            _ = resized.recv() => joined.fit().await?,
         }
     };
-    // An agent that works in this terminal finds it as wide as it was.
     if matches!(left, Left::Detached) {
-        let verb = ResizeTerminal { session_id: session.clone(), cols: joined.cols, rows: joined.rows };
-        client.call(verb).await?;
+        joined.leave(found.cols, found.rows).await;
     }
     drop(raw);
+    let session = joined.session;
     print::line("")?;
     match left {
         Left::Detached => {
             print::note(&format!("detached; the terminal goes on: steplatch terminal attach {session}"));
-            Ok(ExitCode::SUCCESS)
         }
         Left::Ended(code) => {
             let code = code.map(|code| format!(" with exit code {code}")).unwrap_or_default();
             print::note(&format!("the program in {session} ended{code}"));
-            Ok(ExitCode::SUCCESS)
         }
-        Left::Lost => Err(CallError::Lost.into()),
     }
+    Ok(ExitCode::SUCCESS)
 }
 
+/// Names the window.
+fn name(out: &mut io::Stdout, title: &str) -> io::Result<()> {
+    write!(out, "\x1b]0;{title}\x07")?;
+    out.flush()
+}
+
+/// Draws a screen; what stood there scrolls away rather than being overwritten.
 fn draw(out: &mut io::Stdout, snapshot: &str) -> io::Result<()> {
     out.write_all(snapshot.as_bytes())?;
     out.flush()
 }
 
-async fn write_keys(client: &Client, session: &str, bytes: &[u8]) -> Result<(), Failure> {
-    let verb = WriteTerminal { session_id: session.to_owned(), bytes: STANDARD.encode(bytes) };
-    // A program that ended says so in an event that is on its way.
-    client.call(verb).await.map(drop).map_err(Failure::from)
-}
-
-/// Gives the terminal the size of the person's own.
-async fn resize(client: &Client, session: &str) -> Result<(), Failure> {
-    let size = tcgetwinsize(io::stdout()).map_err(io::Error::from)?;
-    if size.ws_col >= 2 && size.ws_row >= 2 {
-        let verb = ResizeTerminal { session_id: session.to_owned(), cols: size.ws_col, rows: size.ws_row };
-        client.call(verb).await?;
-    }
-    Ok(())
+/// Draws a name that nobody guesses.
+fn random_name() -> String {
+    let mut bytes = [0u8; 16];
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Reads what the person types, in a thread of its own: a read can not be taken back.

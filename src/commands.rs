@@ -1,6 +1,7 @@
 //! The commands, as they are typed.
 
 mod daemon;
+mod host;
 mod mcp;
 mod run;
 mod terminal;
@@ -53,7 +54,7 @@ impl Arguments {
     pub(crate) fn runtime(&self) -> tokio::runtime::Builder {
         match self.command {
             // Many terminals print at once.
-            Command::Daemon(ref command) if command.serves() => {
+            Command::Daemon(ref command) if command.has_much_to_do() => {
                 let mut builder = tokio::runtime::Builder::new_multi_thread();
                 // A request is looked for after so many turns of flooded terminals, of half a millisecond each.
                 builder.worker_threads(2).event_interval(7);

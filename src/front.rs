@@ -30,6 +30,7 @@ pub(crate) fn hello(name: &str) -> Hello {
         client: name.to_owned(),
         cwd: std::env::current_dir().ok().map(|folder| folder.display().to_string()),
         environment: Some(environment),
+        person: name == "steplatch",
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) async fn record(
     idle_limit: Option<f64>,
 ) -> Result<ExitCode, Failure> {
     let client = front::client(place).await?;
-    let verb = AttachTerminal { session_id: id.to_owned(), masked: true };
+    let verb = AttachTerminal { session_id: id.to_owned(), masked: true, ..AttachTerminal::default() };
     let (joined, mut events) = client.subscribe(verb).await?;
     if let Some(error) = joined.error {
         return Err(Failure::work(error));

@@ -197,6 +197,7 @@ impl Desk {
             size: Size { cols: 90, rows: 20 },
             name: None,
             opened_by: None,
+            step: None,
         };
         let Opened { terminal, .. } = terminals.open(spec).await.unwrap();
         Self { terminal, _terminals: terminals }

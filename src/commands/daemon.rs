@@ -1,5 +1,6 @@
 //! `steplatch daemon …`
 
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::os::fd::OwnedFd;
@@ -9,11 +10,15 @@ use std::process::{ExitCode, Stdio};
 use clap::Subcommand;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimit};
-use steplatch_daemon::Options;
-use steplatch_protocol::{ConnectError, DaemonStatus, DaemonStatusReply, Place, StopDaemon, connect, ensure_private};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use steplatch_daemon::{Ending, Options};
+use steplatch_host::{Hosts, Starter};
+use steplatch_protocol::{
+    Client, ConnectError, DaemonStatus, DaemonStatusReply, Place, StopDaemon, StopDaemonReply, connect, ensure_private,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::host;
 use crate::failure::{FAILED, Failure};
 use crate::{front, print};
 
@@ -28,8 +33,17 @@ pub(crate) enum Daemon {
         #[arg(long)]
         json: bool,
     },
-    /// Stop the daemon; its terminals are closed
+    /// Stop the daemon and close its terminals
     Stop {
+        /// Leave the terminals open for the next daemon
+        #[arg(long)]
+        keep_terminals: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Stop the daemon and start it again; its terminals go on
+    Restart {
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -43,19 +57,24 @@ pub(crate) enum Daemon {
     /// Be the daemon that `start` starts
     #[command(hide = true)]
     Serve,
+    /// Be the process that keeps the terminals, which the daemon starts with a listening socket as standard input
+    #[command(hide = true)]
+    Host,
 }
 
 impl Daemon {
-    /// Whether this process is the daemon, rather than asking for one.
-    pub(super) fn serves(&self) -> bool {
-        matches!(self, Self::Serve | Self::Start { foreground: true, .. })
+    /// Whether this process serves many at once, rather than asking on behalf of one.
+    pub(super) fn has_much_to_do(&self) -> bool {
+        matches!(self, Self::Serve | Self::Host | Self::Start { foreground: true, .. })
     }
 
     pub(super) async fn run(self, place: Place) -> Result<ExitCode, Failure> {
         match self {
             Self::Start { foreground: true, .. } => serve(place, Detached::No).await,
             Self::Start { json, .. } => start(&place, json).await,
-            Self::Stop { json } => stop(&place, json).await,
+            Self::Stop { keep_terminals, json } => stop(&place, keep_terminals, json).await,
+            Self::Restart { json } => restart(&place, json).await,
+            Self::Host => host::keep(&place).await,
             Self::Status { json } => status(&place, json).await,
             Self::Serve => serve(place, Detached::Yes).await,
         }
@@ -155,26 +174,74 @@ fn spawn(place: &Place) -> Result<(), Failure> {
     Err(Failure::work(if complaint.is_empty() { "the daemon ended before it was ready" } else { complaint }))
 }
 
-async fn stop(place: &Place, json: bool) -> Result<ExitCode, Failure> {
-    let client = front::running(place).await?;
-    let pid = client.call(DaemonStatus {}).await?.pid;
-    // Held before it is told to stop, so that its number can not come to mean another process.
-    let process = Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    let stopped = client.call(StopDaemon {}).await?;
-    if let Some(process) = process {
-        gone(pid, process).await?;
-    }
+async fn stop(place: &Place, keep_terminals: bool, json: bool) -> Result<ExitCode, Failure> {
+    let client = match connect(place, front::hello("steplatch")).await {
+        Ok((client, _)) => client,
+        // A daemon that was killed left them behind.
+        Err(ConnectError::NotRunning(_)) if !keep_terminals && end_hosts(place, json).await? => {
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let stopped = end(&client, keep_terminals).await?;
     if json {
         print::json(&stopped)?;
     } else {
-        let terminals = match stopped.terminals {
-            0 => String::new(),
-            1 => ", and its terminal was closed".to_owned(),
-            many => format!(", and its {many} terminals were closed"),
+        let terminals = match (stopped.terminals, keep_terminals) {
+            (0, _) => String::new(),
+            (1, false) => ", and its terminal was closed".to_owned(),
+            (many, false) => format!(", and its {many} terminals were closed"),
+            (1, true) => "; its terminal goes on".to_owned(),
+            (many, true) => format!("; its {many} terminals go on"),
         };
         print::line(format!("daemon stopped: pid {}{terminals}", stopped.pid))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Closes terminals that are kept for a daemon that is not there. Returns whether there was anybody who kept some.
+async fn end_hosts(place: &Place, json: bool) -> Result<bool, Failure> {
+    let Ok(hosts) = Hosts::find(place.runtime(), host_starter(place)?, env!("CARGO_PKG_VERSION"), drop).await else {
+        return Ok(false);
+    };
+    let found = hosts.status().await;
+    hosts.shut_down().await;
+    let terminals: usize = found.iter().map(|host| host.terminals).sum();
+    match (found.is_empty(), json) {
+        (true, _) => {}
+        (false, true) => print::json(&serde_json::json!({"pid": null, "terminals": terminals}))?,
+        (false, false) => {
+            print::line(format!("no daemon was running; terminals that were left and closed: {terminals}"))?
+        }
+    }
+    Ok(!found.is_empty())
+}
+
+async fn restart(place: &Place, json: bool) -> Result<ExitCode, Failure> {
+    match front::running(place).await {
+        Ok(client) => {
+            end(&client, true).await?;
+        }
+        Err(_) if connect(place, front::hello("steplatch")).await.is_err_and(is_absent) => {}
+        Err(error) => return Err(error),
+    }
+    start(place, json).await
+}
+
+fn is_absent(error: ConnectError) -> bool {
+    matches!(error, ConnectError::NotRunning(_))
+}
+
+/// Tells the daemon to end and waits for its end.
+async fn end(client: &Client, keep_terminals: bool) -> Result<StopDaemonReply, Failure> {
+    let pid = client.call(DaemonStatus {}).await?.pid;
+    // Held before it is told to stop, so that its number can not come to mean another process.
+    let process = Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let stopped = client.call(StopDaemon { keep_terminals }).await?;
+    if let Some(process) = process {
+        gone(pid, process).await?;
+    }
+    Ok(stopped)
 }
 
 /// Waits until a process has ended: that is when its descriptor becomes readable, see pidfd_open(2).
@@ -220,7 +287,16 @@ fn told(status: &DaemonStatusReply) -> String {
         ("runs", status.runs.to_string()),
         ("clients", status.clients.to_string()),
     ];
-    print::table(&rows.map(|(name, value)| vec![name.to_owned(), value]))
+    let hosts = status.hosts.iter().map(|host| {
+        let state = match host.state.as_str() {
+            "older" => ", older: keeps its terminals, opens no new ones",
+            "foreign" => ", speaks another version: its terminals go on but can not be reached; end it with: steplatch daemon stop",
+            _ => "",
+        };
+        vec!["keeper".to_owned(), format!("pid {}, version {}, {} open{state}", host.pid, host.version, host.terminals)]
+    });
+    let rows = rows.map(|(name, value)| vec![name.to_owned(), value]).into_iter().chain(hosts);
+    print::table(&rows.collect::<Vec<_>>())
 }
 
 /// Is the daemon until somebody ends it.
@@ -229,10 +305,9 @@ async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
         // The end of the terminal that started it must not be its end. Being a leader already is as good.
         let _ = rustix::process::setsid();
     }
-    raise_descriptor_limit();
     let log = place.log();
-    let terminals = steplatch_terminal::Options { adopt_orphans: true, ..steplatch_terminal::Options::default() };
-    let daemon = steplatch_daemon::Daemon::start(Options { place, terminals })
+    let host = host_starter(&place)?;
+    let daemon = steplatch_daemon::Daemon::start(Options { place, host })
         .await
         .map_err(|error| Failure::work(error.to_string()))?;
     let stopper = daemon.stopper();
@@ -248,7 +323,8 @@ async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
                 _ = hung_up.recv() => {}
             }
         }
-        stopper.stop();
+        // Who wants the terminals closed as well says so with `daemon stop`.
+        stopper.stop(Ending::KeepTerminals);
     });
     match detached {
         Detached::No => print::note("daemon listens; end it with ctrl-c"),
@@ -262,19 +338,20 @@ async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// How the process is started that keeps the terminals: as this program.
+fn host_starter(place: &Place) -> Result<Starter, Failure> {
+    let arguments = ["daemon", "host", "--state-dir"].map(OsString::from).into_iter();
+    Ok(Starter::Program {
+        program: front::starter()?.program,
+        arguments: arguments.chain([place.state().as_os_str().to_owned()]).collect(),
+        log: place.host_log(),
+    })
+}
+
 /// Sends everything that is printed from here on to the log, which begins anew.
 fn log_to(path: &std::path::Path) -> io::Result<()> {
     let log = OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)?;
     rustix::stdio::dup2_stdout(&log)?;
     rustix::stdio::dup2_stderr(&log)?;
     Ok(())
-}
-
-/// Terminals take two or three descriptors each, and the usual limit is 1,024.
-fn raise_descriptor_limit() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!(%error, "the limit of open files could not be raised");
-    }
 }

@@ -35,6 +35,9 @@ pub(crate) enum Terminal {
         /// Key that leaves the terminal and lets it go on
         #[arg(long, value_name = "KEY", default_value = "ctrl-\\")]
         detach_key: DetachKey,
+        /// Take over: nobody else can type until you leave
+        #[arg(long)]
+        hold: bool,
     },
     /// Type into a terminal
     Send(Send),
@@ -163,7 +166,7 @@ impl Terminal {
         match self {
             Self::Open(command) => command.run(place).await,
             Self::List { json } => list(place, json).await,
-            Self::Attach { id, detach_key } => attach(place, &id, detach_key).await,
+            Self::Attach { id, detach_key, hold } => attach(place, &id, detach_key, hold).await,
             Self::Send(command) => command.run(place).await,
             Self::Screen(command) => command.run(place).await,
             Self::Record { id, file, idle_limit } => record(place, &id, file, idle_limit).await,
@@ -223,6 +226,7 @@ fn row(session: &SessionInfo) -> Vec<String> {
     let state = match (session.state.as_str(), session.busy, session.exit_code) {
         ("exited", _, Some(code)) => format!("exited {code}"),
         ("exited", _, None) => "exited".to_owned(),
+        _ if session.held_by.is_some() => format!("held by {}", session.held_by.as_deref().unwrap_or_default()),
         (_, Some(true), _) => "busy".to_owned(),
         (_, Some(false), _) => "at prompt".to_owned(),
         (_, None, _) => "running".to_owned(),

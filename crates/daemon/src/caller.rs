@@ -11,13 +11,29 @@ pub(crate) struct Caller {
     pub(crate) name: Option<String>,
     pub(crate) folder: PathBuf,
     pub(crate) environment: Vec<(OsString, OsString)>,
+    /// A person asks, who sees for themselves what changed while somebody held a terminal.
+    pub(crate) person: bool,
+}
+
+impl Caller {
+    /// Returns what a person who takes over is called: as they are known to the system.
+    pub(crate) fn person_name(&self) -> String {
+        let user = self.environment.iter().find(|(key, _)| key == "USER" || key == "LOGNAME");
+        let user = user.map(|(_, name)| name.to_string_lossy().into_owned()).filter(|name| !name.is_empty());
+        user.or_else(|| self.name.clone()).unwrap_or_else(|| "somebody".to_owned())
+    }
 }
 
 impl Caller {
     /// One that did not introduce itself: the user's home, the daemon's own environment.
     pub(crate) fn unknown() -> Self {
         let folder = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_dir());
-        Self { name: None, folder: folder.unwrap_or_else(|| "/".into()), environment: std::env::vars_os().collect() }
+        Self {
+            name: None,
+            folder: folder.unwrap_or_else(|| "/".into()),
+            environment: std::env::vars_os().collect(),
+            person: false,
+        }
     }
 
     pub(crate) fn introduced(hello: Hello) -> Self {
@@ -29,6 +45,7 @@ impl Caller {
             name: Some(hello.client).filter(|name| !name.is_empty()),
             folder: hello.cwd.map(PathBuf::from).filter(|folder| folder.is_absolute()).unwrap_or(unknown.folder),
             environment: environment.unwrap_or(unknown.environment),
+            person: hello.person,
         }
     }
 }

@@ -82,7 +82,7 @@ pub(crate) async fn serve(service: Arc<Service>, stream: impl AsyncRead + AsyncW
     let in_flight = InFlight::default();
     tokio::select! {
         () = read(&service, reading, outgoing.clone(), &in_flight) => {}
-        () = service.stopped() => {}
+        _ = service.stopped() => {}
     }
     // Waits end with who asked for them; runs do not.
     for (_, command) in in_flight.lock().unwrap_or_else(PoisonError::into_inner).drain() {
@@ -119,24 +119,26 @@ async fn read(service: &Arc<Service>, stream: impl AsyncRead + Unpin, outgoing: 
                 }
                 Ok(())
             }
-            Ok(FromClient::Command { command_type, params, request_id }) => match understood(&command_type, params) {
-                Err(refusal) => outgoing.send(&refused(refusal, request_id)).await,
-                Ok((Command::Hello(hello), warnings)) => {
-                    let answer = match service.hello(&hello) {
-                        Ok(answer) => {
-                            caller = Arc::new(Caller::introduced(hello));
-                            result(answer, warnings, request_id)
-                        }
-                        Err(refusal) => refused(refusal, request_id),
-                    };
-                    outgoing.send(&answer).await
+            Ok(FromClient::Command { command_type, params, request_id, step }) => {
+                match understood(&command_type, params) {
+                    Err(refusal) => outgoing.send(&refused(refusal, request_id)).await,
+                    Ok((Command::Hello(hello), warnings)) => {
+                        let answer = match service.hello(&hello) {
+                            Ok(answer) => {
+                                caller = Arc::new(Caller::introduced(hello));
+                                result(answer, warnings, request_id)
+                            }
+                            Err(refusal) => refused(refusal, request_id),
+                        };
+                        outgoing.send(&answer).await
+                    }
+                    Ok((command, warnings)) => {
+                        let task = Task { request_id, warnings, outgoing: outgoing.clone(), step };
+                        start(service, &caller, command, task, in_flight);
+                        Ok(())
+                    }
                 }
-                Ok((command, warnings)) => {
-                    let task = Task { request_id, warnings, outgoing: outgoing.clone() };
-                    start(service, &caller, command, task, in_flight);
-                    Ok(())
-                }
-            },
+            }
         };
         if sent.is_err() {
             return;
@@ -148,6 +150,7 @@ struct Task {
     request_id: Value,
     warnings: Vec<String>,
     outgoing: Outgoing,
+    step: Option<String>,
 }
 
 fn start(service: &Arc<Service>, caller: &Arc<Caller>, command: Command, task: Task, in_flight: &InFlight) {
@@ -157,8 +160,8 @@ fn start(service: &Arc<Service>, caller: &Arc<Caller>, command: Command, task: T
     let mut noted = in_flight.lock().unwrap_or_else(PoisonError::into_inner);
     let name = key.clone();
     let running = tokio::spawn(async move {
-        let Task { request_id, warnings, outgoing } = task;
-        let (answer, following) = service.answer(&caller, command).await;
+        let Task { request_id, warnings, outgoing, step } = task;
+        let (answer, following) = service.answer(&caller, command, step).await;
         // Whether it arrives or not: what follows ends by itself where nobody listens.
         let _ = outgoing.send(&result(answer, warnings, request_id.clone())).await;
         if let Some(following) = following {

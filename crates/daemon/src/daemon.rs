@@ -5,13 +5,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use steplatch_host::{Hosts, Starter};
 use steplatch_protocol::{Client, NotPrivate, Place, ensure_private};
-use steplatch_terminal::{Integration, Terminals};
+use steplatch_terminal::Integration;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 
 use crate::connection;
 use crate::lock::{LockError, StateLock};
+use crate::secrets::Secrets;
 use crate::service::Service;
 
 /// How a daemon is set up.
@@ -19,8 +21,17 @@ use crate::service::Service;
 pub struct Options {
     /// Its folders.
     pub place: Place,
-    /// What holds for its terminals. Where the shell integration and the older output lie is the daemon's to say.
-    pub terminals: steplatch_terminal::Options,
+    /// How the process is started that keeps its terminals.
+    pub host: Starter,
+}
+
+/// What becomes of the terminals when a daemon ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// They are closed.
+    CloseTerminals,
+    /// They go on, and the next daemon finds them.
+    KeepTerminals,
 }
 
 /// Why a daemon did not start.
@@ -80,12 +91,22 @@ impl Daemon {
         }
         let listener = UnixListener::bind(&socket)?;
         std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600))?;
-        let integration = Some(Integration::install(&place.runtime().join("shell"))?);
-        // The runtime folder lies in memory as a rule, and memory is what there is too little of.
-        let history_folder = Some(place.state().to_owned());
-        let terminals =
-            Terminals::new(steplatch_terminal::Options { integration, history_folder, ..options.terminals })?;
-        let service = Arc::new(Service::new(place, terminals));
+        let mut starter = options.host;
+        if let Starter::InProcess(terminals) = &mut starter {
+            terminals.integration = Some(Integration::install(&place.shell())?);
+            terminals.history_folder = Some(place.state().to_owned());
+        }
+        let secrets = Arc::new(Secrets::default());
+        let hidden = secrets.clone();
+        let hosts =
+            Hosts::find(place.runtime(), starter, env!("CARGO_PKG_VERSION"), move |secret| hidden.add(&secret)).await?;
+        let first = hosts.clone();
+        tokio::spawn(async move {
+            if let Err(error) = first.prepare().await {
+                tracing::warn!(%error, "whoever opens the first terminal is told");
+            }
+        });
+        let service = Arc::new(Service::new(place, hosts, secrets));
         Ok(Self { service, listener, _lock: lock })
     }
 
@@ -103,13 +124,13 @@ impl Daemon {
         Stopper { stop: self.service.stop.clone() }
     }
 
-    /// Serves clients until somebody stops the daemon; then closes terminals and ends.
+    /// Serves clients until somebody stops the daemon; then closes terminals, unless they are to be kept, and ends.
     ///
     /// # Errors
     /// When no more clients can be accepted.
     pub async fn serve(self) -> io::Result<()> {
         let user = rustix::process::getuid().as_raw();
-        loop {
+        let ending = loop {
             tokio::select! {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => match stream.peer_cred() {
@@ -125,12 +146,12 @@ impl Daemon {
                     }
                     Err(error) => return Err(error),
                 },
-                () = self.service.stopped() => break,
+                ending = self.service.stopped() => break ending,
             }
-        }
+        };
         // Nobody finds us any more, and who is connected gets an end of stream.
         let _ = std::fs::remove_file(self.service.place.socket());
-        self.service.close().await;
+        self.service.close(ending).await;
         Ok(())
     }
 }
@@ -144,12 +165,12 @@ fn is_passing(error: &io::Error) -> bool {
 /// Ends a daemon.
 #[derive(Debug, Clone)]
 pub struct Stopper {
-    stop: watch::Sender<bool>,
+    stop: watch::Sender<Option<Ending>>,
 }
 
 impl Stopper {
     /// Tells the daemon to end.
-    pub fn stop(&self) {
-        self.stop.send_replace(true);
+    pub fn stop(&self, ending: Ending) {
+        self.stop.send_replace(Some(ending));
     }
 }

@@ -14,5 +14,5 @@ mod secrets;
 mod service;
 mod sessions;
 
-pub use daemon::{Daemon, Options, StartError, Stopper};
+pub use daemon::{Daemon, Ending, Options, StartError, Stopper};
 pub use lock::LockError;

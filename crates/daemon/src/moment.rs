@@ -21,6 +21,13 @@ pub(crate) fn told(at: Timestamp) -> String {
     format!("{at:.3}")
 }
 
+/// A reading of the system's clock as ISO 8601 in UTC with milliseconds.
+pub(crate) fn clock_told(at: SystemTime) -> String {
+    // Out of jiff's range would be the year 10,000.
+    let at = jiff::Timestamp::try_from(at).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    format!("{at:.3}")
+}
+
 /// Seconds since 1970.
 pub(crate) fn seconds(at: SystemTime) -> f64 {
     at.duration_since(UNIX_EPOCH).map(|since| since.as_secs_f64()).unwrap_or_default()

@@ -172,7 +172,7 @@ impl Runs {
         let definition = definition(caller, &verb)?;
         let limits = limits(&verb).map_err(|error| not_started("execution_error", error.to_string()))?;
         if let Some(session) = &verb.session_id {
-            let found = self.shared.sessions.find(session).await;
+            let found = self.shared.sessions.exists(session).await;
             found.map_err(|error| not_started("execution_error", error))?;
         }
         let variables: Map<String, Value> = verb

@@ -8,14 +8,16 @@ use std::time::Instant;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use steplatch_host::{HostState, Hosts};
 use steplatch_protocol::{
-    Command, DaemonStatusReply, ErrorCode, Hello, HelloReply, PROTOCOL_VERSION, Place, Refusal, StopDaemonReply, VERBS,
+    Command, DaemonStatusReply, ErrorCode, Hello, HelloReply, HostInfo, PROTOCOL_VERSION, Place, Refusal,
+    StopDaemonReply, VERBS,
 };
-use steplatch_terminal::Terminals;
 use tokio::sync::watch;
 
 use crate::caller::Caller;
 use crate::connection::Outgoing;
+use crate::daemon::Ending;
 use crate::runs::{RunEvents, Runs};
 use crate::secrets::Secrets;
 use crate::sessions::{Sessions, TerminalEvents};
@@ -24,7 +26,7 @@ use crate::sessions::{Sessions, TerminalEvents};
 #[derive(Debug)]
 pub(crate) struct Service {
     pub(crate) place: Place,
-    pub(crate) stop: watch::Sender<bool>,
+    pub(crate) stop: watch::Sender<Option<Ending>>,
     sessions: Sessions,
     runs: Runs,
     clients: AtomicUsize,
@@ -64,7 +66,7 @@ pub(crate) enum Following {
     Run(RunEvents),
     Terminal(TerminalEvents),
     /// The end of the daemon, which cuts off whoever has not been answered yet.
-    Stop(watch::Sender<bool>),
+    Stop(watch::Sender<Option<Ending>>, Ending),
 }
 
 impl Following {
@@ -74,8 +76,8 @@ impl Following {
         let _ = match self {
             Self::Run(events) => events.forward(request_id, outgoing).await,
             Self::Terminal(events) => events.forward(request_id, outgoing).await,
-            Self::Stop(stop) => {
-                stop.send_replace(true);
+            Self::Stop(stop, ending) => {
+                stop.send_replace(Some(ending));
                 Ok(())
             }
         };
@@ -93,12 +95,11 @@ impl Drop for Counted<'_> {
 }
 
 impl Service {
-    pub(crate) fn new(place: Place, terminals: Terminals) -> Self {
-        let secrets = Arc::new(Secrets::default());
-        let sessions = Sessions::new(terminals, secrets.clone());
+    pub(crate) fn new(place: Place, hosts: Hosts, secrets: Arc<Secrets>) -> Self {
+        let sessions = Sessions::new(hosts, secrets.clone());
         Self {
             place,
-            stop: watch::Sender::new(false),
+            stop: watch::Sender::new(None),
             runs: Runs::new(sessions.clone(), secrets),
             sessions,
             clients: AtomicUsize::new(0),
@@ -106,11 +107,11 @@ impl Service {
         }
     }
 
-    /// Waits until somebody stops the daemon.
-    pub(crate) async fn stopped(&self) {
+    /// Waits until somebody stops the daemon, and returns how.
+    pub(crate) async fn stopped(&self) -> Ending {
         let mut stop = self.stop.subscribe();
         // The sender is ours, so it does not go away before it says so.
-        let _ = stop.wait_for(|stop| *stop).await;
+        stop.wait_for(Option::is_some).await.ok().and_then(|stop| *stop).unwrap_or(Ending::KeepTerminals)
     }
 
     pub(crate) fn count_client(&self) -> Counted<'_> {
@@ -118,10 +119,12 @@ impl Service {
         Counted(&self.clients)
     }
 
-    /// Ends what runs and closes what is open.
-    pub(crate) async fn close(&self) {
+    /// Ends what runs, and closes what is open unless it is to be kept.
+    pub(crate) async fn close(&self, ending: Ending) {
         self.runs.cancel_all("the daemon was stopped").await;
-        self.sessions.close_all().await;
+        if ending == Ending::CloseTerminals {
+            self.sessions.close_all().await;
+        }
     }
 
     pub(crate) fn hello(&self, hello: &Hello) -> Result<Answer, Refusal> {
@@ -143,32 +146,41 @@ impl Service {
     }
 
     /// Carries out a command. Some bring events, which follow the answer.
-    pub(crate) async fn answer(&self, caller: &Arc<Caller>, command: Command) -> (Answer, Option<Following>) {
+    ///
+    /// With a `step`, opening and typing are not done again when they were done as that step before.
+    pub(crate) async fn answer(
+        &self,
+        caller: &Arc<Caller>,
+        command: Command,
+        step: Option<String>,
+    ) -> (Answer, Option<Following>) {
         let sessions = &self.sessions;
         let answer = match command {
             Command::Hello(hello) => match self.hello(&hello) {
                 Ok(answer) => answer,
                 Err(refusal) => Answer::failure(refusal.error),
             },
-            Command::DaemonStatus(_) => Answer::of(self.status()),
-            Command::StopDaemon(_) => {
-                let status = self.status();
+            Command::DaemonStatus(_) => Answer::of(self.status().await),
+            Command::StopDaemon(verb) => {
+                let status = self.status().await;
                 let reply = StopDaemonReply { pid: status.pid, terminals: status.terminals };
-                return (Answer::of(reply), Some(Following::Stop(self.stop.clone())));
+                let ending = if verb.keep_terminals { Ending::KeepTerminals } else { Ending::CloseTerminals };
+                return (Answer::of(reply), Some(Following::Stop(self.stop.clone(), ending)));
             }
             action @ (Command::OpenTerminal(_)
             | Command::SendInput(_)
             | Command::AwaitOutput(_)
             | Command::GetScreenContent(_)
             | Command::ListTerminalSessions(_)
-            | Command::ExitTerminal(_)) => act(sessions, caller, action).await,
+            | Command::ExitTerminal(_)) => act(sessions, caller, action, step).await,
             Command::ResizeTerminal(verb) => Answer::of(sessions.resize(verb).await),
             Command::SendSignal(verb) => Answer::of(sessions.signal(verb).await),
-            Command::WriteTerminal(verb) => Answer::of(sessions.write(verb).await),
+            Command::WriteTerminal(verb) => Answer::of(sessions.write(verb, step).await),
             Command::AttachTerminal(verb) => {
-                let (reply, events) = sessions.attach(verb).await;
+                let (reply, events) = sessions.attach(caller, verb).await;
                 return (Answer::of(reply), events.map(Following::Terminal));
             }
+            Command::HandBackTerminal(verb) => Answer::of(sessions.hand_back(verb).await),
             Command::RunWorkflow(verb) => Answer::of(self.runs.run(caller, verb).await),
             Command::GetRun(verb) => Answer::of(self.runs.look_at(verb).await),
             Command::CancelWorkflow(verb) => Answer::of(self.runs.cancel(verb).await),
@@ -182,44 +194,58 @@ impl Service {
         (answer, None)
     }
 
-    fn status(&self) -> DaemonStatusReply {
+    async fn status(&self) -> DaemonStatusReply {
+        let hosts = self.sessions.hosts().await.into_iter().map(|host| HostInfo {
+            pid: host.pid,
+            version: host.version,
+            terminals: host.terminals,
+            state: match host.state {
+                HostState::Current => "current",
+                HostState::Older => "older",
+                HostState::Foreign => "foreign",
+            }
+            .to_owned(),
+        });
+        let hosts: Vec<_> = hosts.collect();
         DaemonStatusReply {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             protocol_version: PROTOCOL_VERSION,
             socket: self.place.socket().display().to_string(),
             state_dir: self.place.state().display().to_string(),
-            terminals: self.sessions.count(),
+            terminals: hosts.iter().map(|host| host.terminals).sum(),
             runs: self.runs.count_running(),
             clients: self.clients.load(Ordering::Relaxed),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
+            hosts,
         }
     }
 }
 
 /// Carries out one of the commands that workflows, too, have as actions.
-async fn act(sessions: &Sessions, caller: &Arc<Caller>, action: Command) -> Answer {
+async fn act(sessions: &Sessions, caller: &Arc<Caller>, action: Command, step: Option<String>) -> Answer {
     match action {
-        Command::OpenTerminal(verb) => Answer::of(sessions.open(caller, verb).await),
-        Command::SendInput(verb) => Answer::of(sessions.send(verb).await),
-        Command::AwaitOutput(verb) => Answer::of(sessions.wait(verb).await),
-        Command::GetScreenContent(verb) => Answer::of(sessions.read(verb).await),
+        Command::OpenTerminal(verb) => Answer::of(sessions.open(caller, verb, step).await),
+        Command::SendInput(verb) => Answer::of(sessions.send(caller, verb, step).await),
+        Command::AwaitOutput(verb) => Answer::of(sessions.wait(caller, verb).await),
+        Command::GetScreenContent(verb) => Answer::of(sessions.read(caller, verb).await),
         Command::ListTerminalSessions(_) => Answer::of(sessions.list().await),
         Command::ExitTerminal(verb) => Answer::of(sessions.exit(verb).await),
         other => Answer::failure(format!("a workflow can not do {other:?}")),
     }
 }
 
-/// Performs the tool called `tool` for a run, and returns its result.
+/// Performs the tool called `tool` for the step of a run, and returns its result.
 pub(crate) async fn perform(
     sessions: &Sessions,
     caller: &Arc<Caller>,
     tool: &str,
     params: Map<String, Value>,
+    step: String,
 ) -> Map<String, Value> {
     let verb = VERBS.iter().find(|verb| verb.tool == Some(tool));
     let answer = match verb.and_then(|verb| Command::parse(verb.name, Value::Object(params))) {
-        Some(Ok((command, _))) => act(sessions, caller, command).await,
+        Some(Ok((command, _))) => act(sessions, caller, command, Some(step)).await,
         Some(Err(invalid)) => Answer::failure(invalid.to_string()),
         None => Answer::failure(format!("there is no tool '{tool}'")),
     };

@@ -6,6 +6,7 @@
 
 mod attach;
 mod signals;
+mod trouble;
 mod waiting;
 
 use std::ffi::OsString;
@@ -15,18 +16,20 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use steplatch_host::{AskError, HostStatus, HostedTerminal, Hosts, Refusal};
+use steplatch_picture::TooLarge;
 use steplatch_protocol::{
-    ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
+    AbsenceInfo, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
     ListTerminalSessionsReply, OpenTerminal, OpenTerminalReply, ResizeTerminal, ResizeTerminalReply, ScreenFormat,
     SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo, Survivor, WriteTerminal, WriteTerminalReply,
 };
 use steplatch_terminal::{
-    Closing, Excerpt, Input, Limit, OpenError, Opened, Part, Picture, Quiet, Settle, Size, SpawnError, Spec, Terminal,
-    Terminals, View,
+    Closing, Description, Excerpt, HandedBack, HoldKey, Input, Limit, Part, Picture, Quiet, Settle, Size, Spec, View,
 };
 
 pub(crate) use attach::TerminalEvents;
 use signals::signal_named;
+use trouble::{Trouble, not_opened};
 
 use crate::caller::Caller;
 use crate::moment;
@@ -35,7 +38,7 @@ use crate::secrets::Secrets;
 /// Terminals, as sessions. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Sessions {
-    terminals: Terminals,
+    hosts: Hosts,
     secrets: Arc<Secrets>,
 }
 
@@ -67,29 +70,40 @@ const CHARACTERS: usize = 10_000;
 const TAIL_LINES: u32 = 50;
 
 impl Sessions {
-    pub(crate) fn new(terminals: Terminals, secrets: Arc<Secrets>) -> Self {
-        Self { terminals, secrets }
+    pub(crate) fn new(hosts: Hosts, secrets: Arc<Secrets>) -> Self {
+        Self { hosts, secrets }
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.terminals.all().len()
+    /// Tells how the processes are that keep the terminals.
+    pub(crate) async fn hosts(&self) -> Vec<HostStatus> {
+        self.hosts.status().await
     }
 
+    /// Closes every terminal, and ends what keeps them.
     pub(crate) async fn close_all(&self) {
-        self.terminals.close_all().await;
+        self.hosts.shut_down().await;
     }
 
-    /// Finds a session, or says that it is not there and which ones are.
-    pub(crate) async fn find(&self, session: &str) -> Result<Terminal, String> {
-        match self.terminals.get(session) {
-            Some(terminal) => Ok(terminal),
-            None => Err(self.not_found(session).await),
+    /// Finds a session. That it is not there any more may show only when it is asked.
+    async fn find(&self, session: &str) -> Result<HostedTerminal, Trouble> {
+        self.hosts.get(session).await.ok_or(Trouble::Ask(AskError::Refused(Refusal::NoTerminal)))
+    }
+
+    /// Says what is the matter if there is no such session.
+    pub(crate) async fn exists(&self, session: &str) -> Result<(), String> {
+        let described = async { Ok::<_, Trouble>(self.find(session).await?.describe().await.map(drop)?) };
+        match self.failure(session, described.await).await {
+            None => Ok(()),
+            Some(error) => Err(error),
         }
     }
 
     async fn not_found(&self, session: &str) -> String {
         if session.is_empty() {
             return "session_id is required; list_terminal_sessions tells which there are".to_owned();
+        }
+        if let Some(pid) = self.hosts.lost(session) {
+            return format!("Session '{session}' was lost: the process that kept it (pid {pid}) has ended");
         }
         let mut open: Vec<String> = self
             .list()
@@ -111,14 +125,25 @@ impl Sessions {
         format!("Session '{shown}' not found; open sessions: {}{more}", open.join(", "))
     }
 
-    pub(crate) async fn open(&self, caller: &Arc<Caller>, verb: OpenTerminal) -> OpenTerminalReply {
-        match self.try_open(caller, verb).await {
+    /// Opens a terminal; as the same `step` only once.
+    pub(crate) async fn open(
+        &self,
+        caller: &Arc<Caller>,
+        verb: OpenTerminal,
+        step: Option<String>,
+    ) -> OpenTerminalReply {
+        match self.try_open(caller, verb, step).await {
             Ok(reply) => reply,
             Err(error) => OpenTerminalReply { error: Some(error), ..OpenTerminalReply::default() },
         }
     }
 
-    async fn try_open(&self, caller: &Arc<Caller>, verb: OpenTerminal) -> Result<OpenTerminalReply, String> {
+    async fn try_open(
+        &self,
+        caller: &Arc<Caller>,
+        verb: OpenTerminal,
+        step: Option<String>,
+    ) -> Result<OpenTerminalReply, String> {
         let arguments = match verb.command {
             Some(command) if command.is_empty() => return Err("command is empty: name a program".to_owned()),
             Some(command) => command,
@@ -153,10 +178,11 @@ impl Sessions {
             size,
             name: verb.name,
             opened_by: caller.name.clone(),
+            step,
         };
-        let Opened { terminal, integrated } = self.terminals.open(spec).await.map_err(not_opened)?;
+        let (terminal, opened) = self.hosts.open(spec).await.map_err(not_opened)?;
         let view = if verb.wait_ready {
-            let quiet = if integrated {
+            let quiet = if opened.integrated {
                 Quiet::of(SILENT_SHELL)
             } else {
                 Quiet { after_output: READY_AFTER_OUTPUT, without_output: READY_WITHOUT_OUTPUT }
@@ -165,7 +191,7 @@ impl Sessions {
         } else {
             terminal.view(false).await
         };
-        let view = view.map_err(|gone| gone.to_string())?;
+        let view = view.map_err(|error| error.to_string())?;
         Ok(OpenTerminalReply {
             success: true,
             session_id: terminal.id().to_string(),
@@ -174,32 +200,39 @@ impl Sessions {
             screen_content: Some(self.secrets.masked_screen(view.screen)),
             timestamp: Some(moment::now_told()),
             error: None,
-            pid: Some(terminal.pid()),
+            pid: Some(opened.pid),
             cols: Some(view.size.cols),
             rows: Some(view.size.rows),
         })
     }
 
-    pub(crate) async fn send(&self, verb: SendInput) -> SendInputReply {
+    /// Types; as the same `step` only once.
+    pub(crate) async fn send(&self, caller: &Caller, verb: SendInput, step: Option<String>) -> SendInputReply {
         let session_id = verb.session_id.clone();
-        match self.try_send(verb).await {
+        match self.try_send(caller, verb, step).await {
             Ok(reply) => reply,
-            Err(error) => SendInputReply {
-                session_id,
-                message: "Input not sent".to_owned(),
-                error: Some(error),
-                ..SendInputReply::default()
-            },
+            Err(trouble) => {
+                let error = Some(self.words(&session_id, trouble).await);
+                let message = "Input not sent".to_owned();
+                SendInputReply { session_id, message, error, ..SendInputReply::default() }
+            }
         }
     }
 
-    async fn try_send(&self, verb: SendInput) -> Result<SendInputReply, String> {
+    async fn try_send(
+        &self,
+        caller: &Caller,
+        verb: SendInput,
+        step: Option<String>,
+    ) -> Result<SendInputReply, Trouble> {
         if verb.input_text.is_empty() && verb.keys.as_ref().is_none_or(Vec::is_empty) {
-            return Err("nothing to send: give input_text or keys".to_owned());
+            return Err("nothing to send: give input_text or keys".to_owned().into());
         }
         let terminal = self.find(&verb.session_id).await?;
         if verb.secret {
             self.secrets.add(&verb.input_text);
+            // Whoever serves these terminals after us has to hide it too.
+            self.hosts.remember(&verb.input_text).await;
         }
         let settle = match verb.wait_for_quiet_ms {
             None => Some(Settle { quiet: QUIET, at_most: AT_MOST }),
@@ -208,13 +241,16 @@ impl Sessions {
                 Some(Settle { quiet: Duration::from_millis(milliseconds.into()), at_most: LONGEST_QUIET_WAIT })
             }
         };
-        let input = Input { text: verb.input_text, keys: verb.keys.unwrap_or_default(), raw: Vec::new(), settle };
-        let sent = terminal.send(input).await.map_err(|error| error.to_string())?;
+        let keys = verb.keys.unwrap_or_default();
+        let input = Input { text: verb.input_text, keys, raw: Vec::new(), settle, step, holder: None };
+        let sent = terminal.send(input).await?;
+        let handed_back = self.absence(caller, &terminal, &sent.view).await;
         let View { screen, exit, busy, exit_code, .. } = sent.view;
         Ok(SendInputReply {
             success: true,
             session_id: terminal.id().to_string(),
             message: "Input sent".to_owned(),
+            handed_back,
             screen_content: Some(self.secrets.masked_screen(screen)),
             timestamp: Some(moment::now_told()),
             process_running: Some(exit.is_none()),
@@ -225,15 +261,18 @@ impl Sessions {
         })
     }
 
-    pub(crate) async fn read(&self, verb: GetScreenContent) -> GetScreenContentReply {
+    pub(crate) async fn read(&self, caller: &Caller, verb: GetScreenContent) -> GetScreenContentReply {
         let session_id = verb.session_id.clone();
-        match self.try_read(verb).await {
+        match self.try_read(caller, verb).await {
             Ok(reply) => reply,
-            Err(error) => GetScreenContentReply { session_id, error: Some(error), ..GetScreenContentReply::default() },
+            Err(trouble) => {
+                let error = Some(self.words(&session_id, trouble).await);
+                GetScreenContentReply { session_id, error, ..GetScreenContentReply::default() }
+            }
         }
     }
 
-    async fn try_read(&self, verb: GetScreenContent) -> Result<GetScreenContentReply, String> {
+    async fn try_read(&self, caller: &Caller, verb: GetScreenContent) -> Result<GetScreenContentReply, Trouble> {
         let format = match verb.format {
             ScreenFormat::Text => None,
             ScreenFormat::Ansi => Some("ansi"),
@@ -241,11 +280,11 @@ impl Sessions {
             ScreenFormat::Png => Some("png"),
         };
         if let Some(format) = format.filter(|_| verb.content_mode != ContentMode::Screen) {
-            return Err(format!("format {format} is for content_mode screen; the output is kept as plain text"));
+            return Err(format!("format {format} is for content_mode screen; the output is kept as plain text").into());
         }
         let terminal = self.find(&verb.session_id).await?;
-        let gone = |error: steplatch_terminal::Gone| error.to_string();
-        let view = terminal.view(verb.format == ScreenFormat::Ansi).await.map_err(gone)?;
+        let view = terminal.view(verb.format == ScreenFormat::Ansi).await?;
+        let handed_back = self.absence(caller, &terminal, &view).await;
         let most = verb.limit.map_or(CHARACTERS, |limit| limit as usize);
         let part = match verb.content_mode {
             ContentMode::Screen => None,
@@ -259,7 +298,7 @@ impl Sessions {
             Some(part) => {
                 // Who reads by position reads on; who asks for all of it wants to see its end as well.
                 let limit = if verb.offset.is_some() { Limit::Head(most) } else { Limit::HeadAndTail(most) };
-                let excerpt = terminal.read(part, limit).await.map_err(gone)?;
+                let excerpt = terminal.read(part, limit).await?;
                 let (truncated, next) = (excerpt.left_out > 0, excerpt.next);
                 // Before it is told, so that the words between do not stand between the halves of a secret.
                 let (head, tail) = self.secrets.masked_cut(excerpt.head, excerpt.tail);
@@ -269,7 +308,8 @@ impl Sessions {
         let painted = match verb.format {
             ScreenFormat::Text | ScreenFormat::Ansi => Painted::default(),
             ScreenFormat::Html | ScreenFormat::Png => {
-                let picture = self.secrets.masked_picture(terminal.picture().await.map_err(gone)?);
+                TooLarge::check(view.size.cols, view.size.rows.into()).map_err(|error| error.to_string())?;
+                let picture = self.secrets.masked_picture(terminal.picture().await?);
                 painted(picture, verb.format).await?
             }
         };
@@ -279,11 +319,12 @@ impl Sessions {
             process_running: view.exit.is_none(),
             screen_content: content.map(|content| self.secrets.masked_screen(content)).or(painted.html),
             png: painted.png,
+            handed_back,
             timestamp: Some(moment::now_told()),
             error: None,
             cursor: Some(CursorPosition { row: view.cursor.row, col: view.cursor.col, visible: view.cursor.visible }),
             title: Some(view.title).filter(|title| !title.is_empty()).map(|title| self.secrets.masked(title)),
-            cwd: folder_of(terminal.pid()),
+            cwd: folder_of(view.pid),
             alternate_screen: Some(view.modes.alternate_screen),
             busy: view.busy,
             exit_code: view.exit_code,
@@ -293,37 +334,33 @@ impl Sessions {
     }
 
     pub(crate) async fn list(&self) -> ListTerminalSessionsReply {
-        let mut sessions = Vec::new();
-        for terminal in self.terminals.all() {
-            // One that was closed just now is not open.
-            let Ok(described) = terminal.describe().await else { continue };
-            sessions.push(SessionInfo {
-                session_id: described.id.to_string(),
-                command: self.secrets.masked(described.command),
-                state: if described.exit.is_some() { "exited" } else { "active" }.to_owned(),
-                created_at: moment::seconds(described.created),
-                last_activity: moment::seconds(described.last_activity),
-                web_url: None,
-                name: described.name,
-                title: Some(described.title).filter(|title| !title.is_empty()).map(|title| self.secrets.masked(title)),
-                cwd: folder_of(described.pid),
-                busy: described.busy,
-                exit_code: described.exit_code,
-                cols: described.size.cols,
-                rows: described.size.rows,
-                pid: described.pid,
-                opened_by: described.opened_by,
-                attached: described.viewers,
-            });
-        }
-        sessions.sort_by(|one, other| one.created_at.total_cmp(&other.created_at));
+        let sessions = self.hosts.list().await.into_iter().map(|described: Description| SessionInfo {
+            session_id: described.id.to_string(),
+            command: self.secrets.masked(described.command),
+            state: if described.exit.is_some() { "exited" } else { "active" }.to_owned(),
+            created_at: moment::seconds(described.created),
+            last_activity: moment::seconds(described.last_activity),
+            web_url: None,
+            name: described.name,
+            title: Some(described.title).filter(|title| !title.is_empty()).map(|title| self.secrets.masked(title)),
+            cwd: folder_of(described.pid),
+            busy: described.busy,
+            exit_code: described.exit_code,
+            cols: described.size.cols,
+            rows: described.size.rows,
+            pid: described.pid,
+            opened_by: described.opened_by,
+            attached: described.viewers,
+            held_by: described.holder.map(|holder| holder.name),
+        });
+        let sessions: Vec<SessionInfo> = sessions.collect();
         ListTerminalSessionsReply { success: true, total_sessions: sessions.len(), sessions }
     }
 
     pub(crate) async fn exit(&self, verb: ExitTerminal) -> ExitTerminalReply {
         let session_id = verb.session_id.clone();
         let failed = |message: String| ExitTerminalReply { session_id, message, ..ExitTerminalReply::default() };
-        let Some(terminal) = self.terminals.get(&verb.session_id) else {
+        let Some(terminal) = self.hosts.get(&verb.session_id).await else {
             return failed("Session not found".to_owned());
         };
         let signal = match (verb.force, verb.signal.as_deref().map(signal_named)) {
@@ -335,6 +372,7 @@ impl Sessions {
         let Ok(closed) = terminal.close(Closing { signal }).await else {
             return failed("Session not found".to_owned());
         };
+        self.hosts.closed(terminal.id());
         ExitTerminalReply {
             success: true,
             session_id: terminal.id().to_string(),
@@ -350,41 +388,59 @@ impl Sessions {
 
     pub(crate) async fn resize(&self, verb: ResizeTerminal) -> ResizeTerminalReply {
         let resized = async {
-            let terminal = self.find(&verb.session_id).await?;
             let size = Size { cols: verb.cols, rows: verb.rows };
-            let size = size.checked().ok_or_else(|| "a terminal has 2 to 1000 columns and rows".to_owned())?;
-            terminal.resize(size).await.map_err(|gone| gone.to_string())
+            let size = size.checked().ok_or_else(|| {
+                format!("a terminal has 2 to 1000 columns and rows, not {} by {}", verb.cols, verb.rows)
+            })?;
+            Ok::<_, Trouble>(self.find(&verb.session_id).await?.resize(size).await?)
         };
-        let error = resized.await.err();
+        let error = self.failure(&verb.session_id, resized.await).await;
         ResizeTerminalReply { success: error.is_none(), session_id: verb.session_id, error }
     }
 
     pub(crate) async fn signal(&self, verb: SendSignal) -> SendSignalReply {
         let signalled = async {
             let signal = signal_named(&verb.signal)?;
-            let terminal = self.find(&verb.session_id).await?;
-            match terminal.signal(signal).await.map_err(|gone| gone.to_string())? {
-                Ok(()) => Ok(()),
-                Err(exit) => Err(exit.map_or_else(
-                    || "its program has ended".to_owned(),
-                    |exit| format!("its program has ended with exit code {}", exit.code),
-                )),
-            }
+            Ok::<_, Trouble>(self.find(&verb.session_id).await?.signal(signal).await?)
         };
-        let error: Option<String> = signalled.await.err();
+        let error = self.failure(&verb.session_id, signalled.await).await;
         let message = if error.is_none() { "Signal sent" } else { "Signal not sent" }.to_owned();
         SendSignalReply { success: error.is_none(), session_id: verb.session_id, message, error }
     }
 
-    pub(crate) async fn write(&self, verb: WriteTerminal) -> WriteTerminalReply {
+    pub(crate) async fn write(&self, verb: WriteTerminal, step: Option<String>) -> WriteTerminalReply {
         let written = async {
             let raw = STANDARD.decode(&verb.bytes).map_err(|error| format!("bytes are not base 64: {error}"))?;
-            let terminal = self.find(&verb.session_id).await?;
-            let input = Input { raw, ..Input::default() };
-            terminal.send(input).await.map(drop).map_err(|error| error.to_string())
+            let input = Input { raw, holder: verb.hold_key.map(HoldKey), step, ..Input::default() };
+            Ok::<_, Trouble>(self.find(&verb.session_id).await?.send(input).await.map(drop)?)
         };
-        let error: Option<String> = written.await.err();
+        let error = self.failure(&verb.session_id, written.await).await;
         WriteTerminalReply { success: error.is_none(), error }
+    }
+
+    async fn failure(&self, session: &str, result: Result<(), Trouble>) -> Option<String> {
+        match result {
+            Ok(()) => None,
+            Err(trouble) => Some(self.words(session, trouble).await),
+        }
+    }
+
+    /// Tells a program, once, that a person held the terminal meanwhile, and what was printed.
+    async fn absence(&self, caller: &Caller, terminal: &HostedTerminal, view: &View) -> Option<AbsenceInfo> {
+        if caller.person || !view.handed_back {
+            return None;
+        }
+        // Somebody else may have been told just now, and a terminal that is gone has nothing to tell.
+        let HandedBack { holder, until, from, .. } = terminal.handed_back().await.ok()??;
+        let excerpt = terminal.read(Part::From(from), Limit::HeadAndTail(CHARACTERS / 2)).await.ok()?;
+        let (head, tail) = self.secrets.masked_cut(excerpt.head, excerpt.tail);
+        let output = self.secrets.masked_screen(told(Excerpt { head, tail, ..excerpt }));
+        Some(AbsenceInfo {
+            by: holder.name,
+            since: moment::clock_told(holder.since),
+            until: moment::clock_told(until),
+            output,
+        })
     }
 }
 
@@ -427,23 +483,6 @@ fn told(excerpt: Excerpt) -> String {
     text.push_str(excerpt.tail.as_deref().unwrap_or_default());
     text.truncate(text.trim_end().len());
     text
-}
-
-fn not_opened(error: OpenError) -> String {
-    match error {
-        OpenError::TooMany { most } => format!(
-            "{most} terminals are open, which is the limit; close one with exit_terminal (list_terminal_sessions tells which there are)"
-        ),
-        OpenError::NameTaken { name, by } => format!("the name '{name}' is taken by {by}; choose another one"),
-        OpenError::Program(SpawnError::NotFound(program)) => {
-            format!("program '{program}' was not found; install it, or give its full path")
-        }
-        OpenError::Program(SpawnError::NoFolder(folder)) => {
-            format!("working_directory '{}' does not exist", folder.display())
-        }
-        OpenError::Program(SpawnError::System(error)) => format!("the program could not be started: {error}"),
-        OpenError::Program(error) => error.to_string(),
-    }
 }
 
 fn is_variable(key: &std::ffi::OsStr, value: &std::ffi::OsStr) -> bool {

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use steplatch_daemon::{Daemon, Options};
+use steplatch_host::Starter;
 use steplatch_protocol::{
     AttachTerminal, AwaitOutput, AwaitReason, AwaitUntil, CallError, ContentMode, DaemonStatus, ErrorCode,
     ExitTerminal, GetScreenContent, Hello, ListTerminalSessions, ListWorkflowRuns, OpenTerminal, ScreenFormat,
@@ -220,12 +221,12 @@ async fn who_joins_sees_the_screen_and_then_what_is_written() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     session.types("echo before\n").await;
-    let attach = AttachTerminal { session_id: session.id.clone(), masked: false };
+    let attach = AttachTerminal { session_id: session.id.clone(), hold_key: None, masked: false };
     let (joined, mut events) = daemon.client().subscribe(attach).await.unwrap();
     assert!(joined.success && joined.snapshot.contains("before"));
     // "echo after" and Enter, as a person's terminal sends them.
     let bytes = "ZWNobyBhZnRlcg0=".to_owned();
-    assert!(daemon.call(WriteTerminal { session_id: session.id.clone(), bytes }).await.success);
+    assert!(daemon.call(WriteTerminal { session_id: session.id.clone(), bytes, hold_key: None }).await.success);
     session.sees("^after$").await;
     let event = events.next().await.unwrap();
     assert_eq!(event["event_type"], "terminal_output");
@@ -259,7 +260,7 @@ async fn who_joins_to_keep_what_is_shown_gets_no_secrets() {
     daemon.call(secret).await;
     session.types("\u{15}clear; echo it is hunter2!\n").await;
     session.sees("^it is").await;
-    let attach = AttachTerminal { session_id: session.id.clone(), masked: true };
+    let attach = AttachTerminal { session_id: session.id.clone(), masked: true, hold_key: None };
     let (joined, mut events) = daemon.client().subscribe(attach).await.unwrap();
     assert!(joined.snapshot.contains("it is ••••••••"), "{}", joined.snapshot);
     // In two halves, of which the first may be a secret's, and then one that is none.
@@ -335,7 +336,7 @@ async fn a_client_of_a_newer_version_is_told_what_is_spoken() {
 #[tokio::test]
 async fn a_second_daemon_on_the_same_state_is_refused_by_name() {
     let daemon = TestDaemon::new().await;
-    let options = Options { place: daemon.place().clone(), terminals: steplatch_terminal::Options::default() };
+    let options = Options { place: daemon.place().clone(), host: Starter::InProcess(Box::default()) };
     let error = Daemon::start(options).await.unwrap_err().to_string();
     let expected = format!("a daemon (pid {}, version ", std::process::id());
     assert!(error.starts_with(&expected), "{error}");

@@ -1,6 +1,7 @@
 //! The way to the daemon, made when it is needed and made again when it broke.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use steplatch_protocol::{CallError, Client, ConnectError, Hello, PROTOCOL_VERSION, Place, Starter, connect_or_start};
@@ -28,6 +29,49 @@ struct Connection {
     name: String,
 }
 
+/// What to do when the connection breaks before the answer came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// Ask again: it does no harm.
+    Freely,
+    /// Ask again as the same step, which is done once.
+    AsTheSame,
+    /// Leave it: twice is worse than not knowing.
+    Never,
+}
+
+/// How often a question is asked anew. One that brings down every daemon it reaches should not go on for ever.
+const MOST_LOSSES: usize = 20;
+
+/// Whether a connection may come about when it is tried again.
+fn came_too_late(error: &ConnectError, losses: usize) -> bool {
+    match error {
+        ConnectError::NotRunning(_) | ConnectError::HungUp(_) => losses < MOST_LOSSES,
+        // One that was ended while it started can be started again; one that can not start stays so.
+        ConnectError::NotStarted(_) => losses < 3,
+        ConnectError::OtherVersion(_) | ConnectError::System(_) => false,
+    }
+}
+
+/// Parameters that say how long to wait, in seconds.
+const WAITS: [&str; 2] = ["timeout", "wait_seconds"];
+
+/// Takes off what was waited already.
+fn without_time_waited(params: &mut Value, waited: Duration) {
+    for wait in WAITS {
+        if let Some(seconds) = params.get(wait).and_then(Value::as_f64) {
+            params[wait] = (seconds - waited.as_secs_f64()).max(0.0).into();
+        }
+    }
+}
+
+/// Draws a name for something that is to be done once.
+fn step_name() -> String {
+    let mut bytes = [0u8; 12];
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Why a verb was not answered.
 #[derive(Debug)]
 pub(crate) enum LinkError {
@@ -53,21 +97,38 @@ impl Link {
 
     /// Asks for the verb called `name` on behalf of the client called `who`.
     ///
-    /// `again` is whether it may be asked a second time when the connection breaks in the middle.
+    /// `again` says what to do when the connection breaks in the middle.
     pub(crate) async fn call(
         &self,
         who: Option<&str>,
         name: &str,
-        params: Value,
-        again: bool,
+        mut params: Value,
+        again: Again,
     ) -> Result<(Value, Vec<String>), LinkError> {
-        let client = self.client(who).await.map_err(LinkError::Connect)?;
-        match client.call_raw(name, params.clone()).await {
-            Err(CallError::Lost) if again => {
-                let client = self.client(who).await.map_err(LinkError::Connect)?;
-                client.call_raw(name, params).await.map_err(LinkError::Call)
+        let step = step_name();
+        let mut losses = 0;
+        loop {
+            let began = Instant::now();
+            let client = match self.client(who).await {
+                Ok(client) => client,
+                // Nothing was asked yet, so nothing can be done twice: it ended while we came.
+                Err(error) if came_too_late(&error, losses) => {
+                    losses += 1;
+                    continue;
+                }
+                Err(error) => return Err(LinkError::Connect(error)),
+            };
+            let asked = match again {
+                Again::AsTheSame => client.call_raw_once(name, params.clone(), &step).await,
+                Again::Freely | Again::Never => client.call_raw(name, params.clone()).await,
+            };
+            match asked {
+                Err(CallError::Lost) if again != Again::Never && losses < MOST_LOSSES => {
+                    losses += 1;
+                    without_time_waited(&mut params, began.elapsed());
+                }
+                answered => return answered.map_err(LinkError::Call),
             }
-            answered => answered.map_err(LinkError::Call),
         }
     }
 

@@ -8,10 +8,10 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
-use steplatch_protocol::{CallError, ErrorCode, PNG_FIELD};
+use steplatch_protocol::{CallError, ErrorCode, Nature, PNG_FIELD};
 use tokio_util::sync::CancellationToken;
 
-use crate::link::{Link, LinkError};
+use crate::link::{Again, Link, LinkError};
 use crate::tools;
 
 /// What an agent is told first. The most important comes first, because some clients cut at 2,048 characters.
@@ -49,8 +49,11 @@ impl Server {
         let Some(verb) = tools::verb(&request.name) else { return Called::UnknownTool };
         let who = context.client_info().map(|client| client.name);
         let params = request.arguments.map_or(Value::Null, Value::Object);
-        // Asking again must not do it again.
-        let again = verb.nature.read_only;
+        let again = match verb.nature {
+            Nature { once: true, .. } => Again::AsTheSame,
+            Nature { idempotent: true, .. } => Again::Freely,
+            _ => Again::Never,
+        };
         let answer = tokio::select! {
             answer = self.link.call(who.as_deref(), verb.name, params, again) => answer,
             () = context.ct.cancelled() => return Called::Cancelled,

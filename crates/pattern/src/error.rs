@@ -1,5 +1,6 @@
 //! What can be wrong with a pattern.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Why a text is not a pattern that we run.
@@ -34,7 +35,7 @@ pub enum PatternError {
 }
 
 /// A search was given up because it went past the bound on its work.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("pattern '{}' takes too much work on this text", Excerpt(.pattern))]
 pub struct TooMuchWork {
     /// The pattern as given.

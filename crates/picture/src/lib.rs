@@ -14,6 +14,8 @@ mod html;
 mod look;
 mod png;
 mod shapes;
+mod size;
 
 pub use html::html;
-pub use png::{TooLarge, png};
+pub use png::png;
+pub use size::TooLarge;

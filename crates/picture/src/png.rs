@@ -8,6 +8,7 @@ use steplatch_terminal::{CursorShape, Picture, Underline};
 use crate::canvas::{Area, CELL_HEIGHT, CELL_WIDTH, Canvas};
 use crate::glyphs::{BASELINE, Glyphs};
 use crate::look::{Look, Patch, rows};
+use crate::size::TooLarge;
 
 /// Pixels around the cells.
 const MARGIN: i32 = 8;
@@ -15,33 +16,12 @@ const MARGIN: i32 = 8;
 /// How far each row of an italic letter lies to the right of the one below it.
 const SLANT: f32 = 0.2;
 
-/// The most cells that are painted: 600 by 100, or 12 million pixels, which take 50 MB while they are painted.
-const MOST_CELLS: usize = 60_000;
-
-/// A screen has too many cells for an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooLarge {
-    /// The cells that it has.
-    pub cells: usize,
-}
-
-impl std::fmt::Display for TooLarge {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "a screen of {} cells is too large for an image, which has at most {MOST_CELLS}", self.cells)
-    }
-}
-
-impl std::error::Error for TooLarge {}
-
 /// Returns the screen as an image: 10 by 20 pixels for each cell, and a margin of 8.
 ///
 /// # Errors
 /// When the screen has more than 60,000 cells.
 pub fn png(picture: &Picture) -> Result<Vec<u8>, TooLarge> {
-    let cells = usize::from(picture.cols) * picture.rows.len();
-    if cells > MOST_CELLS {
-        return Err(TooLarge { cells });
-    }
+    TooLarge::check(picture.cols, picture.rows.len())?;
     Ok(encoded(&painted(picture)))
 }
 

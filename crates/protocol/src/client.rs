@@ -174,7 +174,7 @@ impl Client {
     /// As [`Client::call`].
     pub async fn call_with_warnings<V: Verb>(&self, verb: V) -> Result<(V::Reply, Vec<String>), CallError> {
         let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
-        let (data, warnings) = self.ask(self.request(), V::NAME, params).await?;
+        let (data, warnings) = self.ask(self.request(), V::NAME, params, None).await?;
         let reply = serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source })?;
         Ok((reply, warnings))
     }
@@ -184,7 +184,31 @@ impl Client {
     /// # Errors
     /// As [`Client::call`].
     pub async fn call_raw(&self, name: &str, params: Value) -> Result<(Value, Vec<String>), CallError> {
-        self.ask(self.request(), name, params).await
+        self.ask(self.request(), name, params, None).await
+    }
+
+    /// Like [`Client::call`], for a deed with a name: asked for again under the same `step`, also over another
+    /// connection, opening a terminal and typing are not done again.
+    ///
+    /// # Errors
+    /// As [`Client::call`].
+    pub async fn call_once<V: Verb>(&self, verb: &V, step: &str) -> Result<V::Reply, CallError> {
+        let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
+        let (data, _) = self.call_raw_once(V::NAME, params, step).await?;
+        serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source })
+    }
+
+    /// Like [`Client::call_raw`], as [`Client::call_once`].
+    ///
+    /// # Errors
+    /// As [`Client::call`].
+    pub async fn call_raw_once(
+        &self,
+        name: &str,
+        params: Value,
+        step: &str,
+    ) -> Result<(Value, Vec<String>), CallError> {
+        self.ask(self.request(), name, params, Some(step.to_owned())).await
     }
 
     /// Asks for a verb that brings events, and returns them with its reply.
@@ -197,7 +221,7 @@ impl Client {
         self.shared.lock().events.insert(request, sender);
         let events = Events { received, request, shared: self.shared.clone() };
         let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
-        let (data, _) = self.ask(request, V::NAME, params).await?;
+        let (data, _) = self.ask(request, V::NAME, params, None).await?;
         let reply = serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source })?;
         Ok((reply, events))
     }
@@ -206,7 +230,13 @@ impl Client {
         self.shared.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    async fn ask(&self, request: u64, name: &str, params: Value) -> Result<(Value, Vec<String>), CallError> {
+    async fn ask(
+        &self,
+        request: u64,
+        name: &str,
+        params: Value,
+        step: Option<String>,
+    ) -> Result<(Value, Vec<String>), CallError> {
         let (sender, receiver) = oneshot::channel();
         {
             let mut waiting = self.shared.lock();
@@ -216,7 +246,7 @@ impl Client {
             waiting.results.insert(request, sender);
         }
         let mut guard = CancelOnDrop { shared: &self.shared, request, answered: false };
-        let command = FromClient::Command { command_type: name.to_owned(), params, request_id: request.into() };
+        let command = FromClient::Command { command_type: name.to_owned(), params, request_id: request.into(), step };
         self.shared.send(&command)?;
         let answer = receiver.await;
         guard.answered = true;

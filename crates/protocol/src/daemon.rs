@@ -19,6 +19,9 @@ pub struct Hello {
     /// The client's environment, which terminals that it opens inherit
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<BTreeMap<String, String>>,
+    /// A person asks, not a program on its own
+    #[serde(default)]
+    pub person: bool,
 }
 
 /// Who answered.
@@ -57,17 +60,37 @@ pub struct DaemonStatusReply {
     pub clients: usize,
     /// Seconds since it started
     pub uptime_seconds: f64,
+    /// The processes that keep the terminals
+    #[serde(default)]
+    pub hosts: Vec<HostInfo>,
 }
 
-/// Stop the daemon. Its terminals are closed and its runs end.
+/// A process that keeps terminals.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostInfo {
+    /// Process id
+    pub pid: u32,
+    /// Version
+    pub version: String,
+    /// Open terminals
+    pub terminals: usize,
+    /// current, older (keeps its terminals and opens no new ones), or foreign (can not be reached by this version)
+    pub state: String,
+}
+
+/// Stop the daemon. Its terminals are closed, unless they are to be kept, and its runs end.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-pub struct StopDaemon {}
+pub struct StopDaemon {
+    /// Leave the terminals to the next daemon
+    #[serde(default)]
+    pub keep_terminals: bool,
+}
 
 /// What is being ended.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StopDaemonReply {
     /// Process id of the daemon that stops
     pub pid: u32,
-    /// Terminals that are closed
+    /// Terminals that are closed, or kept
     pub terminals: usize,
 }

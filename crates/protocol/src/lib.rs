@@ -21,7 +21,7 @@ pub use arguments::{InvalidArguments, Read, check, read};
 pub use client::{CallError, Client, Events};
 pub use codec::{Line, LineReader, MAX_LINE};
 pub use connect::{ConnectError, Starter, connect, connect_or_start};
-pub use daemon::{DaemonStatus, DaemonStatusReply, Hello, HelloReply, StopDaemon, StopDaemonReply};
+pub use daemon::{DaemonStatus, DaemonStatusReply, Hello, HelloReply, HostInfo, StopDaemon, StopDaemonReply};
 pub use message::{ErrorCode, FromClient, FromDaemon, Refusal};
 pub use place::{NotPrivate, Place, Running, ensure_private};
 pub use runs::{
@@ -30,11 +30,11 @@ pub use runs::{
 };
 pub use schema::{parameters, reply};
 pub use terminals::{
-    AttachTerminal, AttachTerminalReply, AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget, AwaitUntil,
-    ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
-    ListTerminalSessions, ListTerminalSessionsReply, OpenTerminal, OpenTerminalReply, PNG_FIELD, ResizeTerminal,
-    ResizeTerminalReply, ScreenFormat, SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo, Survivor,
-    TerminalEvent, WriteTerminal, WriteTerminalReply,
+    AbsenceInfo, AttachTerminal, AttachTerminalReply, AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget,
+    AwaitUntil, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
+    HandBackTerminal, HandBackTerminalReply, ListTerminalSessions, ListTerminalSessionsReply, OpenTerminal,
+    OpenTerminalReply, PNG_FIELD, ResizeTerminal, ResizeTerminalReply, ScreenFormat, SendInput, SendInputReply,
+    SendSignal, SendSignalReply, SessionInfo, Survivor, TerminalEvent, WriteTerminal, WriteTerminalReply,
 };
 pub use verb::{Command, Nature, VERBS, Verb, VerbInfo};
 

@@ -21,6 +21,10 @@ pub enum FromClient {
         /// What the result is to carry.
         #[serde(default)]
         request_id: Value,
+        /// Names what is to be done. Asked for again under the same name, also over another connection, opening a
+        /// terminal and typing are not done again: the result is what came of it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        step: Option<String>,
     },
     /// The result of a command is not wanted any more. A wait ends; a run goes on.
     Cancel {

@@ -104,6 +104,18 @@ impl Place {
         self.runtime.join("daemon.sock")
     }
 
+    /// Where the shell integration lies.
+    #[must_use]
+    pub fn shell(&self) -> PathBuf {
+        self.runtime.join("shell")
+    }
+
+    /// Where the process that keeps the terminals writes its log.
+    #[must_use]
+    pub fn host_log(&self) -> PathBuf {
+        self.runtime.join("host.log")
+    }
+
     /// Where the daemon writes its log.
     #[must_use]
     pub fn log(&self) -> PathBuf {

@@ -134,6 +134,9 @@ pub struct SendInputReply {
     pub session_id: String,
     /// What happened, in words
     pub message: String,
+    /// A person held the terminal and gave it back: what changed meanwhile
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handed_back: Option<AbsenceInfo>,
     /// The screen afterwards
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen_content: Option<String>,
@@ -240,6 +243,9 @@ pub struct AwaitOutputReply {
     pub success: bool,
     /// The terminal, with several the one where the wait ended
     pub session_id: String,
+    /// A person held the terminal and gave it back: what changed meanwhile
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handed_back: Option<AbsenceInfo>,
     /// What the pattern matched; null when it did not
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
@@ -278,6 +284,19 @@ pub struct AwaitOutputReply {
     /// The match lies in what was typed, and nothing better came
     #[serde(default, skip_serializing_if = "is_false")]
     pub in_echo: bool,
+}
+
+/// A time in which a person held a terminal and nobody else could type.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AbsenceInfo {
+    /// Who held it
+    pub by: String,
+    /// Since when (ISO 8601, UTC)
+    pub since: String,
+    /// Until when (ISO 8601, UTC)
+    pub until: String,
+    /// What was printed meanwhile
+    pub output: String,
 }
 
 /// Which part of a terminal to read.
@@ -358,6 +377,9 @@ pub struct GetScreenContentReply {
     pub session_id: String,
     /// Whether its program still runs
     pub process_running: bool,
+    /// A person held the terminal and gave it back: what changed meanwhile
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handed_back: Option<AbsenceInfo>,
     /// The text
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen_content: Option<String>,
@@ -444,6 +466,9 @@ pub struct SessionInfo {
     /// Clients that are attached
     #[serde(default)]
     pub attached: usize,
+    /// Who holds it, so that nobody else can type
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_by: Option<String>,
 }
 
 /// The open terminals, oldest first.
@@ -549,6 +574,10 @@ pub struct SendSignalReply {
 pub struct AttachTerminal {
     /// Terminal to join
     pub session_id: String,
+    /// Hold it: nobody can type without this key, which the client draws, until the terminal is handed back or the
+    /// client is gone
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold_key: Option<String>,
     /// Hide secrets in what is shown: for whoever keeps it or passes it on
     #[serde(default, skip_serializing_if = "is_false")]
     pub masked: bool,
@@ -570,6 +599,25 @@ pub struct AttachTerminalReply {
     /// Rows
     #[serde(default)]
     pub rows: u16,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Give a terminal back that is held.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct HandBackTerminal {
+    /// Terminal to give back
+    pub session_id: String,
+    /// The key that it is held with
+    pub hold_key: String,
+}
+
+/// What came of giving back.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct HandBackTerminalReply {
+    /// Whether nobody holds it with that key any more
+    pub success: bool,
     /// What went wrong and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -610,6 +658,9 @@ pub struct WriteTerminal {
     pub session_id: String,
     /// The bytes, in base 64 (RFC 4648)
     pub bytes: String,
+    /// The key that the terminal is held with, if it is held
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold_key: Option<String>,
 }
 
 /// What came of writing.

@@ -35,19 +35,28 @@ pub struct Nature {
     pub idempotent: bool,
     /// It reaches programs that may do anything.
     pub open_world: bool,
+    /// Asked for again as the same step, it is not done again.
+    pub once: bool,
 }
 
 impl Nature {
     /// Looks and touches nothing.
-    pub const READS: Self = Self { read_only: true, destructive: false, idempotent: true, open_world: false };
+    pub const READS: Self =
+        Self { read_only: true, destructive: false, idempotent: true, open_world: false, once: false };
     /// Runs or feeds programs that may do anything.
-    pub const ACTS: Self = Self { read_only: false, destructive: true, idempotent: false, open_world: true };
-    /// Makes something new and harms nothing.
-    pub const OPENS: Self = Self { read_only: false, destructive: false, idempotent: false, open_world: true };
+    pub const ACTS: Self =
+        Self { read_only: false, destructive: true, idempotent: false, open_world: true, once: false };
+    /// The same, at most once for a step.
+    pub const ACTS_ONCE: Self = Self { once: true, ..Self::ACTS };
+    /// Makes something new and harms nothing, at most once for a step.
+    pub const OPENS: Self =
+        Self { read_only: false, destructive: false, idempotent: false, open_world: true, once: true };
     /// Ends something; again does no more.
-    pub const ENDS: Self = Self { read_only: false, destructive: true, idempotent: true, open_world: false };
+    pub const ENDS: Self =
+        Self { read_only: false, destructive: true, idempotent: true, open_world: false, once: false };
     /// Sets something to a value.
-    pub const SETS: Self = Self { read_only: false, destructive: false, idempotent: true, open_world: false };
+    pub const SETS: Self =
+        Self { read_only: false, destructive: false, idempotent: true, open_world: false, once: false };
 }
 
 /// One row of the table.
@@ -119,7 +128,7 @@ verbs! {
     daemon::StopDaemon => StopDaemonReply, "STOP_DAEMON", None, "Stop the daemon", ENDS;
 
     terminals::OpenTerminal => OpenTerminalReply, "OPEN_TERMINAL", Some("open_terminal"), "Open a terminal", OPENS;
-    terminals::SendInput => SendInputReply, "SEND_INPUT", Some("send_input"), "Type into a terminal", ACTS;
+    terminals::SendInput => SendInputReply, "SEND_INPUT", Some("send_input"), "Type into a terminal", ACTS_ONCE;
     terminals::AwaitOutput => AwaitOutputReply, "AWAIT_OUTPUT", Some("await_output"), "Wait for output", READS;
     terminals::GetScreenContent => GetScreenContentReply, "GET_SCREEN_CONTENT", Some("get_screen_content"), "Read a terminal", READS;
     terminals::ListTerminalSessions => ListTerminalSessionsReply, "LIST_TERMINAL_SESSIONS", Some("list_terminal_sessions"), "List terminals", READS;
@@ -127,7 +136,8 @@ verbs! {
     terminals::ResizeTerminal => ResizeTerminalReply, "RESIZE_TERMINAL", Some("resize_terminal"), "Resize a terminal", SETS;
     terminals::SendSignal => SendSignalReply, "SEND_SIGNAL", Some("send_signal"), "Signal a terminal's program", ACTS;
     terminals::AttachTerminal => AttachTerminalReply, "ATTACH_TERMINAL", None, "Join a terminal", READS;
-    terminals::WriteTerminal => WriteTerminalReply, "WRITE_TERMINAL", None, "Write bytes to a terminal", ACTS;
+    terminals::HandBackTerminal => HandBackTerminalReply, "HAND_BACK_TERMINAL", None, "Give a held terminal back", SETS;
+    terminals::WriteTerminal => WriteTerminalReply, "WRITE_TERMINAL", None, "Write bytes to a terminal", ACTS_ONCE;
 
     runs::RunWorkflow => RunReply, "RUN_WORKFLOW", Some("run_workflow"), "Run a workflow", ACTS;
     runs::GetRun => RunReply, "GET_RUN", Some("get_run"), "Look at a run", READS;

@@ -28,6 +28,7 @@ async fn main() {
         size: Size::default(),
         name: None,
         opened_by: None,
+        step: None,
     };
     let Opened { terminal, .. } = terminals.open(spec).await.expect("bash starts");
     let pattern = Pattern::new(r"AT_(\d+\.\d+)_").expect("the pattern compiles");

@@ -4,12 +4,13 @@
 //! "PC-Style Function Keys") and, where a program asked for them, of the kitty
 //! keyboard protocol (<https://sw.kovidgoyal.net/kitty/keyboard-protocol/>, flag 1).
 
+use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
 use crate::screen::Modes;
 
 /// A key that has no such name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error(
     "'{name}' is not a key; keys are single characters, enter, tab, escape, backspace, space, up, down, left, right, \
      home, end, page-up, page-down, insert, delete and f1 to f12, with ctrl-, alt- or shift- before them"

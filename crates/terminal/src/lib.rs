@@ -12,6 +12,7 @@ mod characters;
 mod echo;
 mod guard;
 mod history;
+mod hushed;
 mod intake;
 mod integration;
 mod keys;
@@ -25,14 +26,15 @@ mod terminals;
 mod transcript;
 mod wait;
 
+pub use hushed::Hushed;
 pub use integration::Integration;
 pub use keys::UnknownKey;
 pub use process::{Exit, SpawnError, Survivor, TERMINAL_VARIABLE};
 pub use rustix::process::Signal;
 pub use screen::{Colour, Cursor, CursorCell, CursorShape, Modes, Picture, Rgb, Run, Size, Style, Underline};
 pub use terminal::{
-    Attached, Closed, Closing, Description, Excerpt, Gone, Input, InputError, Limit, Output, Part, Sent, Settle,
-    Terminal, View,
+    Attached, Closed, Closing, Description, Excerpt, Gone, HandedBack, HoldKey, Holder, Input, InputError, Limit,
+    Output, Part, Sent, Settle, Stage, Terminal, View,
 };
 pub use terminals::{OpenError, Opened, Options, Spec, Terminals};
 pub use wait::{Found, Quiet, Reason, Target, Until, Wait, Waited};

@@ -8,13 +8,14 @@ mod emulator;
 mod paint;
 mod picture;
 
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 pub(crate) use emulator::Emulator;
 pub use picture::{Colour, CursorCell, CursorShape, Picture, Rgb, Run, Style, Underline};
 
 /// How large a screen is, in cells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
     /// Cells in a row.
     pub cols: u16,
@@ -40,7 +41,7 @@ impl Default for Size {
 }
 
 /// Where the cursor stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
     /// Row, counted from 0 at the top.
     pub row: u16,
@@ -51,7 +52,7 @@ pub struct Cursor {
 }
 
 /// What the program has asked of the keyboard and the screen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Modes {
     /// Cursor keys are sent as `ESC O A` rather than `ESC [ A` (DECCKM).
     pub application_cursor: bool,

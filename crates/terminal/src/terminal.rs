@@ -1,8 +1,11 @@
 //! One terminal: what its users may ask, and the task that owns its parts.
 
 mod excerpt;
+mod ledger;
+mod seat;
 mod task;
 
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,6 +15,8 @@ use rustix::process::Signal;
 use steplatch_ids::TerminalId;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
+pub use ledger::Stage;
+pub use seat::{HandedBack, HoldKey, Holder};
 pub(crate) use task::{Parts, run};
 
 use crate::keys::UnknownKey;
@@ -54,12 +59,12 @@ impl Life {
 }
 
 /// The terminal was closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("the terminal was closed")]
 pub struct Gone;
 
 /// Why an input was not sent.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum InputError {
     /// A key has no such name; nothing was sent.
     #[error(transparent)]
@@ -73,13 +78,19 @@ pub enum InputError {
         /// Bytes that wait.
         waiting: usize,
     },
+    /// Somebody else holds the terminal.
+    #[error("{} holds the terminal", .0.name)]
+    Held(Holder),
+    /// An earlier request for this step began to type it, and whether the program got all of it is unknown.
+    #[error("it was begun before, and how much of it reached the program is not known")]
+    InDoubt,
     /// The terminal was closed.
     #[error(transparent)]
     Gone(#[from] Gone),
 }
 
 /// What to type.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Input {
     /// Text, as it is; `\n` is Enter.
     pub text: String,
@@ -90,10 +101,14 @@ pub struct Input {
     /// When to answer: at the next prompt, or when the program has been quiet for so long.
     /// Without it, as soon as the input is accepted.
     pub settle: Option<Settle>,
+    /// The step that this input belongs to. Asked for again, it is not typed again: the answer is what became of it.
+    pub step: Option<String>,
+    /// Proves that one holds the terminal.
+    pub holder: Option<HoldKey>,
 }
 
 /// How long to wait for a program's answer to an input.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Settle {
     /// Silence that counts as an answer.
     pub quiet: Duration,
@@ -102,7 +117,7 @@ pub struct Settle {
 }
 
 /// What came of an input.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Sent {
     /// Offset of the output just before the input.
     pub offset: u64,
@@ -111,7 +126,7 @@ pub struct Sent {
 }
 
 /// A terminal's screen and state at one moment.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct View {
     /// The rows of the screen.
     pub screen: String,
@@ -129,12 +144,16 @@ pub struct View {
     pub exit_code: Option<i32>,
     /// How the program ended, once it has.
     pub exit: Option<Exit>,
+    /// Process id of the program.
+    pub pid: i32,
     /// Offset behind all output so far.
     pub end: u64,
+    /// Somebody held the terminal and gave it back, and [`Terminal::handed_back`] was not asked since.
+    pub handed_back: bool,
 }
 
 /// Which part of the output to read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
     /// From this offset on.
     From(u64),
@@ -145,7 +164,7 @@ pub enum Part {
 }
 
 /// How much of a part to return.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limit {
     /// Its beginning, up to so many characters.
     Head(usize),
@@ -154,7 +173,7 @@ pub enum Limit {
 }
 
 /// A part of the output, as text. Lines look as they did when they were finished.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Excerpt {
     /// The text, or its beginning.
     pub head: String,
@@ -169,7 +188,7 @@ pub struct Excerpt {
 }
 
 /// What can be told of a terminal without looking at its screen.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Description {
     /// Its id.
     pub id: TerminalId,
@@ -197,6 +216,8 @@ pub struct Description {
     pub exit: Option<Exit>,
     /// Clients that are attached.
     pub viewers: usize,
+    /// Who holds it, if somebody does.
+    pub holder: Option<Holder>,
 }
 
 /// How a terminal is to be closed.
@@ -207,7 +228,7 @@ pub struct Closing {
 }
 
 /// What closing a terminal came to.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Closed {
     /// How the program ended.
     pub exit: Option<Exit>,
@@ -252,6 +273,10 @@ pub(crate) enum Request {
     Resize(Size, oneshot::Sender<()>),
     Signal(Signal, oneshot::Sender<Result<(), Option<Exit>>>),
     Attach(oneshot::Sender<Attached>),
+    Hold(Holder, HoldKey, oneshot::Sender<Result<(), Holder>>),
+    GiveBack(HoldKey, oneshot::Sender<()>),
+    HandedBack(oneshot::Sender<Option<HandedBack>>),
+    Stage(String, oneshot::Sender<Option<Stage>>),
     Close(Closing, oneshot::Sender<Closed>),
 }
 
@@ -372,6 +397,39 @@ impl Terminal {
     /// When the terminal was closed.
     pub async fn attach(&self) -> Result<Attached, Gone> {
         self.ask(Request::Attach).await
+    }
+
+    /// Takes the writer's seat: until it is given back, only inputs with `key` are taken. Taking it again with
+    /// the same key changes nothing.
+    ///
+    /// # Errors
+    /// When the terminal was closed; inside, who holds it already.
+    pub async fn hold(&self, holder: Holder, key: HoldKey) -> Result<Result<(), Holder>, Gone> {
+        self.ask(|reply| Request::Hold(holder, key, reply)).await
+    }
+
+    /// Gives the writer's seat back, if `key` is what it was taken with.
+    ///
+    /// # Errors
+    /// When the terminal was closed.
+    pub async fn give_back(&self, key: HoldKey) -> Result<(), Gone> {
+        self.ask(|reply| Request::GiveBack(key, reply)).await
+    }
+
+    /// Returns who held the terminal since this was last asked, if somebody did and gave it back.
+    ///
+    /// # Errors
+    /// When the terminal was closed.
+    pub async fn handed_back(&self) -> Result<Option<HandedBack>, Gone> {
+        self.ask(Request::HandedBack).await
+    }
+
+    /// Returns how far the input of a step has come; none if no such input was ever accepted.
+    ///
+    /// # Errors
+    /// When the terminal was closed.
+    pub async fn stage(&self, step: String) -> Result<Option<Stage>, Gone> {
+        self.ask(|reply| Request::Stage(step, reply)).await
     }
 
     /// Ends everything in the terminal and closes it.

@@ -1,14 +1,16 @@
 //! All terminals of a process, by id.
 
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use steplatch_ids::TerminalId;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::history::{Disk, History};
+use crate::hushed::Hushed;
 use crate::integration::Integration;
 use crate::process::{Child, Orphans, Program, Pty, SpawnError, TERMINAL_VARIABLE};
 use crate::screen::{Emulator, Size};
@@ -22,6 +24,8 @@ pub struct Options {
     pub most: usize,
     /// How long one stays readable after its program has ended.
     pub grace: Duration,
+    /// How long one may be unused, without a user, a watcher or output, before it is closed; without it, for ever.
+    pub idle: Option<Duration>,
     /// Bytes of memory for the older output of each, compressed.
     pub history_budget: usize,
     /// A folder on disk for output that this has no room for; without it, such output is dropped. Each terminal
@@ -31,6 +35,8 @@ pub struct Options {
     pub history_on_disk: usize,
     /// Where the shell integration is installed; without it, shells are started as they are.
     pub integration: Option<Integration>,
+    /// How many descriptors a program in a terminal may open; without it, as many as this process.
+    pub descriptors: Option<u64>,
     /// Whether this process may become the parent of what terminals leave behind. Only a process that
     /// starts all of its children through here may.
     pub adopt_orphans: bool,
@@ -41,10 +47,12 @@ impl Default for Options {
         Self {
             most: 50,
             grace: Duration::from_secs(600),
+            idle: None,
             history_budget: 16 << 20,
             history_folder: None,
             history_on_disk: 64 << 20,
             integration: None,
+            descriptors: None,
             adopt_orphans: false,
         }
     }
@@ -69,6 +77,8 @@ pub struct Spec {
     pub name: Option<String>,
     /// Who opens it.
     pub opened_by: Option<String>,
+    /// The step that opens it. Asked for again, no second terminal is opened: the first one is returned.
+    pub step: Option<String>,
 }
 
 /// Why a terminal was not opened.
@@ -87,6 +97,12 @@ pub enum OpenError {
         name: String,
         /// Who has it.
         by: TerminalId,
+    },
+    /// The step opened a terminal before, which was closed since.
+    #[error("the step opened {terminal} before, which was closed since")]
+    OpenedBefore {
+        /// The terminal.
+        terminal: TerminalId,
     },
     /// The program did not start.
     #[error(transparent)]
@@ -108,8 +124,18 @@ pub struct Terminals {
     options: Arc<Options>,
     orphans: Orphans,
     open: Arc<Mutex<Open>>,
-    names: Arc<Mutex<std::collections::HashMap<String, TerminalId>>>,
+    names: Arc<Mutex<HashMap<String, TerminalId>>>,
+    /// What steps have opened, oldest first.
+    opened: Arc<Mutex<VecDeque<(String, Opening)>>>,
+    hushed: Hushed,
+    count: Arc<watch::Sender<usize>>,
 }
+
+/// What a step that opens a terminal has come to.
+type Opening = watch::Receiver<Option<TerminalId>>;
+
+/// Steps whose terminals are remembered; only the last ones are ever asked for again.
+const MOST_STEPS: usize = 1000;
 
 impl Terminals {
     /// Begins without any terminal.
@@ -121,7 +147,15 @@ impl Terminals {
         if options.adopt_orphans {
             orphans.adopt()?;
         }
-        Ok(Self { options: Arc::new(options), orphans, open: Arc::default(), names: Arc::default() })
+        Ok(Self {
+            options: Arc::new(options),
+            orphans,
+            open: Arc::default(),
+            names: Arc::default(),
+            opened: Arc::default(),
+            hushed: Hushed::default(),
+            count: Arc::new(watch::Sender::new(0)),
+        })
     }
 
     /// Opens a terminal and starts its program. Returns once the program runs, before it has printed anything.
@@ -129,6 +163,42 @@ impl Terminals {
     /// # Errors
     /// When the limit is reached, the name is taken, or the program can not be started.
     pub async fn open(&self, spec: Spec) -> Result<Opened, OpenError> {
+        let Some(step) = spec.step.clone() else { return self.start(spec).await };
+        let (done, opening) = watch::channel(None);
+        let before = {
+            let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = opened.iter().rev().find(|(known, _)| *known == step).map(|(_, opening)| opening.clone());
+            if before.is_none() {
+                if opened.len() == MOST_STEPS {
+                    opened.pop_front();
+                }
+                opened.push_back((step.clone(), opening));
+            }
+            before
+        };
+        if let Some(mut opening) = before {
+            // Whoever opens it may be at it just now; their failure leaves nothing that was done.
+            let terminal = opening.wait_for(Option::is_some).await.ok().and_then(|id| id.clone());
+            return match terminal {
+                Some(id) => match self.get(id.as_str()) {
+                    Some(terminal) => Ok(Opened { terminal, integrated: true }),
+                    None => Err(OpenError::OpenedBefore { terminal: id }),
+                },
+                None => self.start(spec).await,
+            };
+        }
+        let opened = self.start(spec).await;
+        match &opened {
+            Ok(opened) => drop(done.send_replace(Some(opened.terminal.id().clone()))),
+            Err(_) => {
+                let mut all = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+                all.retain(|(known, _)| *known != step);
+            }
+        }
+        opened
+    }
+
+    async fn start(&self, spec: Spec) -> Result<Opened, OpenError> {
         let id = TerminalId::random();
         let reservation = match self.reserve(&id, spec.name.as_deref()) {
             // One that only waits to be read makes room for one that runs.
@@ -144,7 +214,8 @@ impl Terminals {
             .integration
             .as_ref()
             .and_then(|integration| integration.prepare(&mut arguments, &mut environment));
-        let program = Program { arguments, folder: spec.folder, environment };
+        let descriptors = self.options.descriptors;
+        let program = Program { arguments, folder: spec.folder, environment, descriptors };
         let orphans = self.orphans.clone();
         let handle = tokio::runtime::Handle::current();
         let started = tokio::task::spawn_blocking(move || {
@@ -181,9 +252,12 @@ impl Terminals {
                 exit_code: None,
                 exit: None,
                 viewers: 0,
+                holder: None,
             },
             integrated,
             grace: self.options.grace,
+            idle: self.options.idle,
+            hushed: self.hushed.clone(),
             life: life.clone(),
         };
         let terminal = reservation.keep();
@@ -204,6 +278,18 @@ impl Terminals {
         let named = self.names.lock().unwrap_or_else(PoisonError::into_inner).get(id_or_name).cloned();
         let id = named.or_else(|| id_or_name.parse().ok())?;
         self.lock().get(&id).filter(|terminal| terminal.is_open()).cloned()
+    }
+
+    /// Returns the lines that were typed unseen.
+    #[must_use]
+    pub fn hushed(&self) -> &Hushed {
+        &self.hushed
+    }
+
+    /// Returns how many terminals there are, those that are being opened or closed included, and tells of changes.
+    #[must_use]
+    pub fn follow_count(&self) -> watch::Receiver<usize> {
+        self.count.subscribe()
     }
 
     /// Returns all open terminals, in no order.
@@ -252,11 +338,15 @@ impl Terminals {
             names.insert(name.to_owned(), id.clone());
         }
         open.insert(id.clone(), Terminal::new(id.clone(), 0, Life::default(), mpsc::unbounded_channel().0));
+        self.count.send_replace(open.len());
         Ok(Reservation { terminals: self, id: Some(id.clone()) })
     }
 
     fn remove(&self, id: &TerminalId) {
-        self.lock().remove(id);
+        let mut open = self.lock();
+        open.remove(id);
+        self.count.send_replace(open.len());
+        drop(open);
         self.names.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, named| named != id);
     }
 }

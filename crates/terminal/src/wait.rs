@@ -5,6 +5,7 @@
 //! that arrives; it never asks. Text is searched once: each pass begins where the
 //! last one ended, a little earlier where a match may lie across the border.
 
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ pub struct Wait {
 }
 
 /// Where a wait looks for its patterns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Target {
     /// In the output as text, also what has scrolled away.
     #[default]
@@ -41,7 +42,7 @@ pub enum Target {
 }
 
 /// What ends a wait, besides a match, the end of the program, and the time limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Until {
     /// Nothing else.
     #[default]
@@ -55,7 +56,7 @@ pub enum Until {
 }
 
 /// How long a terminal must be silent to be called quiet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quiet {
     /// After some output.
     pub after_output: Duration,
@@ -72,7 +73,7 @@ impl Quiet {
 }
 
 /// Why a wait ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
     /// A pattern was found.
     Match,
@@ -87,7 +88,7 @@ pub enum Reason {
 }
 
 /// A match.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// Which of the patterns, counted from 0.
     pub pattern: usize,
@@ -114,7 +115,7 @@ impl Found {
 }
 
 /// How a wait ended.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Waited {
     /// Why.
     pub reason: Reason,

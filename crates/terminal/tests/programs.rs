@@ -37,6 +37,7 @@ impl World {
             size: Size { cols: 80, rows: 24 },
             name: None,
             opened_by: None,
+            step: None,
         }
     }
 

@@ -5,13 +5,15 @@
 //! what goes wrong here panics with what was expected.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
+mod agent;
 mod home;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
-use steplatch_daemon::{Daemon, Options, Stopper};
+use steplatch_daemon::{Daemon, Ending, Options, Stopper};
+use steplatch_host::Starter;
 use steplatch_protocol::{
     AwaitOutput, AwaitOutputReply, Client, GetScreenContent, Hello, OpenTerminal, OpenTerminalReply, PROTOCOL_VERSION,
     Place, RunReply, RunWorkflow, SendInput, SendInputReply, Verb,
@@ -19,6 +21,7 @@ use steplatch_protocol::{
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
+pub use agent::{Agent, Calling};
 pub use home::{Home, Said};
 
 /// A daemon in this process, and a client of it.
@@ -41,7 +44,9 @@ impl TestDaemon {
     pub async fn with(terminals: steplatch_terminal::Options) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let place = Place::new(folder.path().join("state"), folder.path().join("run"));
-        let daemon = Daemon::start(Options { place: place.clone(), terminals }).await.expect("a daemon that starts");
+        let daemon = Daemon::start(Options { place: place.clone(), host: Starter::InProcess(Box::new(terminals)) })
+            .await
+            .expect("a daemon that starts");
         let client = daemon.client();
         let stopper = daemon.stopper();
         let serving = tokio::spawn(async move { daemon.serve().await.expect("a daemon that serves") });
@@ -57,6 +62,7 @@ impl TestDaemon {
             client: "test".to_owned(),
             cwd: Some(folder.path().display().to_string()),
             environment: Some(environment),
+            person: false,
         };
         client.call(hello).await.expect("a daemon that says hello");
         Self { client, place, stopper, serving, _folder: folder }
@@ -104,7 +110,7 @@ impl TestDaemon {
 
     /// Stops the daemon and waits for its end.
     pub async fn stop(self) {
-        self.stopper.stop();
+        self.stopper.stop(Ending::CloseTerminals);
         tokio::time::timeout(Duration::from_secs(20), self.serving).await.expect("a daemon that ends").unwrap();
     }
 }

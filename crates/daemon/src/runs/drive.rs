@@ -142,7 +142,7 @@ impl Driver {
     fn perform(&mut self, effect: Effect, closing: &mut Vec<tokio::task::JoinHandle<()>>) {
         match effect {
             Effect::Perform { step, tool, params, limit } => {
-                let acting = act(self.shared.clone(), self.caller.clone(), tool, params, limit);
+                let acting = act(self.shared.clone(), self.caller.clone(), tool, params, step.to_string(), limit);
                 self.await_outcome(step, acting);
             }
             Effect::Sleep { step, until, limit } => self.await_outcome(step, sleep(until, limit)),
@@ -189,13 +189,14 @@ async fn act(
     caller: Arc<Caller>,
     tool: String,
     params: Map<String, Value>,
+    step: String,
     limit: Option<Duration>,
 ) -> Outcome {
     let (done, result) = oneshot::channel();
     let sessions = shared.sessions.clone();
     let opens = tool == "open_terminal";
     let acting = async move {
-        let result = perform(&sessions, &caller, &tool, params).await;
+        let result = perform(&sessions, &caller, &tool, params, step).await;
         // Nobody waits for it any more: a terminal that was opened meanwhile would belong to nobody.
         if let Err(result) = done.send(result)
             && let Some(session_id) = result.get("session_id").and_then(Value::as_str)

@@ -1,18 +1,19 @@
-//! Joining a terminal: its screen now, its output as it comes.
+//! Joining a terminal: its screen now, its output as it comes, and the writer's seat for who wants it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use steplatch_protocol::{AttachTerminal, AttachTerminalReply, TerminalEvent};
-use steplatch_terminal::{Attached, Output, Terminal};
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
+use steplatch_host::{AttachEvent, Attached, HostedTerminal};
+use steplatch_protocol::{AttachTerminal, AttachTerminalReply, HandBackTerminal, HandBackTerminalReply, TerminalEvent};
+use steplatch_terminal::{HoldKey, Holder};
 use tokio::time::timeout;
 
 use super::Sessions;
+use super::trouble::{Trouble, held};
+use crate::caller::Caller;
 use crate::connection::{Disconnected, Outgoing};
 use crate::secrets::MaskedStream;
 
@@ -22,42 +23,87 @@ const HELD_BACK: Duration = Duration::from_millis(200);
 /// The output of a terminal for one client that joined it.
 #[derive(Debug)]
 pub(crate) struct TerminalEvents {
-    terminal: Terminal,
-    output: Receiver<Output>,
-    /// Takes secrets out of it, for a client that asked for that.
+    attached: Attached,
+    /// Takes secrets out of the output, for a client that asked for that.
     mask: Option<MaskedStream>,
+    /// Gives the seat back when the client is gone.
+    _seat: Option<Seat>,
+}
+
+/// The writer's seat, for as long as the client that took it is there.
+#[derive(Debug)]
+struct Seat {
+    terminal: HostedTerminal,
+    key: HoldKey,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let (terminal, key) = (self.terminal.clone(), self.key.clone());
+        // When this process ends, there is nothing to spawn on, and the terminal's host waits for the client to come
+        // back to the next one.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                // A terminal that is gone is free.
+                let _ = terminal.give_back(key).await;
+            });
+        }
+    }
 }
 
 impl Sessions {
-    pub(crate) async fn attach(&self, verb: AttachTerminal) -> (AttachTerminalReply, Option<TerminalEvents>) {
-        let joined = async {
-            let terminal = self.find(&verb.session_id).await?;
-            let attached = terminal.attach().await.map_err(|gone| gone.to_string())?;
-            Ok::<_, String>((terminal, attached))
-        };
-        match joined.await {
-            Ok((terminal, Attached { snapshot, size, output })) => {
-                let mut mask = verb.masked.then(|| MaskedStream::new(Arc::clone(&self.secrets)));
-                let snapshot = masked(&mut mask, snapshot);
+    pub(crate) async fn attach(
+        &self,
+        caller: &Caller,
+        verb: AttachTerminal,
+    ) -> (AttachTerminalReply, Option<TerminalEvents>) {
+        let session_id = verb.session_id.clone();
+        let mut mask = verb.masked.then(|| MaskedStream::new(Arc::clone(&self.secrets)));
+        match self.try_attach(caller, verb).await {
+            Ok((terminal, attached, seat)) => {
                 let reply = AttachTerminalReply {
                     success: true,
                     session_id: terminal.id().to_string(),
-                    snapshot,
-                    cols: size.cols,
-                    rows: size.rows,
+                    snapshot: masked(&mut mask, attached.snapshot.clone()),
+                    cols: attached.size.cols,
+                    rows: attached.size.rows,
                     error: None,
                 };
-                (reply, Some(TerminalEvents { terminal, output, mask }))
+                (reply, Some(TerminalEvents { attached, mask, _seat: seat }))
             }
-            Err(error) => {
-                let reply = AttachTerminalReply {
-                    session_id: verb.session_id,
-                    error: Some(error),
-                    ..AttachTerminalReply::default()
-                };
-                (reply, None)
+            Err(trouble) => {
+                let error = Some(self.words(&session_id, trouble).await);
+                (AttachTerminalReply { session_id, error, ..AttachTerminalReply::default() }, None)
             }
         }
+    }
+
+    async fn try_attach(
+        &self,
+        caller: &Caller,
+        verb: AttachTerminal,
+    ) -> Result<(HostedTerminal, Attached, Option<Seat>), Trouble> {
+        let terminal = self.find(&verb.session_id).await?;
+        let seat = match verb.hold_key {
+            None => None,
+            Some(key) => {
+                let key = HoldKey(key);
+                let holder = Holder { name: caller.person_name(), since: SystemTime::now() };
+                terminal.hold(holder, key.clone()).await?.map_err(|holder| held(&holder))?;
+                Some(Seat { terminal: terminal.clone(), key })
+            }
+        };
+        let attached = terminal.attach().await?;
+        Ok((terminal, attached, seat))
+    }
+
+    pub(crate) async fn hand_back(&self, verb: HandBackTerminal) -> HandBackTerminalReply {
+        let handed_back = async {
+            let terminal = self.find(&verb.session_id).await?;
+            Ok::<_, Trouble>(terminal.give_back(HoldKey(verb.hold_key)).await?)
+        };
+        let error = self.failure(&verb.session_id, handed_back.await).await;
+        HandBackTerminalReply { success: error.is_none(), error }
     }
 }
 
@@ -73,35 +119,31 @@ impl TerminalEvents {
                     continue;
                 }
             };
-            if !matches!(output, Ok(Output::Bytes(_)) | Err(RecvError::Lagged(_))) {
+            if !matches!(output, Some(AttachEvent::Bytes(_) | AttachEvent::Redrawn(_))) {
                 // What was held back came before this.
                 self.send_held(request_id, outgoing).await?;
             }
             let event = match output {
-                Ok(Output::Bytes(bytes)) => match &mut self.mask {
+                Some(AttachEvent::Bytes(bytes)) => match &mut self.mask {
                     None => TerminalEvent::TerminalOutput { bytes: STANDARD.encode(bytes) },
                     Some(mask) => match mask.pass(&bytes) {
                         passed if passed.is_empty() => continue,
                         passed => TerminalEvent::TerminalOutput { bytes: STANDARD.encode(passed) },
                     },
                 },
-                Ok(Output::Resized(size)) => TerminalEvent::TerminalResized { cols: size.cols, rows: size.rows },
-                Ok(Output::Ended(exit)) => {
+                Some(AttachEvent::Redrawn(snapshot)) => {
+                    if let Some(mask) = &mut self.mask {
+                        // The screen has what was held back, too.
+                        drop(mask.flush());
+                    }
+                    TerminalEvent::TerminalRedrawn { snapshot: masked(&mut self.mask, snapshot) }
+                }
+                Some(AttachEvent::Resized(size)) => TerminalEvent::TerminalResized { cols: size.cols, rows: size.rows },
+                Some(AttachEvent::Ended(exit)) => {
                     let event = TerminalEvent::TerminalEnded { exit_code: Some(exit.code) };
                     return outgoing.event(request_id, &event).await;
                 }
-                Err(RecvError::Lagged(_)) => match self.terminal.attach().await {
-                    Ok(Attached { snapshot, output, .. }) => {
-                        self.output = output;
-                        if let Some(mask) = &mut self.mask {
-                            // The screen has it, too.
-                            drop(mask.flush());
-                        }
-                        TerminalEvent::TerminalRedrawn { snapshot: masked(&mut self.mask, snapshot) }
-                    }
-                    Err(_) => continue,
-                },
-                Err(RecvError::Closed) => {
+                Some(AttachEvent::Closed) | None => {
                     return outgoing.event(request_id, &TerminalEvent::TerminalEnded { exit_code: None }).await;
                 }
             };
@@ -111,9 +153,9 @@ impl TerminalEvents {
 
     async fn next(&mut self) -> Next {
         if self.mask.as_ref().is_some_and(MaskedStream::is_holding) {
-            return timeout(HELD_BACK, self.output.recv()).await.map_or(Next::Quiet, Next::Output);
+            return timeout(HELD_BACK, self.attached.next()).await.map_or(Next::Quiet, Next::Output);
         }
-        Next::Output(self.output.recv().await)
+        Next::Output(self.attached.next().await)
     }
 
     async fn send_held(&mut self, request_id: &Value, outgoing: &Outgoing) -> Result<(), Disconnected> {
@@ -127,7 +169,7 @@ impl TerminalEvents {
 
 /// What comes next: output, or nothing for so long that what was held back is due.
 enum Next {
-    Output(Result<Output, RecvError>),
+    Output(Option<AttachEvent>),
     Quiet,
 }
 

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use steplatch_pattern::Pattern;
+use steplatch_host::{HostedTerminal, WaitFor};
 use steplatch_protocol::{AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget, AwaitUntil};
-use steplatch_terminal::{Quiet, Reason, Target, Terminal, Until, View, Wait, Waited};
+use steplatch_terminal::{Quiet, Reason, Target, Until, View, Waited};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Sessions;
+use super::trouble::Trouble;
+use crate::caller::Caller;
 use crate::moment;
 
 /// Silence that ends a wait for quiet.
@@ -18,37 +20,35 @@ const QUIET: Duration = Duration::from_millis(500);
 const LONGEST: f64 = 3600.0;
 
 impl Sessions {
-    pub(crate) async fn wait(&self, verb: AwaitOutput) -> AwaitOutputReply {
+    pub(crate) async fn wait(&self, caller: &Caller, verb: AwaitOutput) -> AwaitOutputReply {
         let session_id = verb.session_id.clone();
         let began = Instant::now();
-        match self.try_wait(verb).await {
+        match self.try_wait(caller, verb).await {
             Ok(reply) => AwaitOutputReply { elapsed_time: began.elapsed().as_secs_f64(), ..reply },
-            Err(error) => AwaitOutputReply {
+            Err((session, trouble)) => AwaitOutputReply {
+                error: Some(self.words(&session, trouble).await),
                 session_id,
-                error: Some(error),
                 timestamp: moment::now_told(),
                 ..AwaitOutputReply::default()
             },
         }
     }
 
-    async fn try_wait(&self, verb: AwaitOutput) -> Result<AwaitOutputReply, String> {
+    /// Returns with a trouble the session that it is about.
+    async fn try_wait(&self, caller: &Caller, verb: AwaitOutput) -> Result<AwaitOutputReply, (String, Trouble)> {
+        let words = |words: String| (verb.session_id.clone(), Trouble::Words(words));
         let sources: Vec<String> = std::iter::once(verb.pattern)
             .chain(verb.patterns.unwrap_or_default())
             .filter(|pattern| !pattern.is_empty())
             .collect();
         if sources.is_empty() && verb.until == AwaitUntil::Match {
-            return Err("pattern is required, unless until is prompt, exit or quiet".to_owned());
+            return Err(words("pattern is required, unless until is prompt, exit or quiet".to_owned()));
         }
         if !(0.0..=LONGEST).contains(&verb.timeout) {
-            return Err(format!("timeout must be between 0 and {LONGEST} seconds, not {}", verb.timeout));
+            return Err(words(format!("timeout must be between 0 and {LONGEST} seconds, not {}", verb.timeout)));
         }
-        let patterns = sources
-            .iter()
-            .map(|source| Pattern::new(source).map_err(|error| error.to_string()))
-            .collect::<Result<Vec<_>, _>>()?;
-        let wait = Wait {
-            patterns,
+        let wait = WaitFor {
+            patterns: sources.clone(),
             target: match verb.target {
                 AwaitTarget::Output => Target::Output,
                 AwaitTarget::Screen => Target::Screen,
@@ -64,23 +64,25 @@ impl Sessions {
         };
         let mut names = verb.session_ids.unwrap_or_default();
         if !verb.session_id.is_empty() || names.is_empty() {
-            names.insert(0, verb.session_id);
+            names.insert(0, verb.session_id.clone());
         }
         let mut terminals = Vec::with_capacity(names.len());
         for name in &names {
-            terminals.push(self.find(name).await?);
+            terminals.push((name.clone(), self.find(name).await.map_err(|trouble| (name.clone(), trouble))?));
         }
         let (terminal, waited, view) = match terminals.as_slice() {
-            [terminal] => {
-                let (waited, view) = terminal.wait(wait).await.map_err(|gone| gone.to_string())?;
+            [(name, terminal)] => {
+                let waited = terminal.wait(wait).await.map_err(|error| (name.clone(), error.into()))?;
+                let (waited, view) = waited.map_err(words)?;
                 (terminal.clone(), waited, view)
             }
             _ => first_of(terminals, wait).await?,
         };
-        Ok(self.waited(&terminal, waited, view, &sources))
+        let handed_back = self.absence(caller, &terminal, &view).await;
+        Ok(AwaitOutputReply { handed_back, ..self.waited(&terminal, waited, view, &sources) })
     }
 
-    fn waited(&self, terminal: &Terminal, waited: Waited, view: View, sources: &[String]) -> AwaitOutputReply {
+    fn waited(&self, terminal: &HostedTerminal, waited: Waited, view: View, sources: &[String]) -> AwaitOutputReply {
         let reason = match waited.reason {
             Reason::Match => AwaitReason::Match,
             Reason::Prompt => AwaitReason::Prompt,
@@ -99,6 +101,7 @@ impl Sessions {
         AwaitOutputReply {
             success: waited.gave_up.is_none(),
             session_id: terminal.id().to_string(),
+            handed_back: None,
             match_text: self.secrets.masked_if(found.as_ref().map(|found| found.text.clone())),
             screen_content: self.secrets.masked_screen(view.screen),
             elapsed_time: 0.0,
@@ -124,20 +127,23 @@ impl Sessions {
 }
 
 /// Waits in several terminals: for the first that finds something, else for the last one to end.
-async fn first_of(terminals: Vec<Terminal>, wait: Wait) -> Result<(Terminal, Waited, View), String> {
+async fn first_of(
+    terminals: Vec<(String, HostedTerminal)>,
+    wait: WaitFor,
+) -> Result<(HostedTerminal, Waited, View), (String, Trouble)> {
     let mut waits = JoinSet::new();
-    for terminal in terminals {
+    for (name, terminal) in terminals {
         let wait = wait.clone();
         waits.spawn(async move {
             let waited = terminal.wait(wait).await;
-            (terminal, waited)
+            (name, terminal, waited)
         });
     }
-    let mut last = Err("no terminal was named".to_owned());
+    let mut last = Err((String::new(), Trouble::Words("no terminal was named".to_owned())));
     while let Some(ended) = waits.join_next().await {
-        let Ok((terminal, waited)) = ended else { continue };
+        let Ok((name, terminal, waited)) = ended else { continue };
         match waited {
-            Ok((waited, view)) => {
+            Ok(Ok((waited, view))) => {
                 let over = matches!(waited.reason, Reason::Match | Reason::Prompt | Reason::Quiet)
                     || wait.until == Until::Exit && waited.reason == Reason::Exit;
                 last = Ok((terminal, waited, view));
@@ -145,7 +151,9 @@ async fn first_of(terminals: Vec<Terminal>, wait: Wait) -> Result<(Terminal, Wai
                     break;
                 }
             }
-            Err(gone) if last.is_err() => last = Err(gone.to_string()),
+            // A pattern that can not be read in one can be read in none.
+            Ok(Err(words)) => return Err((name, words.into())),
+            Err(error) if last.is_err() => last = Err((name, error.into())),
             Err(_) => {}
         }
     }

@@ -1,5 +1,6 @@
 //! A running program that is ours to wait for.
 
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use super::spawn::{Program, SpawnError, spawn};
 use super::system::watched;
 
 /// How a program ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
     /// The exit code; for a program that a signal ended, 128 and the signal's number, as shells have it.
     pub code: i32,

@@ -6,7 +6,9 @@ use std::os::fd::OwnedFd;
 use rustix::fs::OFlags;
 use rustix::process::Pid;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-use rustix::termios::{InputModes, OptionalActions, Winsize, tcgetattr, tcgetpgrp, tcsetattr, tcsetwinsize};
+use rustix::termios::{
+    InputModes, LocalModes, OptionalActions, Winsize, tcgetattr, tcgetpgrp, tcsetattr, tcsetwinsize,
+};
 use tokio::io::unix::AsyncFd;
 
 use super::system::watched;
@@ -85,6 +87,13 @@ impl Pty {
     pub(crate) fn resize(&self, size: Size) -> io::Result<()> {
         let window = Winsize { ws_row: size.rows, ws_col: size.cols, ws_xpixel: 0, ws_ypixel: 0 };
         Ok(tcsetwinsize(self.master.get_ref(), window)?)
+    }
+
+    /// Whether the program reads whole lines and has them not echoed, as for a password.
+    pub(crate) fn reads_unseen(&self) -> bool {
+        tcgetattr(self.master.get_ref()).is_ok_and(|modes| {
+            modes.local_modes.contains(LocalModes::ICANON) && !modes.local_modes.contains(LocalModes::ECHO)
+        })
     }
 
     /// The process group in the foreground, if there is one.

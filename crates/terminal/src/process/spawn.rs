@@ -19,6 +19,8 @@ pub(crate) struct Program {
     pub(crate) folder: PathBuf,
     /// Its environment, complete.
     pub(crate) environment: Vec<(OsString, OsString)>,
+    /// How many descriptors it may open (RLIMIT_NOFILE, soft), if other than this process.
+    pub(crate) descriptors: Option<u64>,
 }
 
 /// Why a program could not be started.
@@ -59,7 +61,7 @@ pub(super) fn spawn(program: &Program, slave: OwnedFd) -> Result<Pid, SpawnError
         .stdin(Stdio::from(slave.try_clone()?))
         .stdout(Stdio::from(slave.try_clone()?))
         .stderr(Stdio::from(slave));
-    between_fork_and_exec(&mut command);
+    between_fork_and_exec(&mut command, program.descriptors);
     let child = command.spawn().map_err(|error| {
         let name = name.to_string_lossy().into_owned();
         match error.kind() {

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::unix::AsyncFd;
 
 /// Lets the reactor watch a descriptor.
@@ -21,18 +22,22 @@ pub(super) fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 
 /// Makes the child a session leader with the terminal on its standard input as controlling terminal, and
 /// gives it the signal handling that a program expects to begin with.
-pub(super) fn between_fork_and_exec(command: &mut Command) {
+pub(super) fn between_fork_and_exec(command: &mut Command, descriptors: Option<u64>) {
     // A signal that was ignored before exec stays ignored after it: started under nohup, every shell of
     // ours would be deaf to hang-ups. `Command` itself restores SIGPIPE and the signal mask.
     const DEFAULT: [libc::c_int; 7] =
         [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGCHLD, libc::SIGTSTP, libc::SIGTTOU];
     // SAFETY: the closure runs in the forked child of a process with several threads, so it may only make
-    // async-signal-safe calls (signal-safety(7)): signal, setsid and ioctl are system calls without locks
+    // async-signal-safe calls (signal-safety(7)): signal, setrlimit, setsid and ioctl are system calls without locks
     // or allocation, and the error is built from a number. `signal` is given no handler of ours.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             for signal in DEFAULT {
                 libc::signal(signal, libc::SIG_DFL);
+            }
+            if descriptors.is_some() {
+                let maximum = getrlimit(Resource::Nofile).maximum;
+                setrlimit(Resource::Nofile, Rlimit { current: descriptors, maximum })?;
             }
             rustix::process::setsid()?;
             rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;

@@ -6,6 +6,7 @@
 //! both, a variable in the environment it was started with) and asked to end ever
 //! less politely until nobody is left, or somebody is left and is named.
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use super::TERMINAL_VARIABLE;
 use super::system::watched;
 
 /// A process that could not be ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Survivor {
     /// Its process id.
     pub pid: i32,

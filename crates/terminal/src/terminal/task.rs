@@ -10,9 +10,12 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::ledger::{Entry, Ledger, Stage};
+use super::seat::Seat;
 use super::{Attached, Closed, Closing, Description, Input, InputError, Life, Output, Request, Sent, View, excerpt};
 use crate::echo::{Echo, Followed};
 use crate::history::Zone;
+use crate::hushed::{Hushed, HushedLine};
 use crate::intake::Intake;
 use crate::keys;
 use crate::process::{Child, Exit, Leader, Pty, Read, end_all, signal_group};
@@ -32,6 +35,10 @@ pub(crate) struct Parts {
     pub(crate) integrated: bool,
     /// How long it stays readable after its program has ended.
     pub(crate) grace: Duration,
+    /// How long nobody may type, watch or wait, and nothing be printed, before it is closed.
+    pub(crate) idle: Option<Duration>,
+    /// Where lines go that are typed unseen.
+    pub(crate) hushed: Hushed,
     /// What its handles are told of it.
     pub(crate) life: Life,
 }
@@ -61,6 +68,15 @@ struct Task {
     echo: Echo,
     shell: Shell,
     outgoing: VecDeque<u8>,
+    /// Bytes that were ever handed to the kernel.
+    written: u64,
+    ledger: Ledger,
+    seat: Seat,
+    idle: Option<Duration>,
+    /// When there was last something to keep it open for.
+    last_use: Instant,
+    hushed: Hushed,
+    hushed_line: HushedLine,
     /// The other side is closed: nothing to read, nobody to write to.
     closed: bool,
     /// The program ended so; the rest of its output is awaited until then.
@@ -115,7 +131,7 @@ struct Pending {
 
 enum Reply {
     Wait(u64, oneshot::Sender<(Waited, View)>),
-    Sent(u64, oneshot::Sender<Result<Sent, InputError>>),
+    Sent(u64, Option<String>, oneshot::Sender<Result<Sent, InputError>>),
     Ready(oneshot::Sender<View>),
 }
 
@@ -142,6 +158,13 @@ pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Requ
         echo: Echo::default(),
         shell: Shell { integrated: parts.integrated, ..Shell::default() },
         outgoing: VecDeque::new(),
+        written: 0,
+        ledger: Ledger::default(),
+        seat: Seat::default(),
+        idle: parts.idle,
+        last_use: Instant::now(),
+        hushed: parts.hushed,
+        hushed_line: HushedLine::default(),
         closed: false,
         ending: None,
         ended: None,
@@ -190,7 +213,9 @@ impl Task {
                 () = tokio::task::yield_now(), if more => {}
             }
             self.end_if_over();
-            if self.ended.is_some_and(|(_, until)| Instant::now() >= until) {
+            let now = Instant::now();
+            if self.ended.is_some_and(|(_, until)| now >= until) || self.idle_until().is_some_and(|until| now >= until)
+            {
                 return None;
             }
         }
@@ -206,11 +231,21 @@ impl Task {
             self.ended.map(|(_, until)| until),
             self.shell.doubtful,
             self.intake.screen.held_until().map(Instant::from_std),
+            self.idle_until(),
         ];
         waits.chain(own.into_iter().flatten()).min()
     }
 
+    /// When it is closed because nobody uses it.
+    fn idle_until(&self) -> Option<Instant> {
+        let used = !self.waits.is_empty() || self.viewers.receiver_count() > 0;
+        self.idle.filter(|_| !used).map(|idle| self.last_use.max(self.last_output) + idle)
+    }
+
     fn handle(&mut self, request: Request) {
+        if !matches!(request, Request::Describe(_) | Request::Forget(_)) {
+            self.last_use = Instant::now();
+        }
         // A caller that went away does not need its answer.
         match request {
             Request::Send(input, reply) => self.send(&input, reply),
@@ -252,6 +287,17 @@ impl Task {
                     output: self.viewers.subscribe(),
                 };
                 let _ = reply.send(attached);
+            }
+            Request::Hold(holder, key, reply) => {
+                let _ = reply.send(self.seat.take(holder, key, self.intake.transcript.history().end()));
+            }
+            Request::GiveBack(key, reply) => {
+                self.seat.give_back(&key, SystemTime::now(), self.intake.transcript.history().end());
+                let _ = reply.send(());
+            }
+            Request::HandedBack(reply) => drop(reply.send(self.seat.take_handed_back())),
+            Request::Stage(step, reply) => {
+                let _ = reply.send(self.ledger.find(&step).map(|entry| entry.stage(self.written)));
             }
             Request::Close(..) => unreachable!("closing is handled where requests are taken"),
         }
@@ -344,6 +390,13 @@ impl Task {
     // ---- input ----
 
     fn send(&mut self, input: &Input, reply: oneshot::Sender<Result<Sent, InputError>>) {
+        if let Some(entry) = input.step.as_deref().and_then(|step| self.ledger.find(step)) {
+            let entry = entry.clone();
+            return self.answer_again(&entry, input, reply);
+        }
+        if let Err(holder) = self.seat.admits(input.holder.as_ref()) {
+            return drop(reply.send(Err(InputError::Held(holder))));
+        }
         let bytes = match self.encoded(input) {
             Ok(bytes) => bytes,
             Err(error) => return drop(reply.send(Err(error))),
@@ -358,12 +411,23 @@ impl Task {
             return drop(reply.send(Err(InputError::Full { waiting: self.outgoing.len() })));
         }
         let offset = self.intake.transcript.history().end();
+        let unseen = self.pty.reads_unseen();
         if input.raw.is_empty() {
             self.input_offset = offset;
+        }
+        if input.raw.is_empty() && !unseen {
             let enters =
                 input.keys.first().is_some_and(|key| matches!(key.to_ascii_lowercase().as_str(), "enter" | "return"));
             self.echo.expect(&format!("{}{}", input.text, if enters { "\n" } else { "" }), offset);
         }
+        if unseen {
+            self.hushed_line.take_in(&bytes, &self.hushed);
+        }
+        if let Some(step) = &input.step {
+            let upto = self.written + (self.outgoing.len() + bytes.len()) as u64;
+            self.ledger.intend(step, offset, self.shell.prompts, upto);
+        }
+        let prompts = self.shell.prompts;
         let lines = bytes.iter().filter(|byte| **byte == b'\r').count();
         if lines > 0 {
             self.shell.send_off(lines);
@@ -371,14 +435,35 @@ impl Task {
         self.description.last_activity = SystemTime::now();
         self.outgoing.extend(bytes);
         self.write_waiting();
+        self.settle(offset, prompts, input, reply);
+    }
+
+    /// Answers once the program has, as far as `input` asks for that.
+    fn settle(&mut self, offset: u64, prompts: u64, input: &Input, reply: oneshot::Sender<Result<Sent, InputError>>) {
         match input.settle {
-            None => drop(reply.send(Ok(Sent { offset, view: self.view(false) }))),
+            None => {
+                if let Some(step) = &input.step {
+                    self.ledger.finish(step);
+                }
+                let _ = reply.send(Ok(Sent { offset, view: self.view(false) }));
+            }
             Some(settle) => {
-                let mut wait = self.pending(Vec::new(), offset, settle.at_most, Reply::Sent(offset, reply));
-                wait.prompt_after = Some(self.shell.prompts);
+                let reply = Reply::Sent(offset, input.step.clone(), reply);
+                let mut wait = self.pending(Vec::new(), offset, settle.at_most, reply);
+                wait.prompt_after = Some(prompts);
                 wait.quiet = Some(Quiet::of(settle.quiet));
                 self.waits.push(wait);
             }
+        }
+    }
+
+    /// Tells what became of an input that was asked for before; nothing is typed.
+    fn answer_again(&mut self, entry: &Entry, input: &Input, reply: oneshot::Sender<Result<Sent, InputError>>) {
+        match entry.stage(self.written) {
+            // What waits to be written will be, unless the program's end has thrown it away.
+            Stage::Intent if self.outgoing.is_empty() => drop(reply.send(Err(InputError::InDoubt))),
+            Stage::Intent | Stage::Written => self.settle(entry.offset, entry.prompts, input, reply),
+            Stage::Done => drop(reply.send(Ok(Sent { offset: entry.offset, view: self.view(false) }))),
         }
     }
 
@@ -397,7 +482,10 @@ impl Task {
             let (front, _) = self.outgoing.as_slices();
             match self.pty.write(front) {
                 Ok(0) => break,
-                Ok(count) => drop(self.outgoing.drain(..count)),
+                Ok(count) => {
+                    self.outgoing.drain(..count);
+                    self.written += count as u64;
+                }
                 Err(_) => {
                     // Nobody will ever read it. The end of the program is noticed where output is read.
                     self.outgoing.clear();
@@ -474,6 +562,9 @@ impl Task {
             match self.look_at(index) {
                 Look::Over(reason, found, gave_up) => {
                     let pending = self.waits.swap_remove(index);
+                    if let Reply::Sent(_, Some(step), _) = &pending.reply {
+                        self.ledger.finish(step);
+                    }
                     self.answer(pending, reason, found, gave_up);
                 }
                 Look::More => {
@@ -544,7 +635,7 @@ impl Task {
         // Whoever asked may have stopped listening.
         match pending.reply {
             Reply::Ready(reply) => drop(reply.send(view)),
-            Reply::Sent(offset, reply) => drop(reply.send(Ok(Sent { offset, view }))),
+            Reply::Sent(offset, _, reply) => drop(reply.send(Ok(Sent { offset, view }))),
             Reply::Wait(_, reply) => {
                 let behind = found.as_ref().and_then(|found| found.range.as_ref()).map(|range| range.end);
                 // What is on the line already may be the beginning of what the next wait is for.
@@ -595,7 +686,9 @@ impl Task {
             busy: self.busy(),
             exit_code: self.exit_code(),
             exit: self.exit(),
+            pid: self.description.pid,
             end: self.intake.transcript.history().end(),
+            handed_back: self.seat.was_handed_back(),
         }
     }
 
@@ -606,6 +699,7 @@ impl Task {
             exit_code: self.exit_code(),
             exit: self.exit(),
             viewers: self.viewers.receiver_count(),
+            holder: self.seat.holder().cloned(),
             ..self.description.clone()
         }
     }

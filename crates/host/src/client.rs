@@ -1,0 +1,307 @@
+//! The asker's side: one connection to one host.
+
+use std::collections::HashMap;
+use std::io;
+use std::marker::PhantomData;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::outbox::Outbox;
+use crate::server::next_number;
+use crate::wire::{Ask, Refusal, SECRETS, WIRE_VERSION, first_frame, read_body};
+
+/// What a host says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Greeting {
+    /// The version that it speaks.
+    pub wire: u32,
+    /// The version of its program.
+    pub version: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Texts that must be hidden wherever they come back.
+    pub secrets: Vec<String>,
+    /// Open terminals.
+    pub terminals: usize,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    /// The host did not do it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The host is gone, and its terminals with it.
+    #[error("the terminal was lost: its terminal host (pid {pid}) has ended")]
+    HostLost {
+        /// The host's process id.
+        pid: u32,
+    },
+    /// Its answer can not be read.
+    #[error("the terminal host's answer can not be read: {0}")]
+    Garbled(String),
+}
+
+/// A connection to a host. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Host {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    greeting: Greeting,
+    outbox: Outbox,
+    waiting: Arc<Waiting>,
+    over: watch::Receiver<bool>,
+    reading: tokio::task::AbortHandle,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.outbox.close();
+        self.reading.abort();
+    }
+}
+
+/// Who waits for what, by the number of the question.
+#[derive(Debug, Default)]
+struct Waiting {
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    answers: HashMap<u64, oneshot::Sender<Vec<u8>>>,
+    events: HashMap<u64, mpsc::Sender<Vec<u8>>>,
+    over: bool,
+}
+
+/// Events that one who listens may be behind.
+const MOST_BEHIND: usize = 256;
+
+/// Who is told of texts that must be hidden.
+pub(crate) type OnSecret = Arc<dyn Fn(String) + Send + Sync>;
+
+impl Host {
+    /// Connects to the host that listens at `socket`. Every text that must be hidden is given to `on_secret`, those
+    /// that are known already before this returns.
+    ///
+    /// # Errors
+    /// When nobody listens, or who does is no host.
+    pub(crate) async fn connect(socket: &Path, on_secret: &OnSecret) -> io::Result<Self> {
+        Self::over(UnixStream::connect(socket).await?, on_secret).await
+    }
+
+    /// Speaks over `stream`.
+    pub(crate) async fn over(stream: UnixStream, on_secret: &OnSecret) -> io::Result<Self> {
+        let stream = Arc::new(stream);
+        let outbox = Outbox::new(stream.clone());
+        let waiting = Arc::new(Waiting::default());
+        let (ended, over) = watch::channel(false);
+        let reading = tokio::spawn({
+            let (outbox, waiting, on_secret) = (outbox.clone(), waiting.clone(), on_secret.clone());
+            async move {
+                tokio::select! {
+                    () = read(&stream, &waiting, &on_secret) => {}
+                    () = outbox.write_on() => {}
+                }
+                outbox.close();
+                waiting.end();
+                ended.send_replace(true);
+            }
+        });
+        let reading = reading.abort_handle();
+        let unknown = Greeting::default();
+        let mut shared = Shared { greeting: unknown, outbox, waiting, over, reading };
+        let greeting: Result<Greeting, AskError> = ask_over(&shared, &Ask::Hello { wire: WIRE_VERSION }).await;
+        shared.greeting = greeting.map_err(io::Error::other)?;
+        for secret in std::mem::take(&mut shared.greeting.secrets) {
+            on_secret(secret);
+        }
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Returns what it said of itself.
+    #[must_use]
+    pub fn greeting(&self) -> &Greeting {
+        &self.shared.greeting
+    }
+
+    /// Whether it is understood.
+    #[must_use]
+    pub fn is_understood(&self) -> bool {
+        self.shared.greeting.wire == WIRE_VERSION
+    }
+
+    /// Whether the connection is over.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        *self.shared.over.borrow()
+    }
+
+    /// Waits until the connection is over.
+    pub async fn lost(&self) {
+        let mut over = self.shared.over.clone();
+        // A sender that is gone is as over as can be.
+        let _ = over.wait_for(|over| *over).await;
+    }
+
+    /// Asks, and returns the answer. Dropping the future takes the question back.
+    ///
+    /// # Errors
+    /// When the host refuses, or is not there any more.
+    pub async fn ask<T: DeserializeOwned>(&self, ask: &Ask) -> Result<T, AskError> {
+        ask_over(&self.shared, ask).await
+    }
+
+    /// Asks, and returns the answer and the events that follow it.
+    pub(crate) async fn subscribe<T, E>(&self, ask: &Ask) -> Result<(T, Events<E>), AskError>
+    where
+        T: DeserializeOwned,
+        E: DeserializeOwned,
+    {
+        let number = next_number();
+        let (sender, received) = mpsc::channel(MOST_BEHIND);
+        self.shared.waiting.lock().events.insert(number, sender);
+        let events = Events { received, number, host: self.clone(), event: PhantomData };
+        // An error drops the events, and with them their place.
+        let answer = asked(&self.shared, number, ask).await?;
+        Ok((answer, events))
+    }
+}
+
+/// The events that follow an answer, in order. Dropping them ends them.
+#[derive(Debug)]
+pub(crate) struct Events<E> {
+    received: mpsc::Receiver<Vec<u8>>,
+    number: u64,
+    host: Host,
+    event: PhantomData<fn() -> E>,
+}
+
+impl<E: DeserializeOwned> Events<E> {
+    /// Returns the next event; none when the connection is over, or who listens has fallen too far behind.
+    pub(crate) async fn next(&mut self) -> Option<E> {
+        loop {
+            let body = self.received.recv().await?;
+            match read_body(&body) {
+                Ok(event) => return Some(event),
+                Err(error) => tracing::warn!(%error, "an event of the terminal host can not be read"),
+            }
+        }
+    }
+}
+
+impl<E> Drop for Events<E> {
+    fn drop(&mut self) {
+        self.host.shared.waiting.lock().events.remove(&self.number);
+        // A host that is gone tells nothing any more.
+        let _ = self.host.shared.outbox.say(0, &Ask::Cancel(self.number));
+    }
+}
+
+async fn ask_over<T: DeserializeOwned>(shared: &Shared, ask: &Ask) -> Result<T, AskError> {
+    asked(shared, next_number(), ask).await
+}
+
+async fn asked<T: DeserializeOwned>(shared: &Shared, number: u64, ask: &Ask) -> Result<T, AskError> {
+    let lost = || AskError::HostLost { pid: shared.greeting.pid };
+    let (sender, receiver) = oneshot::channel();
+    {
+        let mut table = shared.waiting.lock();
+        if table.over {
+            return Err(lost());
+        }
+        table.answers.insert(number, sender);
+    }
+    let mut cancel = CancelOnDrop { shared, number, answered: false };
+    shared.outbox.say(number, ask).map_err(|_| lost())?;
+    let body = receiver.await.map_err(|_| lost())?;
+    cancel.answered = true;
+    let answer: Result<T, Refusal> = read_body(&body).map_err(|error| AskError::Garbled(error.to_string()))?;
+    Ok(answer?)
+}
+
+/// Takes a question back when nobody waits for its answer any more.
+struct CancelOnDrop<'a> {
+    shared: &'a Shared,
+    number: u64,
+    answered: bool,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        if !self.answered && self.shared.waiting.lock().answers.remove(&self.number).is_some() {
+            // A host that is gone answers nothing any more.
+            let _ = self.shared.outbox.say(0, &Ask::Cancel(self.number));
+        }
+    }
+}
+
+impl Waiting {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self) {
+        let mut table = self.lock();
+        table.over = true;
+        table.answers.clear();
+        table.events.clear();
+    }
+
+    fn deliver(&self, number: u64, body: &[u8]) {
+        let mut table = self.lock();
+        if let Some(answer) = table.answers.remove(&number) {
+            // Whoever asked may have stopped listening just now.
+            let _ = answer.send(body.to_vec());
+        } else if let Some(events) = table.events.get(&number)
+            && events.try_send(body.to_vec()).is_err()
+        {
+            // Nobody takes them fast enough: they end, and whoever wants to begins anew.
+            table.events.remove(&number);
+        }
+    }
+}
+
+async fn read(stream: &UnixStream, waiting: &Waiting, on_secret: &OnSecret) {
+    let mut bytes = Vec::new();
+    loop {
+        if stream.readable().await.is_err() {
+            return;
+        }
+        bytes.reserve(64 << 10);
+        match stream.try_read_buf(&mut bytes) {
+            Ok(0) => return,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(_) => return,
+        }
+        let mut taken = 0;
+        loop {
+            match first_frame(&bytes[taken..]) {
+                Ok(Some((length, number, body))) => {
+                    let body = &bytes[taken..][body];
+                    if number == SECRETS {
+                        if let Ok(secret) = read_body(body) {
+                            on_secret(secret);
+                        }
+                    } else {
+                        waiting.deliver(number, body);
+                    }
+                    taken += length;
+                }
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+        bytes.drain(..taken);
+    }
+}

@@ -1,0 +1,427 @@
+//! All terminal hosts of a daemon, as if they were one.
+//!
+//! Usually there is one. After an upgrade there may be an older one besides, which
+//! keeps its terminals until the last of them is closed and opens no new ones. One
+//! that speaks another version is left alone and named.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use steplatch_ids::TerminalId;
+use steplatch_terminal::{Description, Options, Spec, Terminals};
+use tokio::net::UnixListener;
+
+use crate::client::{AskError, Host, OnSecret};
+use crate::server::{Identity, serve};
+use crate::terminal::HostedTerminal;
+use crate::wire::{Ask, NewTerminal, OpenRefused, OpenedTerminal};
+
+/// How a host is started.
+#[derive(Debug, Clone)]
+pub enum Starter {
+    /// As a process of its own, which gets the listening socket as its standard input.
+    Program {
+        /// The program, usually this very one.
+        program: PathBuf,
+        /// What makes it a host.
+        arguments: Vec<OsString>,
+        /// Where it writes its log.
+        log: PathBuf,
+    },
+    /// As a task of this process, over the same kind of socket. Its terminals end with the process: for tests.
+    InProcess(Box<Options>),
+}
+
+/// Why there is no host.
+#[derive(Debug, thiserror::Error)]
+pub enum HostsError {
+    /// It could not be started.
+    #[error("the terminal host could not be started: {0}")]
+    NotStarted(#[source] io::Error),
+    /// It did not open the terminal.
+    #[error(transparent)]
+    Refused(#[from] OpenRefused),
+    /// It did not answer.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+}
+
+/// What a host is to its daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostState {
+    /// New terminals are opened there.
+    Current,
+    /// It is of another version and keeps the terminals that it has.
+    Older,
+    /// It speaks another version, and its terminals can not be reached.
+    Foreign,
+}
+
+/// How a host is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostStatus {
+    /// Process id.
+    pub pid: u32,
+    /// The version of its program.
+    pub version: String,
+    /// The version that it speaks.
+    pub wire: u32,
+    /// Open terminals.
+    pub terminals: usize,
+    /// What it is to this daemon.
+    pub state: HostState,
+}
+
+/// The hosts of one daemon. Cheap to clone.
+#[derive(Clone)]
+pub struct Hosts {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Hosts {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Hosts").field("folder", &self.shared.folder).finish_non_exhaustive()
+    }
+}
+
+struct Shared {
+    folder: PathBuf,
+    starter: Starter,
+    version: String,
+    on_secret: OnSecret,
+    table: Mutex<Table>,
+    /// Whoever starts a host does so alone.
+    starting: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Table {
+    hosts: Vec<Known>,
+    /// Which host keeps a terminal, as far as it is known.
+    kept: HashMap<TerminalId, Host>,
+    /// Terminals that ended with their host, oldest first, and its process id.
+    lost: VecDeque<(TerminalId, u32)>,
+}
+
+#[derive(Clone)]
+struct Known {
+    host: Host,
+    state: HostState,
+}
+
+/// Lost terminals that are remembered.
+const MOST_LOST: usize = 1000;
+
+impl Hosts {
+    /// Finds the hosts that listen in `folder`; starts none. Every text that their terminals' users want hidden is
+    /// given to `on_secret`.
+    ///
+    /// # Errors
+    /// When the folder can not be read.
+    pub async fn find(
+        folder: &Path,
+        starter: Starter,
+        version: &str,
+        on_secret: impl Fn(String) + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let hosts = Self {
+            shared: Arc::new(Shared {
+                folder: folder.to_owned(),
+                starter,
+                version: version.to_owned(),
+                on_secret: Arc::new(on_secret),
+                table: Mutex::default(),
+                starting: tokio::sync::Mutex::default(),
+            }),
+        };
+        let mut sockets: Vec<PathBuf> = std::fs::read_dir(folder)?
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(is_socket))
+            .collect();
+        sockets.sort();
+        for socket in sockets {
+            match Host::connect(&socket, &hosts.shared.on_secret).await {
+                Ok(host) => hosts.adopt(host, None, socket).await,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    // Whoever listened there has ended without a word.
+                    let _ = std::fs::remove_file(&socket);
+                }
+                Err(error) => tracing::warn!(%error, socket = %socket.display(), "a terminal host does not answer"),
+            }
+        }
+        Ok(hosts)
+    }
+
+    /// Starts a host if there is none for new terminals, so that the first of them need not wait for it.
+    ///
+    /// # Errors
+    /// When it can not be started.
+    pub async fn prepare(&self) -> Result<(), HostsError> {
+        self.current().await.map(drop)
+    }
+
+    /// Opens a terminal.
+    ///
+    /// # Errors
+    /// When there is no host, or it does not open it.
+    pub async fn open(&self, spec: Spec) -> Result<(HostedTerminal, OpenedTerminal), HostsError> {
+        if let Some(name) = &spec.name
+            && let Some(taken) = self.named_elsewhere(name).await
+        {
+            return Err(OpenRefused::NameTaken { name: name.clone(), by: taken }.into());
+        }
+        let host = self.current().await?;
+        let opened: Result<OpenedTerminal, OpenRefused> =
+            host.ask(&Ask::Open(Box::new(NewTerminal::from(spec)))).await?;
+        let opened = opened?;
+        self.lock().kept.insert(opened.id.clone(), host.clone());
+        Ok((HostedTerminal::new(host, opened.id.clone()), opened))
+    }
+
+    /// Returns the terminal with this id or name. One with an id may turn out to be closed when it is asked.
+    pub async fn get(&self, id_or_name: &str) -> Option<HostedTerminal> {
+        let reachable = self.reachable();
+        if let Ok(id) = id_or_name.parse::<TerminalId>() {
+            let kept = self.lock().kept.get(&id).cloned();
+            if let Some(host) = kept {
+                return Some(HostedTerminal::new(host, id));
+            }
+            if let [host] = reachable.as_slice() {
+                return Some(HostedTerminal::new(host.clone(), id));
+            }
+        }
+        for host in reachable {
+            if let Ok(Some(id)) = host.ask::<Option<TerminalId>>(&Ask::Find(id_or_name.to_owned())).await {
+                return Some(HostedTerminal::new(host, id));
+            }
+        }
+        None
+    }
+
+    /// Returns the process id of the host that this terminal ended with, if that is what became of it.
+    #[must_use]
+    pub fn lost(&self, id: &str) -> Option<u32> {
+        self.lock().lost.iter().find(|(lost, _)| lost.as_str() == id).map(|(_, pid)| *pid)
+    }
+
+    /// Describes all open terminals that can be reached, oldest first.
+    pub async fn list(&self) -> Vec<Description> {
+        let mut all = Vec::new();
+        for host in self.reachable() {
+            // One that has ended just now keeps nothing.
+            all.extend(host.ask::<Vec<Description>>(&Ask::List).await.unwrap_or_default());
+        }
+        all.sort_by_key(|description| description.created);
+        all
+    }
+
+    /// Hides a text wherever it comes back, also for the daemons to come.
+    pub async fn remember(&self, secret: &str) {
+        for host in self.reachable() {
+            // One that has ended just now says nothing any more.
+            let _ = host.ask::<()>(&Ask::Remember(secret.to_owned())).await;
+        }
+    }
+
+    /// Tells how the hosts are.
+    pub async fn status(&self) -> Vec<HostStatus> {
+        let hosts = self.lock().hosts.clone();
+        let mut status = Vec::with_capacity(hosts.len());
+        for Known { host, state } in hosts {
+            let greeting = host.greeting();
+            let terminals = match state {
+                HostState::Foreign => greeting.terminals,
+                _ => host.ask::<Vec<Description>>(&Ask::List).await.map_or(0, |all| all.len()),
+            };
+            let (pid, version, wire) = (greeting.pid, greeting.version.clone(), greeting.wire);
+            status.push(HostStatus { pid, version, wire, terminals, state });
+        }
+        status
+    }
+
+    /// Closes every terminal and ends every host, also those that are not understood.
+    pub async fn shut_down(&self) {
+        let hosts = std::mem::take(&mut self.lock().hosts);
+        let ending = hosts.into_iter().map(|Known { host, state }| {
+            tokio::spawn(async move {
+                if state == HostState::Foreign {
+                    end_process(host.greeting().pid);
+                } else {
+                    // One that has ended already is as it should be.
+                    let _ = host.ask::<()>(&Ask::Shutdown).await;
+                }
+                host.lost().await;
+            })
+        });
+        for ended in ending.collect::<Vec<_>>() {
+            let _ = ended.await;
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
+        self.shared.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reachable(&self) -> Vec<Host> {
+        let table = self.lock();
+        table.hosts.iter().filter(|known| known.state != HostState::Foreign).map(|known| known.host.clone()).collect()
+    }
+
+    async fn named_elsewhere(&self, name: &str) -> Option<TerminalId> {
+        let older: Vec<Host> = {
+            let table = self.lock();
+            table.hosts.iter().filter(|known| known.state == HostState::Older).map(|known| known.host.clone()).collect()
+        };
+        for host in older {
+            if let Ok(Some(id)) = host.ask::<Option<TerminalId>>(&Ask::Find(name.to_owned())).await {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    fn current_now(&self) -> Option<Host> {
+        let table = self.lock();
+        let current = table.hosts.iter().find(|known| known.state == HostState::Current && !known.host.is_lost());
+        current.map(|known| known.host.clone())
+    }
+
+    async fn current(&self) -> Result<Host, HostsError> {
+        if let Some(host) = self.current_now() {
+            return Ok(host);
+        }
+        let _alone = self.shared.starting.lock().await;
+        if let Some(host) = self.current_now() {
+            return Ok(host);
+        }
+        let socket = self.shared.folder.join(socket_name());
+        let child = self.start(&socket).map_err(HostsError::NotStarted)?;
+        let host = Host::connect(&socket, &self.shared.on_secret).await.map_err(HostsError::NotStarted)?;
+        self.adopt(host.clone(), child, socket).await;
+        Ok(host)
+    }
+
+    /// Starts a host that listens at `socket`. It can be connected to at once: the socket is there before the host.
+    fn start(&self, socket: &Path) -> io::Result<Option<Child>> {
+        let listener = std::os::unix::net::UnixListener::bind(socket)?;
+        std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+        match &self.shared.starter {
+            Starter::Program { program, arguments, log } => {
+                let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;
+                let child = Command::new(program)
+                    .args(arguments)
+                    .current_dir("/")
+                    .stdin(Stdio::from(OwnedFd::from(listener)))
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::from(log))
+                    .spawn();
+                if child.is_err() {
+                    // A socket without a host would only be in the way.
+                    let _ = std::fs::remove_file(socket);
+                }
+                child.map(Some)
+            }
+            Starter::InProcess(options) => {
+                listener.set_nonblocking(true)?;
+                let listener = UnixListener::from_std(listener)?;
+                let terminals = Terminals::new((**options).clone())?;
+                let identity = Identity { version: self.shared.version.clone() };
+                tokio::spawn(serve(listener, terminals, identity));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes a host into the table and watches for its end.
+    async fn adopt(&self, host: Host, child: Option<Child>, socket: PathBuf) {
+        let greeting = host.greeting();
+        let state = match (host.is_understood(), greeting.version == self.shared.version, self.current_now()) {
+            (false, ..) => HostState::Foreign,
+            (true, true, None) => HostState::Current,
+            (true, ..) => HostState::Older,
+        };
+        match state {
+            HostState::Current => {}
+            HostState::Older => {
+                tracing::info!(pid = greeting.pid, version = greeting.version, "an older terminal host goes on");
+                // It ends with its last terminal; if it has ended already, so much the better.
+                let _ = host.ask::<()>(&Ask::Retire).await;
+            }
+            HostState::Foreign => tracing::warn!(
+                pid = greeting.pid,
+                version = greeting.version,
+                wire = greeting.wire,
+                terminals = greeting.terminals,
+                "a terminal host speaks another version; its terminals go on and can be reached with that version"
+            ),
+        }
+        if state != HostState::Foreign {
+            let kept = host.ask::<Vec<Description>>(&Ask::List).await.unwrap_or_default();
+            self.lock().kept.extend(kept.into_iter().map(|terminal| (terminal.id, host.clone())));
+        }
+        self.lock().hosts.push(Known { host: host.clone(), state });
+        let hosts = Arc::downgrade(&self.shared);
+        let (pid, over) = (greeting.pid, host.clone());
+        drop(host);
+        tokio::spawn(async move {
+            over.lost().await;
+            if let Some(mut child) = child {
+                // It has closed its socket, so it is ending, and its parent has to collect it.
+                let _ = tokio::task::spawn_blocking(move || child.wait()).await;
+            }
+            // Its socket is of no use to anybody, whether it could remove it itself or not.
+            let _ = std::fs::remove_file(&socket);
+            if let Some(shared) = hosts.upgrade() {
+                Self { shared }.forget(pid);
+            }
+        });
+    }
+
+    /// Forgets a host that has ended, and remembers what ended with it.
+    fn forget(&self, pid: u32) {
+        let mut table = self.lock();
+        table.hosts.retain(|known| known.host.greeting().pid != pid || !known.host.is_lost());
+        let Table { kept, lost, .. } = &mut *table;
+        kept.retain(|id, host| {
+            let ended = host.is_lost();
+            if ended {
+                lost.push_back((id.clone(), host.greeting().pid));
+            }
+            !ended
+        });
+        let surplus = lost.len().saturating_sub(MOST_LOST);
+        lost.drain(..surplus);
+    }
+
+    /// Notes that a terminal was closed, so that nobody takes it for lost later.
+    pub fn closed(&self, id: &TerminalId) {
+        self.lock().kept.remove(id);
+    }
+}
+
+fn is_socket(name: &str) -> bool {
+    name.starts_with("host-") && name.ends_with(".sock")
+}
+
+fn socket_name() -> String {
+    let mut bytes = [0u8; 4];
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    format!("host-{:08x}.sock", u32::from_be_bytes(bytes))
+}
+
+/// Asks a process to end that can not be asked otherwise.
+fn end_process(pid: u32) {
+    let process = Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    if let Some(process) = process {
+        // It may be gone just now.
+        let _ = pidfd_send_signal(process, Signal::TERM);
+    }
+}

@@ -1,0 +1,21 @@
+//! The terminal host: the process that keeps terminals, and the way to it.
+//!
+//! A terminal must outlive the daemon that serves it: a crash, a restart, an
+//! upgrade. So pseudo-terminals, children and screens live in a process of their
+//! own, which is small, has no state on disk, and does nothing but keep them and
+//! answer. This crate owns that process ([`serve`]), what is spoken with it
+//! ([`Ask`]) and the side that asks ([`Hosts`]), which finds every host that is
+//! there, also older ones, and starts one when there is none.
+
+mod client;
+mod hosts;
+mod outbox;
+mod server;
+mod terminal;
+mod wire;
+
+pub use client::{AskError, Greeting, Host};
+pub use hosts::{HostState, HostStatus, Hosts, HostsError, Starter};
+pub use server::{Identity, serve};
+pub use terminal::{Attached, HostedTerminal, SendError, SignalError};
+pub use wire::{Ask, AttachEvent, OpenRefused, OpenedTerminal, Refusal, TerminalAsk, WIRE_VERSION, WaitFor};

@@ -1,0 +1,176 @@
+//! The way out of a connection.
+//!
+//! A frame is written at once where the socket has room, without another task in
+//! between. What has no room is kept and written as room comes; those who tell
+//! events wait for that, answers do not, because there are as many of them as
+//! questions.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+use tokio::net::UnixStream;
+use tokio::sync::Notify;
+
+use crate::wire::write_frame;
+
+/// Bytes that may wait before those who tell events have to.
+const ENOUGH: usize = 1 << 20;
+
+/// One side's way to the other. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Outbox {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    stream: Arc<UnixStream>,
+    unsent: Mutex<Unsent>,
+    /// There is something to write, or the connection is over.
+    filled: Notify,
+    /// There is room again, or the connection is over.
+    emptied: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Unsent {
+    bytes: Vec<u8>,
+    over: bool,
+}
+
+/// The other side is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Over;
+
+impl Outbox {
+    pub(crate) fn new(stream: Arc<UnixStream>) -> Self {
+        let shared = Shared { stream, unsent: Mutex::default(), filled: Notify::new(), emptied: Notify::new() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Says something now.
+    pub(crate) fn say(&self, number: u64, body: &impl Serialize) -> Result<(), Over> {
+        let mut unsent = self.lock();
+        if unsent.over {
+            return Err(Over);
+        }
+        let idle = unsent.bytes.is_empty();
+        write_frame(&mut unsent.bytes, number, body);
+        if idle && self.write_some(&mut unsent).is_err() {
+            return Err(Over);
+        }
+        if idle && !unsent.bytes.is_empty() {
+            self.shared.filled.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Says something once the other side is not far behind.
+    pub(crate) async fn tell(&self, number: u64, body: &impl Serialize) -> Result<(), Over> {
+        loop {
+            let emptied = self.shared.emptied.notified();
+            {
+                let unsent = self.lock();
+                if unsent.over {
+                    return Err(Over);
+                }
+                if unsent.bytes.len() < ENOUGH {
+                    break;
+                }
+            }
+            emptied.await;
+        }
+        self.say(number, body)
+    }
+
+    /// Writes what waits as room comes, until the connection is over.
+    pub(crate) async fn write_on(&self) {
+        loop {
+            let filled = self.shared.filled.notified();
+            let waits = {
+                let unsent = self.lock();
+                if unsent.over {
+                    return;
+                }
+                !unsent.bytes.is_empty()
+            };
+            if !waits {
+                filled.await;
+                continue;
+            }
+            if self.shared.stream.writable().await.is_err() || self.write_some(&mut self.lock()).is_err() {
+                return self.close();
+            }
+        }
+    }
+
+    /// Nothing more is said: the connection is over.
+    pub(crate) fn close(&self) {
+        self.end(&mut self.lock());
+    }
+
+    fn end(&self, unsent: &mut Unsent) {
+        unsent.over = true;
+        unsent.bytes = Vec::new();
+        self.shared.filled.notify_one();
+        self.shared.emptied.notify_waiters();
+    }
+
+    fn write_some(&self, unsent: &mut Unsent) -> Result<(), Over> {
+        let mut written = 0;
+        while written < unsent.bytes.len() {
+            match self.shared.stream.try_write(&unsent.bytes[written..]) {
+                Ok(count @ 1..) => written += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Ok(0) | Err(_) => {
+                    self.end(unsent);
+                    return Err(Over);
+                }
+            }
+        }
+        unsent.bytes.drain(..written);
+        if unsent.bytes.len() < ENOUGH {
+            self.shared.emptied.notify_waiters();
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Unsent> {
+        self.shared.unsent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_has_no_room_is_written_when_there_is_some() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let outbox = Outbox::new(Arc::new(ours));
+        let writer = outbox.clone();
+        tokio::spawn(async move { writer.write_on().await });
+        let long = "x".repeat(700_000);
+        outbox.say(1, &long).unwrap();
+        outbox.say(2, &long).unwrap();
+        let late = outbox.clone();
+        // There is no room for this one before the other side reads.
+        let told = tokio::spawn(async move { late.tell(3, &"last").await });
+        let mut read = vec![0; 2 * (700_000 + 5 + 12) + 12 + 5];
+        theirs.read_exact(&mut read).await.unwrap();
+        assert!(read.ends_with(b"last"));
+        assert_eq!(told.await.unwrap(), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn who_tells_somebody_who_is_gone_is_not_kept() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let outbox = Outbox::new(Arc::new(ours));
+        drop(theirs);
+        assert_eq!(outbox.say(1, &"x"), Err(Over));
+        assert_eq!(outbox.tell(1, &"x").await, Err(Over));
+    }
+}

@@ -1,0 +1,418 @@
+//! The host's side: terminals, and whoever asks about them.
+//!
+//! Every question is answered in a task of its own, but handed to its terminal in
+//! the order in which it came, so that two inputs can not overtake each other. Who
+//! asks may go away at any time; the terminals do not mind.
+
+use std::collections::HashMap;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use serde::Serialize;
+use steplatch_pattern::Pattern;
+use steplatch_terminal::{Attached, Closing, HoldKey, Output, Signal, Terminal, Terminals, Wait};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use crate::client::Greeting;
+use crate::outbox::{Outbox, Over};
+use crate::wire::{
+    Ask, AttachEvent, AttachedNow, NewTerminal, OpenRefused, OpenedTerminal, Refusal, SECRETS, TerminalAsk,
+    WIRE_VERSION, WaitFor, first_frame, read_body,
+};
+
+/// Who a host says it is.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The version of the program.
+    pub version: String,
+}
+
+/// How long a host without terminals stays when nobody is connected.
+const LINGER: Duration = Duration::from_secs(10);
+
+/// How long a person keeps the writer's seat when the connection that they took it over is gone.
+const SEAT_LEASE: Duration = Duration::from_secs(15);
+
+/// Everything that the connections of a host share.
+#[derive(Debug)]
+struct Shared {
+    terminals: Terminals,
+    identity: Identity,
+    connections: watch::Sender<usize>,
+    retiring: AtomicBool,
+    ending: watch::Sender<bool>,
+    /// The seats that are held, and over which connection they were taken last.
+    seats: Mutex<HashMap<HoldKey, u64>>,
+}
+
+/// Keeps `terminals` and answers whoever connects to `listener`, until there is nothing left to keep.
+///
+/// That is when it is told to shut down, when its last terminal is closed after it was told to retire, or when it
+/// has neither terminals nor anybody connected for a while.
+///
+/// # Errors
+/// When no more connections can be accepted.
+pub async fn serve(listener: UnixListener, terminals: Terminals, identity: Identity) -> io::Result<()> {
+    let shared = Arc::new(Shared {
+        terminals,
+        identity,
+        connections: watch::Sender::new(0),
+        retiring: AtomicBool::new(false),
+        ending: watch::Sender::new(false),
+        seats: Mutex::default(),
+    });
+    let mut numbers = 0;
+    let user = rustix::process::getuid().as_raw();
+    let over = over(shared.clone());
+    tokio::pin!(over);
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) if stream.peer_cred().is_ok_and(|peer| peer.uid() == user || peer.uid() == 0) => {
+                    numbers += 1;
+                    tokio::spawn(Connection::serve(shared.clone(), stream, numbers));
+                }
+                Ok(_) => tracing::warn!("a connection of somebody else was refused"),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    // Out of descriptors: some have to be given back first.
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            },
+            () = &mut over => break,
+        }
+    }
+    shared.terminals.close_all().await;
+    shared.ending.send_replace(true);
+    if let Some(path) = listener.local_addr()?.as_pathname() {
+        // Nobody answers there any more; a daemon that is there may have removed it already.
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
+/// Waits until there is no reason to stay.
+async fn over(shared: Arc<Shared>) {
+    let mut terminals = shared.terminals.follow_count();
+    let mut connections = shared.connections.subscribe();
+    let mut ending = shared.ending.subscribe();
+    loop {
+        let empty = *terminals.borrow_and_update() == 0;
+        let alone = *connections.borrow_and_update() == 0;
+        if *ending.borrow_and_update() || (empty && shared.retiring.load(Ordering::Relaxed)) {
+            return;
+        }
+        let linger =
+            async { if empty && alone { tokio::time::sleep(LINGER).await } else { std::future::pending().await } };
+        // The senders are ours and stay.
+        tokio::select! {
+            _ = terminals.changed() => {}
+            _ = connections.changed() => {}
+            _ = ending.changed() => {}
+            () = linger => return,
+        }
+    }
+}
+
+/// One who asks.
+struct Connection {
+    shared: Arc<Shared>,
+    number: u64,
+    outbox: Outbox,
+    asked: Arc<Mutex<HashMap<u64, AbortHandle>>>,
+}
+
+impl Connection {
+    async fn serve(shared: Arc<Shared>, stream: UnixStream, number: u64) {
+        let stream = Arc::new(stream);
+        let outbox = Outbox::new(stream.clone());
+        let connection = Arc::new(Self { shared, number, outbox: outbox.clone(), asked: Arc::default() });
+        connection.shared.connections.send_modify(|count| *count += 1);
+        let mut ending = connection.shared.ending.subscribe();
+        tokio::select! {
+            () = connection.read(&stream) => {}
+            () = outbox.write_on() => {}
+            // The sender is ours and stays.
+            _ = ending.wait_for(|ending| *ending) => {}
+        }
+        outbox.close();
+        for (_, task) in connection.lock().drain() {
+            task.abort();
+        }
+        connection.shared.connections.send_modify(|count| *count -= 1);
+        connection.give_seats_back().await;
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, AbortHandle>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn read(self: &Arc<Self>, stream: &UnixStream) {
+        let mut bytes = Vec::new();
+        loop {
+            if stream.readable().await.is_err() {
+                return;
+            }
+            bytes.reserve(64 << 10);
+            match stream.try_read_buf(&mut bytes) {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(_) => return,
+            }
+            let mut taken = 0;
+            loop {
+                match first_frame(&bytes[taken..]) {
+                    Ok(Some((length, number, body))) => {
+                        self.take(number, read_body(&bytes[taken..][body]).ok());
+                        taken += length;
+                    }
+                    Ok(None) => break,
+                    Err(error) => {
+                        tracing::warn!(%error, "somebody does not speak as they should");
+                        return;
+                    }
+                }
+            }
+            bytes.drain(..taken);
+        }
+    }
+
+    /// Takes one question. What can not be answered at once is answered by a task.
+    fn take(self: &Arc<Self>, number: u64, ask: Option<Ask>) {
+        if let Some(Ask::Cancel(number)) = ask {
+            if let Some(task) = self.lock().remove(&number) {
+                task.abort();
+            }
+            return;
+        }
+        let connection = self.clone();
+        let mut answering: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+            // Somebody who is gone does not need an answer.
+            let _ = match ask {
+                Some(ask) => connection.answer(number, ask).await,
+                None => connection.outbox.say(number, &Err::<(), _>(Refusal::NotUnderstood)),
+            };
+        });
+        // The first step hands the question over, here and in order; the rest may take its time.
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        if answering.as_mut().poll(&mut context) == Poll::Ready(()) {
+            return;
+        }
+        let asked = self.asked.clone();
+        // Held until the task is noted, so that it can not end before that.
+        let mut noted = self.lock();
+        let task = tokio::spawn(async move {
+            answering.await;
+            asked.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        });
+        noted.insert(number, task.abort_handle());
+    }
+
+    fn say<T: Serialize>(&self, number: u64, answer: T) -> Result<(), Over> {
+        self.outbox.say(number, &Ok::<T, Refusal>(answer))
+    }
+
+    async fn answer(self: &Arc<Self>, number: u64, ask: Ask) -> Result<(), Over> {
+        let shared = &self.shared;
+        match ask {
+            Ask::Hello { wire } => self.greet(number, wire),
+            Ask::Open(_) if shared.retiring.load(Ordering::Relaxed) => {
+                self.outbox.say(number, &Err::<(), _>(Refusal::Retiring))
+            }
+            Ask::Open(new) => {
+                let opened = self.open(*new).await;
+                self.say(number, opened)
+            }
+            Ask::List => {
+                let mut descriptions = Vec::new();
+                for terminal in shared.terminals.all() {
+                    // One that was closed just now is not there.
+                    descriptions.extend(terminal.describe().await.ok());
+                }
+                self.say(number, descriptions)
+            }
+            Ask::Find(name) => self.say(number, shared.terminals.get(&name).map(|terminal| terminal.id().clone())),
+            Ask::Terminal(id, ask) => match shared.terminals.get(id.as_str()) {
+                None => self.outbox.say(number, &Err::<(), _>(Refusal::NoTerminal)),
+                Some(terminal) => match self.answer_for(&terminal, number, ask).await {
+                    Ok(said) => said,
+                    Err(steplatch_terminal::Gone) => self.outbox.say(number, &Err::<(), _>(Refusal::NoTerminal)),
+                },
+            },
+            Ask::Remember(text) => {
+                shared.terminals.hushed().note(&text);
+                self.say(number, ())
+            }
+            Ask::Retire => {
+                shared.retiring.store(true, Ordering::Relaxed);
+                shared.connections.send_modify(|_| {});
+                self.say(number, ())
+            }
+            Ask::Shutdown => {
+                shared.terminals.close_all().await;
+                let said = self.say(number, ());
+                shared.ending.send_replace(true);
+                said
+            }
+            Ask::Cancel(_) => Ok(()),
+        }
+    }
+
+    fn greet(self: &Arc<Self>, number: u64, wire: u32) -> Result<(), Over> {
+        let (secrets, mut news) = self.shared.terminals.hushed().follow();
+        let connection = Arc::downgrade(self);
+        let outbox = self.outbox.clone();
+        let following = tokio::spawn(async move {
+            loop {
+                let texts = match news.recv().await {
+                    Ok(text) => vec![text],
+                    Err(RecvError::Lagged(_)) => match connection.upgrade() {
+                        Some(connection) => connection.shared.terminals.hushed().follow().0,
+                        None => return,
+                    },
+                    Err(RecvError::Closed) => return,
+                };
+                for text in texts {
+                    if outbox.say(SECRETS, &text).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        // Ends with the connection, as every task does.
+        self.lock().insert(SECRETS, following.abort_handle());
+        let greeting = Greeting {
+            wire: WIRE_VERSION,
+            version: self.shared.identity.version.clone(),
+            pid: std::process::id(),
+            secrets: if wire == WIRE_VERSION { secrets } else { Vec::new() },
+            terminals: self.shared.terminals.all().len(),
+        };
+        self.say(number, greeting)
+    }
+
+    async fn open(&self, new: NewTerminal) -> Result<OpenedTerminal, OpenRefused> {
+        let opened = self.shared.terminals.open(new.into()).await?;
+        Ok(OpenedTerminal {
+            id: opened.terminal.id().clone(),
+            pid: opened.terminal.pid(),
+            integrated: opened.integrated,
+        })
+    }
+
+    async fn answer_for(
+        self: &Arc<Self>,
+        terminal: &Terminal,
+        number: u64,
+        ask: TerminalAsk,
+    ) -> Result<Result<(), Over>, steplatch_terminal::Gone> {
+        Ok(match ask {
+            TerminalAsk::Send(input) => self.say(number, terminal.send(input).await),
+            TerminalAsk::Wait(wait) => match compiled(wait) {
+                Ok(wait) => self.say(number, Ok::<_, String>(terminal.wait(wait).await?)),
+                Err(error) => self.say(number, Err::<(), String>(error)),
+            },
+            TerminalAsk::Ready(quiet, at_most) => self.say(number, terminal.ready(quiet, at_most).await?),
+            TerminalAsk::View(colours) => self.say(number, terminal.view(colours).await?),
+            TerminalAsk::Picture => self.say(number, terminal.picture().await?),
+            TerminalAsk::Read(part, limit) => self.say(number, terminal.read(part, limit).await?),
+            TerminalAsk::Describe => self.say(number, terminal.describe().await?),
+            TerminalAsk::Resize(size) => self.say(number, terminal.resize(size).await?),
+            TerminalAsk::Signal(signal) => match Signal::from_named_raw(signal) {
+                Some(signal) => self.say(number, terminal.signal(signal).await?),
+                None => self.outbox.say(number, &Err::<(), _>(Refusal::NotUnderstood)),
+            },
+            TerminalAsk::Attach => self.attach(terminal, number).await?,
+            TerminalAsk::Hold(holder, key) => {
+                let held = terminal.hold(holder, key.clone()).await?;
+                if held.is_ok() {
+                    self.seats().insert(key, self.number);
+                }
+                self.say(number, held)
+            }
+            TerminalAsk::GiveBack(key) => {
+                self.seats().remove(&key);
+                self.say(number, terminal.give_back(key).await?)
+            }
+            TerminalAsk::HandedBack => self.say(number, terminal.handed_back().await?),
+            TerminalAsk::Stage(step) => self.say(number, terminal.stage(step).await?),
+            TerminalAsk::Close(signal) => {
+                let signal = signal.and_then(Signal::from_named_raw);
+                self.say(number, terminal.close(Closing { signal }).await?)
+            }
+        })
+    }
+
+    fn seats(&self) -> std::sync::MutexGuard<'_, HashMap<HoldKey, u64>> {
+        self.shared.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives back the seats that were taken over this connection, unless their holders come back soon over another.
+    async fn give_seats_back(&self) {
+        let mine = |seats: &HashMap<HoldKey, u64>| -> Vec<HoldKey> {
+            seats.iter().filter(|(_, by)| **by == self.number).map(|(key, _)| key.clone()).collect()
+        };
+        if mine(&self.seats()).is_empty() {
+            return;
+        }
+        tokio::time::sleep(SEAT_LEASE).await;
+        let left = mine(&self.seats());
+        for key in left {
+            self.seats().remove(&key);
+            for terminal in self.shared.terminals.all() {
+                // Only the terminal that is held with this key heeds it, and one that is gone is free.
+                let _ = terminal.give_back(key.clone()).await;
+            }
+        }
+    }
+
+    /// Tells the output until somebody ends it. Who falls behind is shown the screen anew.
+    async fn attach(&self, terminal: &Terminal, number: u64) -> Result<Result<(), Over>, steplatch_terminal::Gone> {
+        let Attached { snapshot, size, mut output } = terminal.attach().await?;
+        if self.say(number, AttachedNow { snapshot, size }).is_err() {
+            return Ok(Err(Over));
+        }
+        loop {
+            let event = match output.recv().await {
+                Ok(Output::Bytes(bytes)) => AttachEvent::Bytes(bytes.to_vec()),
+                Ok(Output::Resized(size)) => AttachEvent::Resized(size),
+                Ok(Output::Ended(exit)) => AttachEvent::Ended(exit),
+                Err(RecvError::Lagged(_)) => match terminal.attach().await {
+                    Ok(Attached { snapshot, output: anew, .. }) => {
+                        output = anew;
+                        AttachEvent::Redrawn(snapshot)
+                    }
+                    Err(_) => AttachEvent::Closed,
+                },
+                Err(RecvError::Closed) => AttachEvent::Closed,
+            };
+            let last = matches!(event, AttachEvent::Ended(_) | AttachEvent::Closed);
+            if self.outbox.tell(number, &event).await.is_err() {
+                return Ok(Err(Over));
+            }
+            if last {
+                return Ok(Ok(()));
+            }
+        }
+    }
+}
+
+fn compiled(wait: WaitFor) -> Result<Wait, String> {
+    let WaitFor { patterns, target, since, until, timeout } = wait;
+    let patterns = patterns.iter().map(|source| Pattern::new(source).map_err(|error| error.to_string()));
+    Ok(Wait { patterns: patterns.collect::<Result<_, _>>()?, target, since, until, timeout })
+}
+
+/// Numbers that are not used twice in a process.
+pub(crate) fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(SECRETS + 1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}

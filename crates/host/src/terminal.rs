@@ -1,0 +1,213 @@
+//! A terminal of a host, with the methods of a terminal of this process.
+
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use steplatch_ids::TerminalId;
+use steplatch_terminal::{
+    Closed, Closing, Description, Excerpt, Exit, HandedBack, HoldKey, Holder, Input, InputError, Limit, Part, Picture,
+    Quiet, Sent, Signal, Size, Stage, View, Waited,
+};
+
+use crate::client::{AskError, Events, Host};
+use crate::wire::{Ask, AttachEvent, AttachedNow, TerminalAsk, WaitFor};
+
+/// A terminal that a host keeps. Cheap to clone.
+///
+/// Every method fails with an [`AskError`] when the terminal was closed or its host has ended.
+#[derive(Debug, Clone)]
+pub struct HostedTerminal {
+    host: Host,
+    id: TerminalId,
+}
+
+/// Why an input was not sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The terminal did not take it.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// There is no such terminal.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+}
+
+/// Why a signal was not sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SignalError {
+    /// The program had ended.
+    #[error("its program has ended{}", .0.map(|exit| format!(" with exit code {}", exit.code)).unwrap_or_default())]
+    Ended(Option<Exit>),
+    /// There is no such terminal.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+}
+
+impl HostedTerminal {
+    pub(crate) fn new(host: Host, id: TerminalId) -> Self {
+        Self { host, id }
+    }
+
+    /// Returns its id.
+    #[must_use]
+    pub fn id(&self) -> &TerminalId {
+        &self.id
+    }
+
+    async fn ask<T: DeserializeOwned>(&self, ask: TerminalAsk) -> Result<T, AskError> {
+        self.host.ask(&Ask::Terminal(self.id.clone(), ask)).await
+    }
+
+    /// Types into the terminal, see [`steplatch_terminal::Terminal::send`].
+    ///
+    /// # Errors
+    /// When nothing was typed, and why.
+    pub async fn send(&self, input: Input) -> Result<Sent, SendError> {
+        let sent: Result<Sent, InputError> = self.ask(TerminalAsk::Send(input)).await?;
+        Ok(sent?)
+    }
+
+    /// Waits for output, see [`steplatch_terminal::Terminal::wait`]. Dropping the future ends the wait.
+    ///
+    /// # Errors
+    /// When there is no such terminal; inside, what is wrong with a pattern.
+    pub async fn wait(&self, wait: WaitFor) -> Result<Result<(Waited, View), String>, AskError> {
+        self.ask(TerminalAsk::Wait(wait)).await
+    }
+
+    /// Waits until the program can be typed into.
+    ///
+    /// # Errors
+    /// When there is no such terminal.
+    pub async fn ready(&self, quiet: Quiet, at_most: Duration) -> Result<View, AskError> {
+        self.ask(TerminalAsk::Ready(quiet, at_most)).await
+    }
+
+    /// Returns the screen and state as of now.
+    ///
+    /// # Errors
+    /// When there is no such terminal.
+    pub async fn view(&self, colours: bool) -> Result<View, AskError> {
+        self.ask(TerminalAsk::View(colours)).await
+    }
+
+    /// Returns the cells of the screen as of now, with their colours. A screen of a million cells in as many
+    /// colours is more than a frame holds: ask for the size first.
+    ///
+    /// # Errors
+    /// When there is no such terminal.
+    pub async fn picture(&self) -> Result<Picture, AskError> {
+        self.ask(TerminalAsk::Picture).await
+    }
+
+    /// Returns a part of the output.
+    ///
+    /// # Errors
+    /// When there is no such terminal.
+    pub async fn read(&self, part: Part, limit: Limit) -> Result<Excerpt, AskError> {
+        self.ask(TerminalAsk::Read(part, limit)).await
+    }
+
+    /// Returns what can be told without looking at the screen.
+    ///
+    /// # Errors
+    /// When there is no such terminal.
+    pub async fn describe(&self) -> Result<Description, AskError> {
+        self.ask(TerminalAsk::Describe).await
+    }
+
+    /// Changes the size.
+    ///
+    /// # Errors
+    /// When there is no such terminal.
+    pub async fn resize(&self, size: Size) -> Result<(), AskError> {
+        self.ask(TerminalAsk::Resize(size)).await
+    }
+
+    /// Sends a signal to the foreground program.
+    ///
+    /// # Errors
+    /// When the program has ended, or there is no such terminal.
+    pub async fn signal(&self, signal: Signal) -> Result<(), SignalError> {
+        let sent: Result<(), Option<Exit>> = self.ask(TerminalAsk::Signal(signal.as_raw())).await?;
+        sent.map_err(SignalError::Ended)
+    }
+
+    /// Joins the terminal: its screen now, its output from now on.
+    ///
+    /// # Errors
+    /// When there is no such terminal.
+    pub async fn attach(&self) -> Result<Attached, AskError> {
+        let ask = Ask::Terminal(self.id.clone(), TerminalAsk::Attach);
+        let (AttachedNow { snapshot, size }, events) = self.host.subscribe(&ask).await?;
+        Ok(Attached { snapshot, size, events, terminal: self.clone() })
+    }
+
+    /// Takes the writer's seat, see [`steplatch_terminal::Terminal::hold`].
+    ///
+    /// # Errors
+    /// When there is no such terminal; inside, who holds it already.
+    pub async fn hold(&self, holder: Holder, key: HoldKey) -> Result<Result<(), Holder>, AskError> {
+        self.ask(TerminalAsk::Hold(holder, key)).await
+    }
+
+    /// Gives the writer's seat back.
+    ///
+    /// # Errors
+    /// When there is no such terminal.
+    pub async fn give_back(&self, key: HoldKey) -> Result<(), AskError> {
+        self.ask(TerminalAsk::GiveBack(key)).await
+    }
+
+    /// Returns who held the terminal since this was last asked, if somebody did and gave it back.
+    ///
+    /// # Errors
+    /// When there is no such terminal.
+    pub async fn handed_back(&self) -> Result<Option<HandedBack>, AskError> {
+        self.ask(TerminalAsk::HandedBack).await
+    }
+
+    /// Returns how far the input of a step has come; none if no such input was ever accepted.
+    ///
+    /// # Errors
+    /// When there is no such terminal.
+    pub async fn stage(&self, step: &str) -> Result<Option<Stage>, AskError> {
+        self.ask(TerminalAsk::Stage(step.to_owned())).await
+    }
+
+    /// Ends everything in the terminal and closes it.
+    ///
+    /// # Errors
+    /// When there is no such terminal.
+    pub async fn close(&self, closing: Closing) -> Result<Closed, AskError> {
+        self.ask(TerminalAsk::Close(closing.signal.map(Signal::as_raw))).await
+    }
+}
+
+/// What one who joins sees first, and then as it comes.
+#[derive(Debug)]
+pub struct Attached {
+    /// Escape sequences that show the screen as it is.
+    pub snapshot: String,
+    /// The size of the screen.
+    pub size: Size,
+    events: Events<AttachEvent>,
+    terminal: HostedTerminal,
+}
+
+impl Attached {
+    /// Returns the next event; none when the host has ended. Who is too slow is shown the screen anew.
+    pub async fn next(&mut self) -> Option<AttachEvent> {
+        if let Some(event) = self.events.next().await {
+            return Some(event);
+        }
+        match self.terminal.attach().await {
+            Ok(anew) => {
+                self.events = anew.events;
+                Some(AttachEvent::Redrawn(anew.snapshot))
+            }
+            Err(AskError::Refused(_)) => Some(AttachEvent::Closed),
+            Err(_) => None,
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! What is spoken with a terminal host.
+//!
+//! Frames over a private stream socket: four bytes of length (big endian, without
+//! themselves), eight bytes of a number that belongs to a question and all that is
+//! said to it, and a body in MessagePack (<https://msgpack.org>) with the names of
+//! fields, so that either side may know fewer fields than the other. From the asker
+//! the body is an [`Ask`]. From the host it is a `Result` of what was asked or a
+//! [`Refusal`]; after an attachment, [`AttachEvent`]s follow under the same number.
+//! The number 0 belongs to nobody's question: under it the host tells what must be
+//! kept secret.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use steplatch_ids::TerminalId;
+use steplatch_terminal::{
+    HoldKey, Holder, Input, Limit, OpenError, Part, Quiet, Size, SpawnError, Spec, Target, Until,
+};
+
+/// The version of what is spoken. A host that speaks another one keeps its terminals and is not asked about them.
+pub const WIRE_VERSION: u32 = 1;
+
+/// The longest body.
+pub(crate) const LONGEST: usize = 64 << 20;
+
+/// Bytes before a body: its length and its number.
+pub(crate) const HEAD: usize = 12;
+
+/// The number of what the host says without being asked: a text that must be hidden wherever it comes back.
+pub(crate) const SECRETS: u64 = 0;
+
+/// What can be asked of a host.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Ask {
+    /// Who are you? → [`crate::Greeting`]
+    Hello {
+        /// The version that the asker speaks.
+        wire: u32,
+    },
+    /// Open a terminal. → `Result<OpenedTerminal, OpenRefused>`
+    Open(Box<NewTerminal>),
+    /// Which terminals are there? → `Vec<Description>`
+    List,
+    /// Which terminal has this id or name? → `Option<TerminalId>`
+    Find(String),
+    /// Something about one terminal.
+    Terminal(TerminalId, TerminalAsk),
+    /// Hide this text from now on, for whoever serves the terminals next. → `()`
+    Remember(String),
+    /// Take no new terminals, and end with the last one. → `()`
+    Retire,
+    /// Close every terminal, and end. → `()`
+    Shutdown,
+    /// The answer to this question is not wanted any more. No answer.
+    Cancel(u64),
+}
+
+/// What can be asked of one terminal; the answers are those of [`steplatch_terminal::Terminal`]'s methods.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum TerminalAsk {
+    /// Type. → `Result<Sent, InputError>`
+    Send(Input),
+    /// Wait. → `Result<(Waited, View), String>`, the error being a pattern's
+    Wait(WaitFor),
+    /// Wait for the first prompt. → `View`
+    Ready(Quiet, Duration),
+    /// Look, with colours or without. → `View`
+    View(bool),
+    /// Look at the cells. → `Picture`
+    Picture,
+    /// Read output. → `Excerpt`
+    Read(Part, Limit),
+    /// Tell about it. → `Description`
+    Describe,
+    /// Resize. → `()`
+    Resize(Size),
+    /// Send the signal of this number to the foreground program. → `Result<(), Option<Exit>>`
+    Signal(i32),
+    /// Join. → `AttachedNow`, then [`AttachEvent`]s until cancelled
+    Attach,
+    /// Take the writer's seat. It is given back when the asker is gone for a while. → `Result<(), Holder>`
+    Hold(Holder, HoldKey),
+    /// Give it back. → `()`
+    GiveBack(HoldKey),
+    /// Tell who held it meanwhile. → `Option<HandedBack>`
+    HandedBack,
+    /// Tell how far the input of a step has come. → `Option<Stage>`
+    Stage(String),
+    /// Close it, beginning with the signal of this number. → `Closed`
+    Close(Option<i32>),
+}
+
+/// A terminal to open, as it travels; see [`Spec`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct NewTerminal {
+    arguments: Vec<OsString>,
+    command: String,
+    folder: PathBuf,
+    inherited: Vec<(OsString, OsString)>,
+    environment: Vec<(OsString, OsString)>,
+    size: Size,
+    name: Option<String>,
+    opened_by: Option<String>,
+    step: Option<String>,
+}
+
+impl From<Spec> for NewTerminal {
+    fn from(spec: Spec) -> Self {
+        let Spec { arguments, command, folder, inherited, environment, size, name, opened_by, step } = spec;
+        Self { arguments, command, folder, inherited, environment, size, name, opened_by, step }
+    }
+}
+
+impl From<NewTerminal> for Spec {
+    fn from(new: NewTerminal) -> Self {
+        let NewTerminal { arguments, command, folder, inherited, environment, size, name, opened_by, step } = new;
+        Self { arguments, command, folder, inherited, environment, size, name, opened_by, step }
+    }
+}
+
+/// A terminal that was opened.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OpenedTerminal {
+    /// Its id.
+    pub id: TerminalId,
+    /// Process id of its program.
+    pub pid: i32,
+    /// Whether its shell tells when it is at its prompt.
+    pub integrated: bool,
+}
+
+/// Why a terminal was not opened; see [`OpenError`] and [`SpawnError`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum OpenRefused {
+    /// As many as may be are open.
+    #[error("{most} terminals are open, which is the limit")]
+    TooMany {
+        /// The limit.
+        most: usize,
+    },
+    /// Another terminal has that name.
+    #[error("the name '{name}' is taken by {by}")]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Who has it.
+        by: TerminalId,
+    },
+    /// The step opened a terminal before, which was closed since.
+    #[error("the step opened {terminal} before, which was closed since")]
+    OpenedBefore {
+        /// The terminal.
+        terminal: TerminalId,
+    },
+    /// No such program.
+    #[error("program '{0}' was not found")]
+    NotFound(String),
+    /// No such folder.
+    #[error("folder '{}' does not exist", .0.display())]
+    NoFolder(PathBuf),
+    /// The program may not be executed, or the system had nothing to give.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<OpenError> for OpenRefused {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::TooMany { most } => Self::TooMany { most },
+            OpenError::NameTaken { name, by } => Self::NameTaken { name, by },
+            OpenError::OpenedBefore { terminal } => Self::OpenedBefore { terminal },
+            OpenError::Program(SpawnError::NotFound(program)) => Self::NotFound(program),
+            OpenError::Program(SpawnError::NoFolder(folder)) => Self::NoFolder(folder),
+            OpenError::Program(SpawnError::System(error)) => {
+                Self::Other(format!("the program could not be started: {error}"))
+            }
+            OpenError::Program(error) => Self::Other(error.to_string()),
+        }
+    }
+}
+
+/// What a wait waits for, with its patterns as they were written; see [`steplatch_terminal::Wait`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WaitFor {
+    /// Patterns.
+    pub patterns: Vec<String>,
+    /// Where to look.
+    pub target: Target,
+    /// Offset to look from.
+    pub since: Option<u64>,
+    /// What else ends the wait.
+    pub until: Until,
+    /// How long it waits at the most.
+    pub timeout: Duration,
+}
+
+/// What one who joins sees first.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct AttachedNow {
+    pub(crate) snapshot: String,
+    pub(crate) size: Size,
+}
+
+/// What one who joined is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AttachEvent {
+    /// The program wrote this.
+    Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// The asker fell behind; this draws the screen as it is now.
+    Redrawn(String),
+    /// The screen has another size.
+    Resized(Size),
+    /// The program ended; nothing more will come.
+    Ended(steplatch_terminal::Exit),
+    /// The terminal was closed.
+    Closed,
+}
+
+/// Why a question was not answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    /// There is no such terminal (any more).
+    #[error("the terminal was closed")]
+    NoTerminal,
+    /// The host does not know this question, or speaks another version.
+    #[error("the terminal host does not know how to do this; close its terminals and it will be replaced")]
+    NotUnderstood,
+    /// It takes no new terminals.
+    #[error("the terminal host is about to end")]
+    Retiring,
+}
+
+/// Appends a frame to `out`.
+pub(crate) fn write_frame(out: &mut Vec<u8>, number: u64, body: &impl Serialize) {
+    let begins = out.len();
+    out.extend_from_slice(&[0; HEAD]);
+    // Writing to memory does not fail, and every type here has a form in MessagePack.
+    rmp_serde::encode::write_named(out, body).expect("what is spoken can be written");
+    // Nothing that is said comes near four gigabytes: excerpts and screens are bounded.
+    let length = u32::try_from(out.len() - begins - 4).expect("a frame is shorter than four gigabytes");
+    out[begins..begins + 4].copy_from_slice(&length.to_be_bytes());
+    out[begins + 4..begins + HEAD].copy_from_slice(&number.to_be_bytes());
+}
+
+/// Takes the first whole frame out of `bytes`: how long it is, its number, where its body lies.
+///
+/// # Errors
+/// When the length is out of bounds, so that what follows can not be read either.
+pub(crate) fn first_frame(bytes: &[u8]) -> Result<Option<(usize, u64, std::ops::Range<usize>)>, BadFrame> {
+    let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
+    let length = u32::from_be_bytes(*length) as usize;
+    if !(HEAD - 4..=LONGEST).contains(&length) {
+        return Err(BadFrame);
+    }
+    if rest.len() < length {
+        return Ok(None);
+    }
+    let Some((number, _)) = rest.split_first_chunk::<8>() else { return Err(BadFrame) };
+    Ok(Some((4 + length, u64::from_be_bytes(*number), HEAD..4 + length)))
+}
+
+/// A frame with an impossible length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("what came is no frame")]
+pub(crate) struct BadFrame;
+
+/// Reads a body.
+pub(crate) fn read_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, rmp_serde::decode::Error> {
+    rmp_serde::from_slice(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_read_as_it_was_written_and_not_before_it_is_whole() {
+        let mut bytes = Vec::new();
+        write_frame(&mut bytes, 7, &Ask::Find("build".to_owned()));
+        let whole = bytes.len();
+        write_frame(&mut bytes, 8, &Ask::List);
+        for cut in 0..whole {
+            assert_eq!(first_frame(&bytes[..cut]), Ok(None));
+        }
+        let (taken, number, body) = first_frame(&bytes).unwrap().unwrap();
+        assert_eq!((taken, number), (whole, 7));
+        assert!(matches!(read_body(&bytes[body]), Ok(Ask::Find(name)) if name == "build"));
+        assert!(matches!(first_frame(&bytes[taken..]), Ok(Some((_, 8, _)))));
+    }
+
+    #[test]
+    fn what_is_no_frame_is_refused() {
+        assert_eq!(first_frame(&[0xff; 20]), Err(BadFrame));
+        assert_eq!(first_frame(&[0, 0, 0, 1, 0]), Err(BadFrame));
+    }
+
+    #[test]
+    fn a_question_of_a_later_version_is_not_understood_and_a_later_field_is_overlooked() {
+        #[derive(Serialize)]
+        enum Later {
+            Hello { wire: u32, colour: String },
+            Dance,
+        }
+        let mut bytes = Vec::new();
+        write_frame(&mut bytes, 1, &Later::Dance);
+        assert!(read_body::<Ask>(&bytes[HEAD..]).is_err());
+        bytes.clear();
+        write_frame(&mut bytes, 1, &Later::Hello { wire: 9, colour: "red".to_owned() });
+        assert!(matches!(read_body(&bytes[HEAD..]), Ok(Ask::Hello { wire: 9 })));
+    }
+}

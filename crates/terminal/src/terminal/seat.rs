@@ -1,0 +1,136 @@
+//! The writer's seat: who may type.
+//!
+//! Usually anybody may. A person who takes over holds the seat, and everybody else
+//! is refused with who holds it and since when. What happened meanwhile is kept for
+//! the next one who reads without holding it.
+
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+/// Who holds a terminal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holder {
+    /// Their name.
+    pub name: String,
+    /// Since when.
+    pub since: SystemTime,
+}
+
+/// What proves that one is the holder; made by who takes the seat.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct HoldKey(pub String);
+
+/// A time in which somebody held the terminal, for those who come back to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedBack {
+    /// Who held it.
+    pub holder: Holder,
+    /// Until when.
+    pub until: SystemTime,
+    /// Offset of the output when they took it.
+    pub from: u64,
+    /// Offset of the output when they gave it back.
+    pub to: u64,
+}
+
+/// The seat of one terminal.
+#[derive(Debug, Default)]
+pub(super) struct Seat {
+    held: Option<(Holder, HoldKey, u64)>,
+    handed_back: Option<HandedBack>,
+}
+
+impl Seat {
+    /// Takes the seat, or takes it again with the same key. Returns who holds it if somebody else does.
+    pub(super) fn take(&mut self, holder: Holder, key: HoldKey, offset: u64) -> Result<(), Holder> {
+        match &self.held {
+            Some((_, held_with, _)) if *held_with == key => Ok(()),
+            Some((holder, ..)) => Err(holder.clone()),
+            None => {
+                self.held = Some((holder, key, offset));
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives the seat back. Only the key that it was taken with does that.
+    pub(super) fn give_back(&mut self, key: &HoldKey, now: SystemTime, offset: u64) {
+        if let Some((holder, _, from)) = self.held.take_if(|(_, held_with, _)| held_with == key) {
+            // Two holds that nobody read between are one absence.
+            let from = self.handed_back.take().map_or(from, |earlier| earlier.from);
+            self.handed_back = Some(HandedBack { holder, until: now, from, to: offset });
+        }
+    }
+
+    /// Whether who has `key`, or has none, may type. Returns who holds the seat if not.
+    pub(super) fn admits(&self, key: Option<&HoldKey>) -> Result<(), Holder> {
+        match &self.held {
+            Some((holder, held_with, _)) if key != Some(held_with) => Err(holder.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn holder(&self) -> Option<&Holder> {
+        self.held.as_ref().map(|(holder, ..)| holder)
+    }
+
+    pub(super) fn was_handed_back(&self) -> bool {
+        self.handed_back.is_some()
+    }
+
+    /// Takes what has to be told of the time in which somebody held it.
+    pub(super) fn take_handed_back(&mut self) -> Option<HandedBack> {
+        self.handed_back.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn key(text: &str) -> HoldKey {
+        HoldKey(text.to_owned())
+    }
+
+    fn ann() -> Holder {
+        Holder { name: "ann".to_owned(), since: SystemTime::UNIX_EPOCH }
+    }
+
+    #[test]
+    fn while_one_holds_it_nobody_else_may_type_or_take_it() {
+        let mut seat = Seat::default();
+        assert_eq!(seat.admits(None), Ok(()));
+        seat.take(ann(), key("a"), 10).unwrap();
+        assert_eq!(seat.admits(None), Err(ann()));
+        assert_eq!(seat.admits(Some(&key("b"))), Err(ann()));
+        assert_eq!(seat.admits(Some(&key("a"))), Ok(()));
+        let bob = Holder { name: "bob".to_owned(), since: SystemTime::UNIX_EPOCH };
+        assert_eq!(seat.take(bob, key("b"), 11), Err(ann()));
+        seat.give_back(&key("b"), SystemTime::UNIX_EPOCH, 12);
+        assert_eq!(seat.holder(), Some(&ann()), "a stranger's key gives nothing back");
+    }
+
+    #[test]
+    fn what_happened_is_told_once_and_from_the_first_hold_on() {
+        let mut seat = Seat::default();
+        let later = SystemTime::UNIX_EPOCH + Duration::from_secs(9);
+        for (taken, given) in [(10, 20), (30, 40)] {
+            seat.take(ann(), key("a"), taken).unwrap();
+            seat.give_back(&key("a"), later, given);
+        }
+        let told = seat.take_handed_back().unwrap();
+        assert_eq!((told.from, told.to, told.until), (10, 40, later));
+        assert!(seat.take_handed_back().is_none());
+    }
+
+    #[test]
+    fn a_holder_who_comes_back_with_the_key_still_holds() {
+        let mut seat = Seat::default();
+        seat.take(ann(), key("a"), 10).unwrap();
+        assert_eq!(seat.take(ann(), key("a"), 50), Ok(()));
+        assert_eq!(seat.admits(Some(&key("a"))), Ok(()));
+    }
+}

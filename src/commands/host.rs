@@ -1,0 +1,79 @@
+//! The process that keeps the terminals, for the daemon.
+
+use std::os::fd::AsFd as _;
+use std::process::ExitCode;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+use steplatch_host::{Identity, serve};
+use steplatch_protocol::Place;
+use steplatch_terminal::{Integration, Options, Terminals};
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::failure::Failure;
+
+/// Keeps terminals for whoever connects to the socket that is standard input, until none is left and nobody asks.
+pub(super) async fn keep(place: &Place) -> Result<ExitCode, Failure> {
+    // The end of the terminal that started the daemon must not be ours. Being a leader already is as good.
+    let _ = rustix::process::setsid();
+    let told = |what: &str| {
+        let what = what.to_owned();
+        move |error: std::io::Error| Failure::system(&what, &error)
+    };
+    let listener = listener().map_err(told("this is started by the daemon, with a socket as standard input"))?;
+    let descriptors = raise_descriptor_limit();
+    let integration = Integration::install(&place.shell()).map_err(told("the shell integration can not be written"))?;
+    let options = Options {
+        adopt_orphans: true,
+        // The runtime folder lies in memory as a rule, and memory is what there is too little of.
+        history_folder: Some(place.state().to_owned()),
+        integration: Some(integration),
+        descriptors,
+        ..Options::default()
+    };
+    let terminals = Terminals::new(options).map_err(told("the terminal host could not start"))?;
+    let identity = Identity { version: env!("CARGO_PKG_VERSION").to_owned() };
+    let mut terminated = signal(SignalKind::terminate())?;
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut hung_up = signal(SignalKind::hangup())?;
+    let told_to_end = async {
+        loop {
+            tokio::select! {
+                _ = terminated.recv() => break,
+                _ = interrupted.recv() => break,
+                // It has no terminal of its own to lose.
+                _ = hung_up.recv() => {}
+            }
+        }
+    };
+    tokio::select! {
+        served = serve(listener, terminals.clone(), identity) => {
+            served.map_err(told("the terminal host can not accept connections"))?;
+        }
+        () = told_to_end => terminals.close_all().await,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Takes the listening socket from standard input, where nothing is left behind.
+fn listener() -> std::io::Result<UnixListener> {
+    let socket = std::os::unix::net::UnixListener::from(rustix::stdio::stdin().as_fd().try_clone_to_owned()?);
+    // Says whether it is a socket at all.
+    socket.local_addr()?;
+    rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+    socket.set_nonblocking(true)?;
+    UnixListener::from_std(socket)
+}
+
+/// Terminals take two or three descriptors each, and the usual limit is 1,024. Returns what it was, for the programs in
+/// them: some look at every number up to the limit.
+fn raise_descriptor_limit() -> Option<u64> {
+    let before = getrlimit(Resource::Nofile);
+    let mut raised = getrlimit(Resource::Nofile);
+    raised.current = raised.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit of open files could not be raised");
+        return None;
+    }
+    before.current
+}

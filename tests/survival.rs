@@ -1,0 +1,126 @@
+//! What nothing can take away: terminals, their output, waits and inputs, while the daemon is killed again and again.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use steplatch_testkit::{Agent, Home};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// The process id of the daemon that runs in `home` and is not `last`; the agents start one whenever there is none.
+fn next_daemon(home: &Home, last: i64) -> i64 {
+    loop {
+        let status = home.runs(&["daemon", "status", "--json"]);
+        if status.code == 0
+            && let Some(pid) = status.json()["pid"].as_i64().filter(|pid| *pid != last)
+        {
+            return pid;
+        }
+    }
+}
+
+fn kill(pid: i64) {
+    kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+}
+
+/// Everything that was printed in a terminal, read page by page.
+fn whole_output(agent: &Agent, session: &str) -> String {
+    let (mut output, mut offset) = (String::new(), 0);
+    loop {
+        let page = agent.calls(
+            "get_screen_content",
+            json!({"session_id": session, "content_mode": "history", "offset": offset, "limit": 1_000_000}),
+        );
+        let content = page["screen_content"].as_str().unwrap();
+        let next = page["next_offset"].as_u64().unwrap();
+        match content.rsplit_once("\n[… ") {
+            Some((read, _)) if page["truncated"] == true => output.push_str(&format!("{read}\n")),
+            _ => {
+                output.push_str(content);
+                return output;
+            }
+        }
+        assert!(next > offset);
+        offset = next;
+    }
+}
+
+#[test]
+fn a_daemon_that_is_killed_ten_times_takes_no_terminal_no_byte_no_wait_and_no_input_with_it() {
+    const TERMINALS: usize = 20;
+    const LINES: usize = 8_000;
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let printing = format!(
+        "read start; for ((n = 1; n <= {LINES}; n++)); do echo line-$n; ((n % 100)) || sleep 0.05; done; \
+         echo finished-$((6 * 7)); read end"
+    );
+    let sessions: Vec<String> = (0..TERMINALS)
+        .map(|_| {
+            let opened = agent.calls("open_terminal", json!({"command": ["bash", "-c", printing]}));
+            opened["session_id"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    let typed_into =
+        agent.calls("open_terminal", json!({"command": ["bash", "-c", "stty -echo -icanon; sed -u s/typed/got/"]}));
+    let typed_into = typed_into["session_id"].as_str().unwrap();
+    for session in &sessions {
+        let sent = agent.calls("send_input", json!({"session_id": session, "input_text": "\n"}));
+        assert_eq!(sent["success"], true, "{sent}");
+    }
+    let waits: Vec<_> = sessions
+        .iter()
+        .map(|session| {
+            agent.begins("await_output", json!({"session_id": session, "pattern": "^finished-(\\d+)$", "timeout": 150}))
+        })
+        .collect();
+    let over = AtomicBool::new(false);
+    let typed = std::thread::scope(|scope| {
+        let typist = scope.spawn(|| {
+            let mut typed = 0;
+            while !over.load(Ordering::Relaxed) {
+                typed += 1;
+                let text = format!("typed-{typed}\n");
+                let sent = agent
+                    .calls("send_input", json!({"session_id": typed_into, "input_text": text, "wait_for_quiet_ms": 0}));
+                assert_eq!(sent["success"], true, "{sent}");
+            }
+            typed
+        });
+        let mut last = 0;
+        for _ in 0..10 {
+            last = next_daemon(&home, last);
+            // A moment that nobody can foresee, within what is being done.
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+            std::thread::sleep(Duration::from_millis(u64::from(now.subsec_micros() % 250)));
+            kill(last);
+        }
+        over.store(true, Ordering::Relaxed);
+        typist.join().unwrap()
+    });
+    for wait in waits {
+        let waited = wait.ends();
+        assert_eq!((&waited["match_text"], &waited["groups"]), (&json!("finished-42"), &json!(["42"])), "{waited}");
+    }
+    let listed = agent.calls("list_terminal_sessions", json!({}));
+    assert_eq!(listed["total_sessions"], json!(TERMINALS + 1));
+    for session in &sessions {
+        let output = whole_output(&agent, session);
+        let lines: Vec<&str> = output.lines().filter(|line| line.starts_with("line-")).collect();
+        let expected: Vec<String> = (1..=LINES).map(|n| format!("line-{n}")).collect();
+        assert!(lines == expected, "{} lines, of which some are lost or doubled", lines.len());
+    }
+    let seen = agent.calls(
+        "await_output",
+        json!({"session_id": typed_into, "pattern": format!("^got-{typed}$"), "since": 0, "timeout": 20}),
+    );
+    assert_eq!(seen["reason"], "match", "{seen}");
+    let expected: Vec<String> = (1..=typed).map(|n| format!("got-{n}")).collect();
+    let output = whole_output(&agent, typed_into);
+    assert_eq!(output.lines().collect::<Vec<_>>(), expected);
+    let exit = agent.calls("exit_terminal", json!({"session_id": sessions[0]}));
+    assert_eq!((&exit["success"], &exit["survivors"]), (&Value::Bool(true), &json!([])));
+}

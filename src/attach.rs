@@ -87,7 +87,7 @@ struct Joined<'a> {
 }
 
 /// How long a daemon that went away is waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 impl<'a> Joined<'a> {
     async fn join(

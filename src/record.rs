@@ -8,14 +8,15 @@ use std::io::{self, IsTerminal as _, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use steplatch_protocol::{AttachTerminal, CallError, GetScreenContent, Place, TerminalEvent};
+use steplatch_protocol::{AttachTerminal, AttachTerminalReply, Client, Events, GetScreenContent, Place, TerminalEvent};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::asciicast::{Events, Header};
+use crate::asciicast::{self, Header};
+use crate::attach::PATIENCE;
 use crate::failure::Failure;
 use crate::{front, print};
 
@@ -26,9 +27,7 @@ pub(crate) async fn record(
     file: Option<PathBuf>,
     idle_limit: Option<f64>,
 ) -> Result<ExitCode, Failure> {
-    let client = front::client(place).await?;
-    let verb = AttachTerminal { session_id: id.to_owned(), masked: true, ..AttachTerminal::default() };
-    let (joined, mut events) = client.subscribe(verb).await?;
+    let (client, joined, mut events) = join(place, id).await?;
     if let Some(error) = joined.error {
         return Err(Failure::work(error));
     }
@@ -38,7 +37,7 @@ pub(crate) async fn record(
     let timestamp = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let title = (id != joined.session_id).then(|| id.to_owned());
     out.write_all(Header::line((joined.cols, joined.rows), timestamp, idle_limit, title).as_bytes())?;
-    let mut lines = Events::default();
+    let mut lines = asciicast::Events::default();
     if let Some(first) = lines.output(began.elapsed(), joined.snapshot.as_bytes()) {
         out.write_all(first.as_bytes())?;
     }
@@ -76,9 +75,16 @@ pub(crate) async fn record(
                 break;
             }
             Some(Err(_)) => None,
+            // The daemon is gone, and the terminal goes on: what was missed is on the screen that the next one shows.
             None => {
-                out.flush()?;
-                return Err(CallError::Lost.into());
+                let (_, again, more) = join_again(place, &joined.session_id).await?;
+                if let Some(error) = again.error {
+                    print::note(&format!("the terminal is gone: {error}"));
+                    break;
+                }
+                events = more;
+                out.write_all(lines.resize(at, again.cols, again.rows).as_bytes())?;
+                lines.output(at, again.snapshot.as_bytes())
             }
         };
         if let Some(line) = line {
@@ -89,6 +95,24 @@ pub(crate) async fn record(
     }
     print::note(&format!("recorded {:.1} s in {}", began.elapsed().as_secs_f64(), file.display()));
     Ok(ExitCode::SUCCESS)
+}
+
+async fn join(place: &Place, id: &str) -> Result<(Client, AttachTerminalReply, Events), Failure> {
+    let client = front::client(place).await?;
+    let verb = AttachTerminal { session_id: id.to_owned(), masked: true, ..AttachTerminal::default() };
+    let (reply, events) = client.subscribe(verb).await?;
+    Ok((client, reply, events))
+}
+
+/// Joins over the next daemon. Somebody who is just ending it, or starting it, needs a moment.
+async fn join_again(place: &Place, id: &str) -> Result<(Client, AttachTerminalReply, Events), Failure> {
+    let began = Instant::now();
+    loop {
+        match join(place, id).await {
+            Err(_) if began.elapsed() < PATIENCE => tokio::time::sleep(Duration::from_millis(50)).await,
+            joined => return joined,
+        }
+    }
 }
 
 /// A new file that only its owner can read: what was on a screen is nobody else's business.

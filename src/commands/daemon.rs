@@ -211,7 +211,7 @@ async fn end_hosts(place: &Place, json: bool) -> Result<bool, Failure> {
         (true, _) => {}
         (false, true) => print::json(&serde_json::json!({"pid": null, "terminals": terminals}))?,
         (false, false) => {
-            print::line(format!("no daemon was running; terminals that were left and closed: {terminals}"))?
+            print::line(format!("no daemon was running; terminals that were left and closed: {terminals}"))?;
         }
     }
     Ok(!found.is_empty())

@@ -40,7 +40,7 @@ fn painting(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("painting");
     group.bench_function("html", |bencher| bencher.iter(|| steplatch_picture::html(black_box(&picture))));
     group.bench_function("png", |bencher| {
-        bencher.iter(|| steplatch_picture::png(black_box(&picture)).map_or(0, |image| image.len()))
+        bencher.iter(|| steplatch_picture::png(black_box(&picture)).map_or(0, |image| image.len()));
     });
     group.finish();
 }

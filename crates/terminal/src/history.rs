@@ -346,22 +346,18 @@ impl History {
         #[cfg(test)]
         self.decompressed.fetch_add(block.length, Ordering::Relaxed);
         let text = match &block.kept {
-            Kept::Memory(bytes) => {
-                Some(decompressed(bytes, block.length).expect("a block in memory is as it was made"))
-            }
+            Kept::Memory(bytes) => Ok(decompressed(bytes, block.length).expect("a block in memory is as it was made")),
             // What comes from a disk is foreign again.
-            Kept::Disk(place) => match self.spill.as_ref()?.read(*place) {
-                Ok(bytes) => decompressed(&bytes, block.length),
-                Err(error) => {
-                    tracing::warn!(%error, "older output can not be read from disk");
-                    None
-                }
-            },
+            Kept::Disk(place) => self.spill.as_ref()?.read(*place).and_then(|bytes| {
+                decompressed(&bytes, block.length).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
+            }),
         };
-        if text.is_none() {
-            self.unreadable.store(true, Ordering::Relaxed);
-        }
-        text
+        let said = |error: &std::io::Error| {
+            if !self.unreadable.swap(true, Ordering::Relaxed) {
+                tracing::warn!(%error, "older output can not be read from disk");
+            }
+        };
+        text.inspect_err(said).ok()
     }
 
     /// The blocks of which some part lies in `range`.

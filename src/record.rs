@@ -38,17 +38,13 @@ pub(crate) async fn record(
     let title = (id != joined.session_id).then(|| id.to_owned());
     out.write_all(Header::line((joined.cols, joined.rows), timestamp, idle_limit, title).as_bytes())?;
     let mut lines = asciicast::Events::default();
+    let mut size = (joined.cols, joined.rows);
     if let Some(first) = lines.output(began.elapsed(), joined.snapshot.as_bytes()) {
         out.write_all(first.as_bytes())?;
     }
     out.flush()?;
-    // Of a program that ended before, nobody will tell the end again.
-    let verb = GetScreenContent { session_id: joined.session_id.clone(), ..GetScreenContent::default() };
-    let now = client.call(verb).await?;
-    if now.success && !now.process_running {
-        if let Some(code) = now.exit_code {
-            out.write_all(lines.exit(began.elapsed(), code).as_bytes())?;
-        }
+    if let Some(code) = ended_before(&client, &joined.session_id).await? {
+        out.write_all(lines.exit(began.elapsed(), code).as_bytes())?;
         print::note(&format!("its program had ended already; its screen is in {}", file.display()));
         return Ok(ExitCode::SUCCESS);
     }
@@ -66,7 +62,10 @@ pub(crate) async fn record(
                 lines.output(at, &STANDARD.decode(bytes).unwrap_or_default())
             }
             Some(Ok(TerminalEvent::TerminalRedrawn { snapshot })) => lines.output(at, snapshot.as_bytes()),
-            Some(Ok(TerminalEvent::TerminalResized { cols, rows })) => Some(lines.resize(at, cols, rows)),
+            Some(Ok(TerminalEvent::TerminalResized { cols, rows })) => {
+                size = (cols, rows);
+                Some(lines.resize(at, cols, rows))
+            }
             Some(Ok(TerminalEvent::TerminalEnded { exit_code })) => {
                 if let Some(code) = exit_code {
                     out.write_all(lines.exit(at, code).as_bytes())?;
@@ -77,14 +76,27 @@ pub(crate) async fn record(
             Some(Err(_)) => None,
             // The daemon is gone, and the terminal goes on: what was missed is on the screen that the next one shows.
             None => {
-                let (_, again, more) = join_again(place, &joined.session_id).await?;
+                let (client, again, more) = join_again(place, &joined.session_id).await?;
                 if let Some(error) = again.error {
                     print::note(&format!("the terminal is gone: {error}"));
                     break;
                 }
                 events = more;
-                out.write_all(lines.resize(at, again.cols, again.rows).as_bytes())?;
-                lines.output(at, again.snapshot.as_bytes())
+                if (again.cols, again.rows) != size {
+                    size = (again.cols, again.rows);
+                    out.write_all(lines.resize(at, again.cols, again.rows).as_bytes())?;
+                }
+                if let Some(line) = lines.output(at, again.snapshot.as_bytes()) {
+                    out.write_all(line.as_bytes())?;
+                }
+                match ended_before(&client, &joined.session_id).await? {
+                    None => None,
+                    Some(code) => {
+                        out.write_all(lines.exit(at, code).as_bytes())?;
+                        out.flush()?;
+                        break;
+                    }
+                }
             }
         };
         if let Some(line) = line {
@@ -113,6 +125,13 @@ async fn join_again(place: &Place, id: &str) -> Result<(Client, AttachTerminalRe
             joined => return joined,
         }
     }
+}
+
+/// Returns the exit code of a program that has ended: nobody tells its end again.
+async fn ended_before(client: &Client, session: &str) -> Result<Option<i32>, Failure> {
+    let verb = GetScreenContent { session_id: session.to_owned(), ..GetScreenContent::default() };
+    let now = client.call(verb).await?;
+    Ok(now.exit_code.filter(|_| now.success && !now.process_running))
 }
 
 /// A new file that only its owner can read: what was on a screen is nobody else's business.

@@ -398,8 +398,8 @@ impl History {
             let Some(whole) = self.text_of(block) else { break };
             blocks.push((block.start, whole));
         }
-        for (start, block) in blocks.iter().rev() {
-            take(*start, block);
+        for (start, block) in blocks.into_iter().rev() {
+            take(start, &block);
         }
         take(self.hot_start, &self.hot);
         (begins, text)

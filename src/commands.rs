@@ -1,5 +1,6 @@
 //! The commands, as they are typed.
 
+mod config;
 mod daemon;
 mod host;
 mod mcp;
@@ -42,6 +43,9 @@ enum Command {
     /// Start, stop and look at the daemon
     #[command(subcommand)]
     Daemon(daemon::Daemon),
+    /// Show and check the settings
+    #[command(subcommand)]
+    Config(config::Config),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -74,6 +78,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Terminal(command) => command.run(&place).await,
         Command::Mcp => mcp::run(place).await,
         Command::Daemon(command) => command.run(place).await,
+        Command::Config(command) => command.run(),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "steplatch", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)

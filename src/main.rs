@@ -10,6 +10,7 @@ mod front;
 mod print;
 mod record;
 mod run_view;
+mod settings;
 
 use std::process::ExitCode;
 

@@ -149,3 +149,34 @@ fn a_recording_goes_on_over_the_next_daemon() {
     let last: (f64, String, String) = serde_json::from_str(recorded.lines().last().unwrap()).unwrap();
     assert_eq!((last.1.as_str(), last.2.as_str()), ("x", "3"), "{recorded}");
 }
+
+/// Types `command` into a terminal and returns the number that it prints.
+fn number_printed(agent: &Agent, session: &str, command: &str) -> i32 {
+    let sent = agent.calls("send_input", json!({"session_id": session, "input_text": format!("{command}\n")}));
+    let waited = agent.calls(
+        "await_output",
+        json!({"session_id": session, "pattern": "number (\\d+)", "since": sent["offset"], "timeout": 20}),
+    );
+    waited["groups"][0].as_str().unwrap_or_else(|| panic!("{waited}")).parse().unwrap()
+}
+
+fn lives(pid: i32) -> bool {
+    std::path::Path::new(&format!("/proc/{pid}")).exists()
+}
+
+#[test]
+fn a_process_that_left_everything_behind_is_ended_with_its_terminal_or_named() {
+    // Its parent is gone, its session is another one, its environment is empty, and it ignores what asks it to end.
+    const STRAY: &str = "(env -i setsid bash -c 'trap \"\" HUP TERM; echo number $$; exec sleep 1000' &)";
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let open = || agent.calls("open_terminal", json!({}))["session_id"].as_str().unwrap().to_owned();
+    let (first, second) = (open(), open());
+    let stray = number_printed(&agent, &second, STRAY);
+    let closed = agent.calls("exit_terminal", json!({"session_id": first}));
+    assert_eq!(closed["survivors"], json!([{"pid": stray, "name": "sleep", "doubtful": true}]), "either may be its");
+    assert!(lives(stray));
+    let closed = agent.calls("exit_terminal", json!({"session_id": second}));
+    assert_eq!(closed["survivors"], json!([]), "nobody else's any more");
+    assert!(!lives(stray));
+}

@@ -20,6 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::host;
 use crate::failure::{FAILED, Failure};
+use crate::settings::Settings;
 use crate::{front, print};
 
 #[derive(Debug, Subcommand)]
@@ -304,6 +305,11 @@ async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
     if detached == Detached::Yes {
         // The end of the terminal that started it must not be its end. Being a leader already is as good.
         let _ = rustix::process::setsid();
+    }
+    // Said here, where somebody reads it: the process that keeps the terminals has nobody to tell.
+    let settings = Settings::load().map_err(|error| Failure::usage(error.to_string()))?;
+    for unknown in &settings.unknown {
+        tracing::warn!("{unknown}");
     }
     let log = place.log();
     let host = host_starter(&place)?;

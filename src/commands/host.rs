@@ -11,6 +11,7 @@ use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
+use crate::settings::Settings;
 
 /// Keeps terminals for whoever connects to the socket that is standard input, until none is left and nobody asks.
 pub(super) async fn keep(place: &Place) -> Result<ExitCode, Failure> {
@@ -23,13 +24,14 @@ pub(super) async fn keep(place: &Place) -> Result<ExitCode, Failure> {
     let listener = listener().map_err(told("this is started by the daemon, with a socket as standard input"))?;
     let descriptors = raise_descriptor_limit();
     let integration = Integration::install(&place.shell()).map_err(told("the shell integration can not be written"))?;
+    let settings = Settings::load().map_err(|error| Failure::usage(error.to_string()))?;
     let options = Options {
         adopt_orphans: true,
         // The runtime folder lies in memory as a rule, and memory is what there is too little of.
         history_folder: Some(place.state().to_owned()),
         integration: Some(integration),
         descriptors,
-        ..Options::default()
+        ..settings.terminals()
     };
     let terminals = Terminals::new(options).map_err(told("the terminal host could not start"))?;
     let identity = Identity { version: env!("CARGO_PKG_VERSION").to_owned() };

@@ -372,7 +372,12 @@ impl Close {
             let code = reply.exit_code.map(|code| format!(", exit code {code}")).unwrap_or_default();
             print::line(format!("closed {}{code}", reply.session_id))?;
             for survivor in &reply.survivors {
-                print::note(&format!("process {} ({}) could not be ended", survivor.pid, survivor.name));
+                let why = if survivor.doubtful {
+                    "may be another terminal's and was left alone"
+                } else {
+                    "could not be ended"
+                };
+                print::note(&format!("process {} ({}) {why}", survivor.pid, survivor.name));
             }
         }
         Ok(ExitCode::SUCCESS)

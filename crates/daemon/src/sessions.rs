@@ -381,7 +381,7 @@ impl Sessions {
             survivors: closed
                 .survivors
                 .into_iter()
-                .map(|survivor| Survivor { pid: survivor.pid, name: survivor.name })
+                .map(|survivor| Survivor { pid: survivor.pid, name: survivor.name, doubtful: survivor.doubtful })
                 .collect(),
         }
     }

@@ -392,3 +392,59 @@ async fn socket_and_folders_are_private() {
     assert_eq!(mode(daemon.place().state()), 0o700);
     assert_eq!(mode(&daemon.place().lock()), 0o600);
 }
+
+#[tokio::test]
+async fn a_person_takes_over_and_the_agent_is_told_who_and_then_what_changed() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let person = daemon.somebody("ann").await;
+    let attach = AttachTerminal { session_id: session.id.clone(), hold_key: Some("k".into()), masked: false };
+    let (joined, events) = person.subscribe(attach).await.unwrap();
+    assert!(joined.success, "{:?}", joined.error);
+    let refused = session.types("echo mine\n").await;
+    assert!(!refused.success);
+    let error = refused.error.unwrap();
+    assert!(error.starts_with("ann has held this terminal since 20"), "{error}");
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.sessions[0].held_by.as_deref(), Some("ann"));
+    let types = |text: &str, key: Option<&str>| {
+        let bytes = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);
+        person.call(WriteTerminal { session_id: session.id.clone(), bytes, hold_key: key.map(str::to_owned) })
+    };
+    assert!(types("echo hers\r", None).await.unwrap().error.is_some(), "not without the key");
+    assert!(types("cd /tmp; echo hers-$((40+2))\r", Some("k")).await.unwrap().success);
+    session.sees("hers-42").await;
+    let screen = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
+    assert_eq!(screen.handed_back, None, "not while she holds it");
+    // Hanging up is as good as handing back.
+    drop(events);
+    drop(person);
+    let told = loop {
+        let sent = session.types("\n").await;
+        if sent.success {
+            break sent.handed_back.unwrap();
+        }
+    };
+    assert_eq!(told.by, "ann");
+    assert!(told.output.contains("hers-42"), "{}", told.output);
+    let screen = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
+    assert_eq!(screen.handed_back, None, "told once");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_password_that_was_typed_unseen_is_hidden_wherever_it_comes_back() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    session.types("read -rsp 'Password: ' word; echo; echo \"it is $word\"\n").await;
+    session.sees("Password: $").await;
+    session.types("hunter2 and more\n").await;
+    let seen = session.sees("^it is .*").await;
+    assert_eq!(seen, "it is ••••••");
+    assert!(!session.screen().await.contains("hunter2"));
+    let mode = ContentMode::History;
+    let history = daemon
+        .call(GetScreenContent { session_id: session.id.clone(), content_mode: mode, ..Default::default() })
+        .await;
+    assert!(!history.screen_content.unwrap().contains("hunter2"));
+    daemon.stop().await;
+}

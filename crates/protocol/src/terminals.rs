@@ -495,13 +495,16 @@ pub struct ExitTerminal {
     pub force: bool,
 }
 
-/// A process that could not be ended.
+/// A process that could not be ended, or that may be another terminal's.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Survivor {
     /// Its process id
     pub pid: i32,
     /// Its name
     pub name: String,
+    /// It was left alone, because another terminal may have started it
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub doubtful: bool,
 }
 
 /// What came of closing a terminal.
@@ -516,7 +519,7 @@ pub struct ExitTerminalReply {
     /// How its program ended
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Processes that could not be ended
+    /// Processes that are left
     #[serde(default)]
     pub survivors: Vec<Survivor>,
 }

@@ -17,7 +17,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 
 pub use ledger::Stage;
 pub use seat::{HandedBack, HoldKey, Holder};
-pub(crate) use task::{Parts, run};
+pub(crate) use task::{FLOODS_AT_ONCE, Parts, run};
 
 use crate::keys::UnknownKey;
 use crate::process::{Exit, Survivor};

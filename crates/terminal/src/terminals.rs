@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use steplatch_ids::TerminalId;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::history::{Disk, History};
 use crate::hushed::Hushed;
 use crate::integration::Integration;
 use crate::process::{Child, Orphans, Program, Pty, SpawnError, TERMINAL_VARIABLE};
 use crate::screen::{Emulator, Size};
-use crate::terminal::{Closing, Description, Life, Open, Parts, Terminal, run};
+use crate::terminal::{Closing, Description, FLOODS_AT_ONCE, Life, Open, Parts, Terminal, run};
 use crate::transcript::Transcript;
 
 /// What holds for every terminal of a process.
@@ -128,6 +128,7 @@ pub struct Terminals {
     /// What steps have opened, oldest first.
     opened: Arc<Mutex<VecDeque<(String, Opening)>>>,
     hushed: Hushed,
+    floods: Arc<Semaphore>,
     count: Arc<watch::Sender<usize>>,
 }
 
@@ -154,6 +155,7 @@ impl Terminals {
             names: Arc::default(),
             opened: Arc::default(),
             hushed: Hushed::default(),
+            floods: Arc::new(Semaphore::new(FLOODS_AT_ONCE)),
             count: Arc::new(watch::Sender::new(0)),
         })
     }
@@ -258,6 +260,7 @@ impl Terminals {
             grace: self.options.grace,
             idle: self.options.idle,
             hushed: self.hushed.clone(),
+            floods: self.floods.clone(),
             life: life.clone(),
         };
         let terminal = reservation.keep();

@@ -9,6 +9,7 @@ mod agent;
 mod home;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -16,7 +17,7 @@ use steplatch_daemon::{Daemon, Ending, Options, Stopper};
 use steplatch_host::Starter;
 use steplatch_protocol::{
     AwaitOutput, AwaitOutputReply, Client, GetScreenContent, Hello, OpenTerminal, OpenTerminalReply, PROTOCOL_VERSION,
-    Place, RunReply, RunWorkflow, SendInput, SendInputReply, Verb,
+    Place, RunReply, RunWorkflow, SendInput, SendInputReply, Verb, connect,
 };
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -31,7 +32,7 @@ pub struct TestDaemon {
     place: Place,
     stopper: Stopper,
     serving: JoinHandle<()>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl TestDaemon {
@@ -50,28 +51,20 @@ impl TestDaemon {
         let client = daemon.client();
         let stopper = daemon.stopper();
         let serving = tokio::spawn(async move { daemon.serve().await.expect("a daemon that serves") });
-        let environment: BTreeMap<String, String> = [
-            ("HOME", folder.path().to_str().expect("a temporary folder has a plain name")),
-            ("PATH", &std::env::var("PATH").unwrap_or_default()),
-            ("LC_ALL", "C.UTF-8"),
-        ]
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .into();
-        let hello = Hello {
-            protocol_version: PROTOCOL_VERSION,
-            client: "test".to_owned(),
-            cwd: Some(folder.path().display().to_string()),
-            environment: Some(environment),
-            person: false,
-        };
-        client.call(hello).await.expect("a daemon that says hello");
-        Self { client, place, stopper, serving, _folder: folder }
+        client.call(hello(folder.path(), "test", false)).await.expect("a daemon that says hello");
+        Self { client, place, stopper, serving, folder }
     }
 
     /// Returns the client.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Returns another client: of a person who is called `name`.
+    pub async fn somebody(&self, name: &str) -> Client {
+        let (client, _) = connect(&self.place, hello(self.folder.path(), name, true)).await.unwrap();
+        client
     }
 
     /// Returns the daemon's folders.
@@ -112,6 +105,25 @@ impl TestDaemon {
     pub async fn stop(self) {
         self.stopper.stop(Ending::CloseTerminals);
         tokio::time::timeout(Duration::from_secs(20), self.serving).await.expect("a daemon that ends").unwrap();
+    }
+}
+
+/// An introduction in which nothing is as it is on this machine, except for where programs lie.
+fn hello(folder: &Path, name: &str, person: bool) -> Hello {
+    let environment: BTreeMap<String, String> = [
+        ("HOME", folder.to_str().expect("a temporary folder has a plain name")),
+        ("PATH", &std::env::var("PATH").unwrap_or_default()),
+        ("LC_ALL", "C.UTF-8"),
+        ("USER", name),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into();
+    Hello {
+        protocol_version: PROTOCOL_VERSION,
+        client: name.to_owned(),
+        cwd: Some(folder.display().to_string()),
+        environment: Some(environment),
+        person,
     }
 }
 

@@ -3,14 +3,16 @@
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, waitid};
 use tokio::io::unix::AsyncFd;
 
-use super::orphans::Orphans;
+use super::orphans::{Family, Orphans};
 use super::spawn::{Program, SpawnError, spawn};
 use super::system::watched;
+use super::tree::{Kin, started};
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +29,7 @@ pub(crate) struct Child {
     pid: Pid,
     pidfd: AsyncFd<OwnedFd>,
     orphans: Orphans,
+    family: Arc<Family>,
     collected: AtomicBool,
 }
 
@@ -50,11 +53,19 @@ impl Child {
             let pidfd = pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(io::Error::from)?;
             Ok::<_, SpawnError>((pid, (pid, pidfd)))
         })?;
-        Ok(Self { pid, pidfd: watched(pidfd)?, orphans: orphans.clone(), collected: AtomicBool::new(false) })
+        // One that has ended already began before anything that it can have left behind.
+        let family = Arc::new(orphans.family(started(pid).unwrap_or(0)));
+        let collected = AtomicBool::new(false);
+        Ok(Self { pid, pidfd: watched(pidfd)?, orphans: orphans.clone(), family, collected })
     }
 
     pub(crate) fn pid(&self) -> Pid {
         self.pid
+    }
+
+    /// What tells its orphans from others'.
+    pub(crate) fn kin(&self) -> Kin {
+        Kin { family: self.family.clone(), orphans: self.orphans.clone() }
     }
 
     /// Whether it has ended and was collected, so that its number may mean another process.

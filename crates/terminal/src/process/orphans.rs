@@ -5,7 +5,8 @@
 //! its session can still be found, and it makes us the one who must collect it
 //! when it ends. Only a process that is all ours adopts; tests share theirs.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -15,6 +16,57 @@ use tokio::signal::unix::{SignalKind, signal};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Orphans {
     waited_for: Arc<Mutex<HashSet<i32>>>,
+    families: Arc<Mutex<Families>>,
+    /// Whether every child of this process that nobody waits for was left by a terminal.
+    adopting: Arc<AtomicBool>,
+}
+
+/// When the terminals were opened that are there, by a number that each is given.
+#[derive(Debug, Default)]
+struct Families {
+    next: u64,
+    began: BTreeMap<u64, Ticks>,
+}
+
+/// A time as the kernel counts it for processes: clock ticks since it booted, see proc_pid_stat(5), field 22.
+pub(crate) type Ticks = u64;
+
+/// A terminal's place among those that orphans may come from, for as long as it is kept.
+#[derive(Debug)]
+pub(crate) struct Family {
+    number: u64,
+    began: Ticks,
+    families: Arc<Mutex<Families>>,
+}
+
+impl Family {
+    /// Whether an orphan that started then can have come from this terminal, and from no other one.
+    pub(super) fn claim(&self, started: Ticks) -> Claim {
+        let families = self.families.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = families.began.iter().any(|(number, began)| *number != self.number && *began <= started);
+        match (self.began <= started, others) {
+            (false, _) => Claim::No,
+            (true, false) => Claim::Sure,
+            (true, true) => Claim::Shared,
+        }
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        self.families.lock().unwrap_or_else(PoisonError::into_inner).began.remove(&self.number);
+    }
+}
+
+/// Whose an orphan is that carries no sign of where it comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// Not this terminal's.
+    No,
+    /// Nobody else's.
+    Sure,
+    /// This terminal's or another one's.
+    Shared,
 }
 
 impl Orphans {
@@ -30,6 +82,21 @@ impl Orphans {
         self.waited_for.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid.as_raw_nonzero().get());
     }
 
+    /// Notes a terminal that was opened at `began`.
+    pub(crate) fn family(&self, began: Ticks) -> Family {
+        let mut families = self.families.lock().unwrap_or_else(PoisonError::into_inner);
+        families.next += 1;
+        let number = families.next;
+        families.began.insert(number, began);
+        Family { number, began, families: self.families.clone() }
+    }
+
+    /// Whether this child of ours was left by a terminal, whichever that was.
+    pub(super) fn includes(&self, pid: i32) -> bool {
+        self.adopting.load(Ordering::Relaxed)
+            && !self.waited_for.lock().unwrap_or_else(PoisonError::into_inner).contains(&pid)
+    }
+
     /// Makes this process the parent of its orphaned descendants and collects them as they end.
     ///
     /// # Errors
@@ -37,6 +104,7 @@ impl Orphans {
     pub(crate) fn adopt(&self) -> std::io::Result<()> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let mut ended = signal(SignalKind::child())?;
+        self.adopting.store(true, Ordering::Relaxed);
         let orphans = self.clone();
         tokio::spawn(async move {
             while ended.recv().await.is_some() {

@@ -4,11 +4,14 @@
 //! lives on: `nohup`, `setsid`, a daemon that forks twice. So the family is looked
 //! up in `/proc` by three signs (its session, its ancestors, and for those who left
 //! both, a variable in the environment it was started with) and asked to end ever
-//! less politely until nobody is left, or somebody is left and is named.
+//! less politely until nobody is left, or somebody is left and is named. One that
+//! threw away even that variable is ours if no other terminal can have started it,
+//! and is named if one can.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,6 +20,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, timeout_at};
 
 use super::TERMINAL_VARIABLE;
+use super::orphans::{Claim, Family, Orphans, Ticks};
 use super::system::watched;
 
 /// A process that could not be ended.
@@ -26,6 +30,8 @@ pub struct Survivor {
     pub pid: i32,
     /// Its name, as the kernel has it.
     pub name: String,
+    /// It carries no sign of where it comes from, may be another terminal's, and was therefore left alone.
+    pub doubtful: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -33,6 +39,7 @@ struct Process {
     parent: i32,
     session: i32,
     name: String,
+    started: Ticks,
     /// It has ended and waits to be collected.
     ended: bool,
 }
@@ -49,7 +56,7 @@ pub(crate) struct Leader {
 /// Ends every process of the terminal `id`.
 ///
 /// `first` is the signal to begin with; then come SIGTERM and SIGKILL. Returns who is left.
-pub(crate) async fn end_all(leader: Leader, id: String, first: Option<Signal>) -> Vec<Survivor> {
+pub(crate) async fn end_all(leader: Leader, id: String, first: Option<Signal>, kin: Kin) -> Vec<Survivor> {
     let polite = [(first.unwrap_or(Signal::HUP), 400), (Signal::TERM, 400)];
     let firm = [(Signal::KILL, 1000), (Signal::KILL, 1000)];
     let steps = polite.into_iter().filter(|_| first != Some(Signal::KILL)).chain(firm);
@@ -57,7 +64,8 @@ pub(crate) async fn end_all(leader: Leader, id: String, first: Option<Signal>) -
     let mut seen: BTreeMap<i32, Member> = BTreeMap::new();
     for (signal, patience) in steps {
         seen.retain(|_, member| member.lives());
-        for pid in family(leader, &id, seen.keys().copied().collect()).await.into_keys() {
+        let known = seen.keys().copied().collect();
+        for pid in family(leader, &id, known, &kin).await.members.into_keys() {
             if !seen.contains_key(&pid)
                 && let Some(member) = Member::open(pid)
             {
@@ -65,7 +73,7 @@ pub(crate) async fn end_all(leader: Leader, id: String, first: Option<Signal>) -
             }
         }
         if seen.is_empty() {
-            return Vec::new();
+            break;
         }
         for member in seen.values() {
             member.signal(signal);
@@ -80,8 +88,10 @@ pub(crate) async fn end_all(leader: Leader, id: String, first: Option<Signal>) -
         }
     }
     seen.retain(|_, member| member.lives());
-    let left = family(leader, &id, seen.into_keys().collect()).await;
-    left.into_iter().map(|(pid, process)| Survivor { pid, name: process.name }).collect()
+    let left = family(leader, &id, seen.into_keys().collect(), &kin).await;
+    let survivors = left.members.into_iter().map(|member| (member, false));
+    let survivors = survivors.chain(left.doubtful.into_iter().map(|process| (process, true)));
+    survivors.map(|((pid, process), doubtful)| Survivor { pid, name: process.name, doubtful }).collect()
 }
 
 /// One process, held by a descriptor, so that its number can not come to mean another one.
@@ -112,15 +122,49 @@ impl Member {
     }
 }
 
-async fn family(leader: Leader, id: &str, known: BTreeSet<i32>) -> BTreeMap<i32, Process> {
+/// What tells the orphans of a terminal from those of others.
+#[derive(Debug, Clone)]
+pub(crate) struct Kin {
+    pub(super) family: Arc<Family>,
+    pub(super) orphans: Orphans,
+}
+
+/// The processes of a terminal.
+#[derive(Debug, Default)]
+struct Found {
+    members: BTreeMap<i32, Process>,
+    /// Those that may be another terminal's.
+    doubtful: BTreeMap<i32, Process>,
+}
+
+async fn family(leader: Leader, id: &str, mut known: BTreeSet<i32>, kin: &Kin) -> Found {
     let mark = format!("{TERMINAL_VARIABLE}={id}");
-    let looked_up = tokio::task::spawn_blocking(move || {
-        let mut processes = processes();
-        let members = members(&processes, leader, known, |pid| carries(pid, &mark));
-        processes.retain(|pid, process| members.contains(pid) && !process.ended);
-        processes
-    });
-    looked_up.await.unwrap_or_default()
+    let looked_up = tokio::task::spawn_blocking(processes).await;
+    let mut processes = looked_up.unwrap_or_default();
+    let mut doubtful = BTreeMap::new();
+    for (&pid, process) in processes.iter().filter(|(pid, process)| {
+        !process.ended && process.parent == us() && kin.orphans.includes(**pid) && !is_marked(**pid)
+    }) {
+        match kin.family.claim(process.started) {
+            Claim::No => {}
+            Claim::Sure => drop(known.insert(pid)),
+            Claim::Shared => drop(doubtful.insert(pid, process.clone())),
+        }
+    }
+    let members = members(&processes, leader, known, |pid| carries(pid, &mark));
+    processes.retain(|pid, process| members.contains(pid) && !process.ended);
+    doubtful.retain(|pid, _| !processes.contains_key(pid));
+    Found { members: processes, doubtful }
+}
+
+fn us() -> i32 {
+    i32::try_from(std::process::id()).unwrap_or(0)
+}
+
+/// When a process started, if it is there.
+pub(super) fn started(pid: Pid) -> Option<Ticks> {
+    let line = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    Some(parse_stat(&line)?.started)
 }
 
 /// Who belongs to a terminal, given all processes of the system and those that are known to.
@@ -130,7 +174,7 @@ fn members(
     known: BTreeSet<i32>,
     marked: impl Fn(i32) -> bool,
 ) -> BTreeSet<i32> {
-    let us = i32::try_from(std::process::id()).unwrap_or(0);
+    let us = us();
     let session = leader.pid.as_raw_nonzero().get();
     let mut members = known;
     members.extend(processes.iter().filter_map(|(&pid, process)| {
@@ -154,8 +198,18 @@ fn members(
 }
 
 fn carries(pid: i32, mark: &str) -> bool {
+    has_entry(pid, |entry| entry == mark.as_bytes())
+}
+
+/// Whether a process says which terminal it comes from, whichever that is.
+fn is_marked(pid: i32) -> bool {
+    let variable = TERMINAL_VARIABLE.as_bytes();
+    has_entry(pid, |entry| entry.strip_prefix(variable).is_some_and(|rest| rest.starts_with(b"=")))
+}
+
+fn has_entry(pid: i32, wanted: impl Fn(&[u8]) -> bool) -> bool {
     std::fs::read(format!("/proc/{pid}/environ"))
-        .is_ok_and(|environment| environment.split(|&byte| byte == 0).any(|entry| entry == mark.as_bytes()))
+        .is_ok_and(|environment| environment.split(|&byte| byte == 0).any(wanted))
 }
 
 fn processes() -> BTreeMap<i32, Process> {
@@ -176,7 +230,9 @@ fn parse_stat(line: &str) -> Option<Process> {
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
-    Some(Process { parent, session, name: name.to_owned(), ended: matches!(state, "Z" | "X") })
+    // Fields 7 to 21 lie between.
+    let started = fields.nth(15)?.parse().ok()?;
+    Some(Process { parent, session, name: name.to_owned(), started, ended: matches!(state, "Z" | "X") })
 }
 
 #[cfg(test)]
@@ -184,13 +240,14 @@ mod tests {
     use super::*;
 
     fn process(parent: i32, session: i32) -> Process {
-        Process { parent, session, name: String::new(), ended: false }
+        Process { parent, session, name: String::new(), started: 0, ended: false }
     }
 
     #[test]
     fn a_name_with_parentheses_does_not_shift_the_fields() {
-        let process = parse_stat("42 (a) S (b) Z 7 42 41 34816 42 4194304").unwrap();
+        let process = parse_stat("42 (a) S (b) Z 7 42 41 34816 42 4194304 1 2 3 4 5 6 7 8 20 0 1 0 777 9").unwrap();
         assert_eq!((process.name.as_str(), process.parent, process.session), ("a) S (b", 7, 41));
+        assert_eq!(process.started, 777);
         assert!(process.ended);
     }
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::ledger::{Entry, Ledger, Stage};
@@ -39,12 +39,18 @@ pub(crate) struct Parts {
     pub(crate) idle: Option<Duration>,
     /// Where lines go that are typed unseen.
     pub(crate) hushed: Hushed,
+    /// Turns of terminals that print without end; see [`FLOODS_AT_ONCE`].
+    pub(crate) floods: Arc<Semaphore>,
     /// What its handles are told of it.
     pub(crate) life: Life,
 }
 
 /// Portions read in one turn, so that a flood does not keep requests waiting.
 const READS_PER_TURN: usize = 3;
+
+/// Terminals that print without end take their turns in a queue of their own, and so many of them at once are ready to
+/// run. Everybody else comes to their turn at once, however many terminals flood.
+pub(crate) const FLOODS_AT_ONCE: usize = 2;
 
 /// Portions of a turn after each of which the waits are looked at, before the rest is read.
 const PROMPT_PORTIONS: usize = 2;
@@ -77,6 +83,9 @@ struct Task {
     last_use: Instant,
     hushed: Hushed,
     hushed_line: HushedLine,
+    floods: Arc<Semaphore>,
+    /// The last turn ended before the output did.
+    flooding: bool,
     /// The other side is closed: nothing to read, nobody to write to.
     closed: bool,
     /// The program ended so; the rest of its output is awaited until then.
@@ -165,6 +174,8 @@ pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Requ
         last_use: Instant::now(),
         hushed: parts.hushed,
         hushed_line: HushedLine::default(),
+        floods: parts.floods,
+        flooding: false,
         closed: false,
         ending: None,
         ended: None,
@@ -189,6 +200,7 @@ type ClosingRequest = Option<(Closing, oneshot::Sender<Closed>)>;
 impl Task {
     /// Serves until somebody closes the terminal, its grace time is over, or nobody is left to ask.
     async fn serve(&mut self, requests: &mut mpsc::UnboundedReceiver<Request>) -> ClosingRequest {
+        let floods = self.floods.clone();
         loop {
             let more = self.look_at_waits();
             let deadline = self.next_deadline();
@@ -199,9 +211,12 @@ impl Task {
                     Some(Request::Close(closing, reply)) => return Some((closing, reply)),
                     Some(request) => self.handle(request),
                 },
-                result = self.pty.readable(), if readable => {
-                    self.take_turn(result);
-                    // A flood is always readable: others get their turn all the same.
+                result = self.pty.readable(), if readable && !self.flooding => self.take_turn(result),
+                // The semaphore is never closed.
+                Ok(turn) = floods.acquire(), if readable && self.flooding => {
+                    self.take_turn(Ok(()));
+                    drop(turn);
+                    // It may be the only one that floods: others get their turn all the same.
                     tokio::task::yield_now().await;
                 }
                 _ = self.pty.writable(), if !self.closed && !self.outgoing.is_empty() => self.write_waiting(),
@@ -314,6 +329,7 @@ impl Task {
 
     fn read(&mut self) {
         let mut buffer = [0u8; 16 * 1024];
+        self.flooding = true;
         for portion in 0..READS_PER_TURN {
             match self.pty.read(&mut buffer) {
                 Ok(Read::Bytes(count)) => {
@@ -323,7 +339,10 @@ impl Task {
                         self.look_at_waits();
                     }
                 }
-                Ok(Read::Nothing) => break,
+                Ok(Read::Nothing) => {
+                    self.flooding = false;
+                    break;
+                }
                 Ok(Read::End) | Err(_) => {
                     self.closed = true;
                     self.outgoing.clear();
@@ -708,7 +727,8 @@ impl Task {
 
     async fn close(&mut self, closing: Closing) -> Closed {
         let leader = Leader { pid: self.child.pid(), collected: self.child.is_collected() };
-        let ending = end_all(leader, self.description.id.as_str().to_owned(), closing.signal);
+        let id = self.description.id.as_str().to_owned();
+        let ending = end_all(leader, id, closing.signal, self.child.kin());
         tokio::pin!(ending);
         let survivors = loop {
             tokio::select! {

@@ -1,0 +1,312 @@
+//! Terminal hosts in this process, over real sockets, and those who come and go.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use steplatch_host::{
+    AskError, AttachEvent, HostState, HostedTerminal, Hosts, HostsError, OpenRefused, Refusal, SendError, Starter,
+    WaitFor,
+};
+use steplatch_terminal::{
+    Closing, HoldKey, Holder, Input, InputError, Settle, Size, Spec, Stage, Target, Until, View, Waited,
+};
+use tempfile::TempDir;
+
+fn folder() -> TempDir {
+    tempfile::Builder::new().prefix("hosts-").tempdir_in("/tmp").unwrap()
+}
+
+async fn hosts(folder: &Path, version: &str) -> Hosts {
+    hosts_that_tell(folder, version, |_| {}).await
+}
+
+async fn hosts_that_tell(folder: &Path, version: &str, told: impl Fn(String) + Send + Sync + 'static) -> Hosts {
+    Hosts::find(folder, Starter::InProcess(Box::default()), version, told).await.unwrap()
+}
+
+fn spec(command: &[&str]) -> Spec {
+    Spec {
+        arguments: command.iter().map(Into::into).collect(),
+        command: command.join(" "),
+        folder: "/".into(),
+        inherited: std::env::vars_os().collect(),
+        environment: Vec::new(),
+        size: Size { cols: 80, rows: 24 },
+        name: None,
+        opened_by: None,
+        step: None,
+    }
+}
+
+async fn opened(hosts: &Hosts, command: &[&str]) -> HostedTerminal {
+    hosts.open(spec(command)).await.unwrap().0
+}
+
+async fn sees(terminal: &HostedTerminal, pattern: &str) -> (Waited, View) {
+    let wait = WaitFor {
+        patterns: vec![pattern.to_owned()],
+        target: Target::Output,
+        since: Some(0),
+        until: Until::Match,
+        timeout: Duration::from_secs(20),
+    };
+    let (waited, view) = terminal.wait(wait).await.unwrap().unwrap();
+    assert!(waited.found.is_some(), "no {pattern:?} on:\n{}", view.screen);
+    (waited, view)
+}
+
+fn typed(text: &str) -> Input {
+    Input { text: text.to_owned(), ..Input::default() }
+}
+
+#[tokio::test]
+async fn who_comes_later_finds_everything_as_it_was() {
+    let folder = folder();
+    let first = hosts(folder.path(), "1").await;
+    let terminal = opened(&first, &["sh", "-c", "echo here; read x; echo got $x; exit 7"]).await;
+    sees(&terminal, "here").await;
+    drop(first);
+    let second = hosts(folder.path(), "1").await;
+    assert_eq!(second.list().await.len(), 1);
+    let found = second.get(terminal.id().as_str()).await.unwrap();
+    found.send(typed("word\n")).await.unwrap();
+    sees(&found, "got word").await;
+    let (_, view) = sees(&found, "here").await;
+    let ended = view.exit.or(found
+        .wait(WaitFor {
+            patterns: Vec::new(),
+            target: Target::Output,
+            since: None,
+            until: Until::Exit,
+            timeout: Duration::from_secs(20),
+        })
+        .await
+        .unwrap()
+        .unwrap()
+        .0
+        .exit);
+    assert_eq!(ended.unwrap().code, 7);
+    second.shut_down().await;
+}
+
+#[tokio::test]
+async fn an_older_host_keeps_its_terminals_and_opens_no_new_ones() {
+    let folder = folder();
+    let before = hosts(folder.path(), "1").await;
+    let old = before.open(Spec { name: Some("old".into()), ..spec(&["cat"]) }).await.unwrap().0;
+    let after = hosts(folder.path(), "2").await;
+    let new = opened(&after, &["cat"]).await;
+    let states: Vec<_> =
+        after.status().await.into_iter().map(|host| (host.version, host.terminals, host.state)).collect();
+    assert_eq!(states, [("1".into(), 1, HostState::Older), ("2".into(), 1, HostState::Current)]);
+    for (terminal, word) in [(&old, "one"), (&new, "two")] {
+        let found = after.get(terminal.id().as_str()).await.unwrap();
+        found.send(typed(&format!("{word}\n"))).await.unwrap();
+        sees(&found, word).await;
+    }
+    assert_eq!(after.get("old").await.unwrap().id(), old.id());
+    let taken = after.open(Spec { name: Some("old".into()), ..spec(&["cat"]) }).await;
+    assert!(matches!(taken, Err(HostsError::Refused(OpenRefused::NameTaken { .. }))), "{taken:?}");
+    // With its last terminal it ends, and its socket goes.
+    old.close(Closing::default()).await.unwrap();
+    while std::fs::read_dir(folder.path()).unwrap().count() > 1 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(after.list().await.len(), 1);
+    after.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_host_that_speaks_another_version_is_named_and_left_alone() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let folder = folder();
+    let listener = tokio::net::UnixListener::bind(folder.path().join("host-00000001.sock")).unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await.unwrap();
+        // {"Ok": {"wire": 99, "version": "9.0", "pid": 4194303, "terminals": 3}}
+        let body = b"\x81\xa2Ok\x84\xa4wire\x63\xa7version\xa39.0\xa3pid\xce\x00\x3f\xff\xff\xa9terminals\x03";
+        stream.write_all(&u32::try_from(body.len() + 8).unwrap().to_be_bytes()).await.unwrap();
+        stream.write_all(&head[4..]).await.unwrap();
+        stream.write_all(body).await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    let hosts = hosts(folder.path(), "1").await;
+    let terminal = opened(&hosts, &["cat"]).await;
+    let states: Vec<_> =
+        hosts.status().await.into_iter().map(|host| (host.version, host.terminals, host.state)).collect();
+    assert_eq!(states, [("9.0".into(), 3, HostState::Foreign), ("1".into(), 1, HostState::Current)]);
+    assert_eq!(hosts.list().await.len(), 1);
+    terminal.close(Closing::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_socket_that_nobody_listens_at_is_cleared_away() {
+    let folder = folder();
+    let socket = folder.path().join("host-00000001.sock");
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    let hosts = hosts(folder.path(), "1").await;
+    assert!(!socket.exists());
+    assert!(hosts.get("term_0000000000").await.is_none());
+}
+
+#[tokio::test]
+async fn an_input_with_a_step_is_typed_once_whoever_asks_again() {
+    let folder = folder();
+    let first = hosts(folder.path(), "1").await;
+    let terminal = opened(&first, &["sh", "-c", "stty -echo; echo ready; while read x; do echo \"<$x>\"; done"]).await;
+    sees(&terminal, "ready").await;
+    let settle = Some(Settle { quiet: Duration::from_millis(20), at_most: Duration::from_secs(5) });
+    let input = Input { step: Some("run/say/1".into()), settle, ..typed("word\n") };
+    assert_eq!(terminal.stage("run/say/1").await.unwrap(), None);
+    let sent = terminal.send(input.clone()).await.unwrap();
+    sees(&terminal, "<word>").await;
+    drop(first);
+    let second = hosts(folder.path(), "1").await;
+    let again = second.get(terminal.id().as_str()).await.unwrap();
+    let told = again.send(input).await.unwrap();
+    assert_eq!(told.offset, sent.offset);
+    assert_eq!(again.stage("run/say/1").await.unwrap(), Some(Stage::Done));
+    again.send(typed("end\n")).await.unwrap();
+    let (_, view) = sees(&again, "<end>").await;
+    assert_eq!(view.screen.matches("<word>").count(), 1, "{}", view.screen);
+    second.shut_down().await;
+}
+
+#[tokio::test]
+async fn an_input_that_was_begun_and_can_not_be_finished_is_in_doubt() {
+    let folder = folder();
+    let hosts = hosts(folder.path(), "1").await;
+    // Nothing reads what is typed, and the line discipline takes 4 kB at the most.
+    let terminal = opened(&hosts, &["sh", "-c", "stty raw -echo; echo ready; sleep 1000"]).await;
+    sees(&terminal, "ready").await;
+    let input = Input { step: Some("s".into()), ..typed(&"x".repeat(200_000)) };
+    terminal.send(input.clone()).await.unwrap();
+    assert_eq!(terminal.stage("s").await.unwrap(), Some(Stage::Intent));
+    terminal.signal(steplatch_terminal::Signal::KILL).await.unwrap();
+    let exit = WaitFor {
+        patterns: Vec::new(),
+        target: Target::Output,
+        since: None,
+        until: Until::Exit,
+        timeout: Duration::from_secs(20),
+    };
+    terminal.wait(exit).await.unwrap().unwrap();
+    let again = terminal.send(input).await;
+    assert!(matches!(again, Err(SendError::Input(InputError::InDoubt))), "{again:?}");
+    hosts.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_step_opens_one_terminal() {
+    let folder = folder();
+    let hosts = hosts(folder.path(), "1").await;
+    let new = Spec { step: Some("run/open/1".into()), ..spec(&["cat"]) };
+    let one = hosts.open(new.clone()).await.unwrap().0;
+    let again = hosts.open(new.clone()).await.unwrap().0;
+    assert_eq!(one.id(), again.id());
+    assert_eq!(hosts.list().await.len(), 1);
+    one.close(Closing::default()).await.unwrap();
+    let closed = hosts.open(new).await;
+    assert!(matches!(closed, Err(HostsError::Refused(OpenRefused::OpenedBefore { .. }))), "{closed:?}");
+    // One that failed did nothing, so it may be tried again.
+    let missing = Spec { step: Some("run/open/2".into()), ..spec(&["no-such-program"]) };
+    for _ in 0..2 {
+        let failed = hosts.open(missing.clone()).await;
+        assert!(matches!(failed, Err(HostsError::Refused(OpenRefused::NotFound(_)))), "{failed:?}");
+    }
+    hosts.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_person_who_holds_a_terminal_types_alone_and_keeps_it_when_the_daemon_changes() {
+    let folder = folder();
+    let first = hosts(folder.path(), "1").await;
+    let terminal = opened(&first, &["cat"]).await;
+    let key = HoldKey("secret".into());
+    let ann = Holder { name: "ann".into(), since: SystemTime::now() };
+    assert_eq!(terminal.hold(ann.clone(), key.clone()).await.unwrap(), Ok(()));
+    drop(first);
+    let second = hosts(folder.path(), "1").await;
+    let again = second.get(terminal.id().as_str()).await.unwrap();
+    let refused = again.send(typed("x")).await;
+    assert_eq!(refused.unwrap_err(), SendError::Input(InputError::Held(ann.clone())));
+    assert_eq!(again.hold(ann.clone(), key.clone()).await.unwrap(), Ok(()), "she comes back");
+    again.send(Input { holder: Some(key.clone()), ..typed("hers\n") }).await.unwrap();
+    sees(&again, "^hers$").await;
+    again.give_back(key).await.unwrap();
+    assert_eq!(again.handed_back().await.unwrap().unwrap().holder, ann);
+    assert!(again.handed_back().await.unwrap().is_none(), "told once");
+    again.send(typed("mine\n")).await.unwrap();
+    second.shut_down().await;
+}
+
+#[tokio::test]
+async fn what_is_typed_unseen_is_told_to_whoever_serves_the_terminals() {
+    let folder = folder();
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let note = told.clone();
+    let first = hosts_that_tell(folder.path(), "1", move |secret| note.lock().unwrap().push(secret)).await;
+    let terminal =
+        opened(&first, &["sh", "-c", "stty -echo; printf 'Password: '; read p; stty echo; echo; echo in; cat"]).await;
+    sees(&terminal, "Password").await;
+    terminal.send(typed("hunter2\n")).await.unwrap();
+    sees(&terminal, "^in$").await;
+    terminal.send(typed("seen\n")).await.unwrap();
+    sees(&terminal, "seen").await;
+    first.remember("given").await;
+    assert_eq!(*told.lock().unwrap(), ["hunter2", "given"]);
+    let later: Arc<Mutex<Vec<String>>> = Arc::default();
+    let note = later.clone();
+    let second = hosts_that_tell(folder.path(), "1", move |secret| note.lock().unwrap().push(secret)).await;
+    assert_eq!(*later.lock().unwrap(), ["hunter2", "given"]);
+    second.shut_down().await;
+}
+
+#[tokio::test]
+async fn who_is_attached_sees_the_screen_then_what_comes_then_the_end() {
+    let folder = folder();
+    let hosts = hosts(folder.path(), "1").await;
+    let terminal = opened(&hosts, &["sh", "-c", "echo before; read x; echo after; exit 3"]).await;
+    sees(&terminal, "before").await;
+    let mut attached = terminal.attach().await.unwrap();
+    assert!(attached.snapshot.contains("before"));
+    terminal.send(typed("\n")).await.unwrap();
+    let mut bytes = Vec::new();
+    let exit = loop {
+        match attached.next().await.unwrap() {
+            AttachEvent::Bytes(more) => bytes.extend(more),
+            AttachEvent::Ended(exit) => break exit,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(String::from_utf8_lossy(&bytes).contains("after\r\n"));
+    assert_eq!(exit.code, 3);
+    terminal.close(Closing::default()).await.unwrap();
+    let gone = terminal.view(false).await.unwrap_err();
+    assert_eq!(gone, AskError::Refused(Refusal::NoTerminal));
+    hosts.shut_down().await;
+    assert!(matches!(terminal.view(false).await, Err(AskError::HostLost { .. })));
+}
+
+#[tokio::test]
+async fn a_listener_who_does_not_listen_is_shown_the_screen_anew_and_costs_little() {
+    let folder = folder();
+    let hosts = hosts(folder.path(), "1").await;
+    let terminal = opened(&hosts, &["sh", "-c", "read x; seq 1 200000; echo the end; read x"]).await;
+    let mut attached = terminal.attach().await.unwrap();
+    terminal.send(typed("\n")).await.unwrap();
+    sees(&terminal, "the end").await;
+    let mut redrawn = None;
+    while redrawn.is_none() {
+        if let AttachEvent::Redrawn(snapshot) = attached.next().await.unwrap() {
+            redrawn = Some(snapshot);
+        }
+    }
+    assert!(redrawn.unwrap().contains("the end"));
+    hosts.shut_down().await;
+}

@@ -129,18 +129,17 @@ def crowd(plan, folder, environment, size):
         terminal.types(plan.crowd_print(gate))
     time.sleep(1)
     plan.open_gate(gate)
-    quiet.types(plan.late_prints())
-    times, seen = plan.times(), b""
-    patterns = [re.compile(plan.late_pattern(round).encode()) for round in range(plan.crowd_rounds)]
-    while patterns:
-        for key, _ in selector.select():
-            read = os.read(key.fd, 65536)
-            if key.fd != quiet.master:
-                continue
-            seen += read
-            while patterns and (match := patterns[0].search(seen)):
-                times.add((time.time() - plan.printed_at(match[1].decode())) * 1e3)
-                patterns.pop(0)
+    times = plan.times()
+    for round in range(plan.crowd_rounds):
+        quiet.types(plan.soon_print(round))
+        pattern, seen, match = re.compile(plan.late_pattern(round).encode()), b"", None
+        while not match:
+            for key, _ in selector.select():
+                read = os.read(key.fd, 65536)
+                if key.fd == quiet.master:
+                    seen += read
+            match = pattern.search(seen)
+        times.add((time.time() - plan.printed_at(match[1].decode())) * 1e3)
     for terminal in [*crowd, quiet]:
         selector.unregister(terminal.master)
         terminal.close()

@@ -87,7 +87,7 @@ struct Joined<'a> {
 }
 
 /// How long a daemon that went away is waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 impl<'a> Joined<'a> {
     async fn join(
@@ -98,7 +98,7 @@ impl<'a> Joined<'a> {
     ) -> Result<(Self, AttachTerminalReply), Failure> {
         let hold_key = hold.then(random_name);
         let client = front::client(place).await?;
-        let verb = AttachTerminal { session_id: id.to_owned(), hold_key: hold_key.clone() };
+        let verb = AttachTerminal { session_id: id.to_owned(), hold_key: hold_key.clone(), masked: false };
         let (reply, events) = client.subscribe(verb).await?;
         if let Some(error) = reply.error {
             return Err(Failure::work(error));
@@ -127,7 +127,7 @@ impl<'a> Joined<'a> {
 
     async fn try_again(&mut self) -> Result<AttachTerminalReply, Failure> {
         let client = front::client(self.place).await?;
-        let verb = AttachTerminal { session_id: self.session.clone(), hold_key: self.hold_key.clone() };
+        let verb = AttachTerminal { session_id: self.session.clone(), hold_key: self.hold_key.clone(), masked: false };
         let (reply, events) = client.subscribe(verb).await?;
         (self.client, self.events) = (client, events);
         Ok(reply)

@@ -2,11 +2,13 @@
 //!
 //! Arguments and wiring; decides nothing. Each command has its file in `commands`.
 
+mod asciicast;
 mod attach;
 mod commands;
 mod failure;
 mod front;
 mod print;
+mod record;
 mod run_view;
 mod settings;
 

@@ -56,6 +56,13 @@ pub(crate) const KEYS: &[Key] = &[
         default: 16,
         bounds: 1..=4_096,
     },
+    Key {
+        name: "terminals.history_disk_mb",
+        variable: "STEPLATCH_TERMINALS_HISTORY_DISK_MB",
+        about: "disk for the output of each that memory has no room for, compressed (0: none)",
+        default: 64,
+        bounds: 0..=1_048_576,
+    },
 ];
 
 /// The settings in force.
@@ -158,6 +165,7 @@ impl Settings {
             grace: Duration::from_secs(self.number("terminals.grace_seconds")),
             idle: Some(self.number("terminals.idle_seconds")).filter(|idle| *idle > 0).map(Duration::from_secs),
             history_budget: size("terminals.history_memory_mb") << 20,
+            history_on_disk: size("terminals.history_disk_mb") << 20,
             ..steplatch_terminal::Options::default()
         }
     }

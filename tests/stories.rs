@@ -274,6 +274,91 @@ async fn an_attached_person_sees_the_end_of_the_program() {
     desk.shows("the program in term_.* ended with exit code 7").await;
 }
 
+#[tokio::test]
+async fn a_recording_has_what_was_shown_and_no_secret_and_the_public_player_plays_it() {
+    let home = home();
+    home.runs(&["terminal", "open", "--name", "shown", "--size", "100x30", "--", "bash", "--norc"]).well();
+    home.runs(&["terminal", "send", "shown", "-e", "PS1='> '; clear; echo from before"]).well();
+    let mut recorder = home.steplatch();
+    recorder.args(["terminal", "record", "shown", "shown.cast", "--idle-limit", "2.5"]).stderr(Stdio::piped());
+    let mut recorder = recorder.spawn().unwrap();
+    let mut told = std::io::BufReader::new(recorder.stderr.take().unwrap()).lines();
+    assert!(told.next().unwrap().unwrap().starts_with("recording term_"));
+    // A person joins, whose terminal has another size, and leaves.
+    let desk = Desk::runs(&home, &["terminal", "attach", "shown"]).await;
+    desk.shows("^from before").await;
+    desk.presses(b"\x1c").await;
+    desk.shows("detached").await;
+    home.runs(&["terminal", "send", "shown", "--secret", "hunter2!"]).well();
+    home.runs(&["terminal", "send", "shown", "-e", " 漢字"]).well();
+    home.runs(&["terminal", "send", "shown", "-e", "exit 3"]).well();
+    assert!(told.next().unwrap().unwrap().starts_with("recorded "));
+    assert!(recorder.wait().unwrap().success());
+
+    let file = home.path().join("shown.cast");
+    let recorded = std::fs::read_to_string(&file).unwrap();
+    let mut lines = recorded.lines();
+    let header: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
+    assert_eq!((&header["version"], &header["idle_time_limit"]), (&3.into(), &2.5.into()));
+    assert_eq!(header["term"], serde_json::json!({"cols": 100, "rows": 30, "type": "xterm-256color"}));
+    let events: Vec<(f64, String, String)> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(events.iter().all(|(interval, ..)| (0.0..60.0).contains(interval)));
+    let all =
+        |wanted: &'static str| events.iter().filter(move |(_, code, _)| code == wanted).map(|(.., data)| data.as_str());
+    assert!(events[0].2.contains("from before"), "it begins with the screen: {:?}", events[0]);
+    assert_eq!(all("r").collect::<Vec<_>>(), ["90x20", "100x30"]);
+    assert_eq!(events.last().map(|(_, code, data)| (code.as_str(), data.as_str())), Some(("x", "3")));
+    let output: String = all("o").collect();
+    assert!(!recorded.contains("hunter2") && output.contains("•••••••• 漢字"), "{output}");
+
+    let played = played(&file);
+    let kind = |event: &Value| event[0].as_str().unwrap().to_owned();
+    let events = played["events"].as_array().unwrap();
+    assert_eq!(events[0][1]["size"], serde_json::json!({"cols": 100, "rows": 30}));
+    let shown = events.iter().filter(|event| kind(event) == "output").flat_map(|event| event[1].as_array().unwrap());
+    assert_eq!(shown.map(|text| text.as_str().unwrap()).collect::<String>(), output);
+    let sizes = events.iter().filter(|event| kind(event) == "resize").map(|event| event[1]["cols"].clone());
+    assert_eq!(sizes.collect::<Vec<_>>(), [90, 100]);
+}
+
+/// What the public player makes of a recording.
+fn played(file: &Path) -> Value {
+    let exe = std::env::current_exe().unwrap();
+    let package = "player/node_modules/asciinema-player";
+    let found = exe.ancestors().map(|folder| folder.join(package)).find(|package| package.is_dir());
+    let package = found.expect("no player is installed; run cargo xtask test, which installs it");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/player.mjs");
+    let said = std::process::Command::new("node").args([&script, &package]).arg(file).output().unwrap();
+    Said::of(&said).json()
+}
+
+#[test]
+fn a_screen_is_written_as_text_ansi_html_and_png() {
+    let home = home();
+    home.runs(&["terminal", "open", "--name", "colours", "--", "bash", "--norc"]).well();
+    home.runs(&["terminal", "send", "colours", "-e", "clear; printf '\\033[32mgreen\\033[m <tea>\\n'"]).well();
+    let screen = |format: &str| home.runs(&["terminal", "screen", "colours", "--format", format]).well();
+    assert!(screen("text").starts_with("green <tea>\n"), "{}", screen("text"));
+    assert!(screen("html").contains(">green</span> &lt;tea&gt;\n"), "{}", screen("html"));
+    assert!(
+        home.runs(&["terminal", "screen", "colours", "--format", "png", "--output", "screen.png"]).well().is_empty()
+    );
+    let image = std::fs::read(home.path().join("screen.png")).unwrap();
+    assert_eq!(
+        (&image[..4], &image[16..24]),
+        (&b"\x89PNG"[..], &[0, 0, 4, 192, 0, 0, 3, 48][..]),
+        "1216 by 816 pixels"
+    );
+    home.runs(&["terminal", "screen", "colours", "--format", "ansi", "-o", "screen.ansi"]).well();
+    assert!(std::fs::read_to_string(home.path().join("screen.ansi")).unwrap().starts_with("\x1b[0;32mgreen"));
+    assert_eq!(home.runs(&["terminal", "screen", "colours", "--tail", "3", "--format", "png"]).code, 2);
+    let elsewhere = home.runs(&["terminal", "screen", "colours", "--format", "png", "-o", "no/such/folder.png"]);
+    assert_eq!(elsewhere.code, 2);
+    assert!(elsewhere.stderr.contains("'no/such/folder.png' can not be written"), "{}", elsewhere.stderr);
+    let again = home.runs(&["terminal", "record", "colours", "screen.png"]);
+    assert!(again.code == 2 && again.stderr.contains("is there already; choose another file"), "{}", again.stderr);
+}
+
 #[test]
 fn attach_without_a_terminal_says_what_it_needs() {
     let said = home().runs(&["terminal", "attach", "x"]);

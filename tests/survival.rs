@@ -1,6 +1,8 @@
 //! What nothing can take away: terminals, their output, waits and inputs, while the daemon is killed again and again.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -123,6 +125,29 @@ fn a_daemon_that_is_killed_ten_times_takes_no_terminal_no_byte_no_wait_and_no_in
     assert_eq!(output.lines().collect::<Vec<_>>(), expected);
     let exit = agent.calls("exit_terminal", json!({"session_id": sessions[0]}));
     assert_eq!((&exit["success"], &exit["survivors"]), (&Value::Bool(true), &json!([])));
+}
+
+#[test]
+fn a_recording_goes_on_over_the_next_daemon() {
+    let home = Home::new(STEPLATCH);
+    home.runs(&["terminal", "open", "--name", "shown", "--", "bash", "--norc"]).well();
+    let mut recorder = home.steplatch();
+    recorder.args(["terminal", "record", "shown", "shown.cast"]).stderr(Stdio::piped());
+    let mut recorder = recorder.spawn().unwrap();
+    let mut told = BufReader::new(recorder.stderr.take().unwrap()).lines();
+    assert!(told.next().unwrap().unwrap().starts_with("recording term_"));
+    home.runs(&["terminal", "send", "shown", "-e", "echo before-$((1 + 1))"]).well();
+    let first = next_daemon(&home, 0);
+    kill(first);
+    home.runs(&["terminal", "send", "shown", "-e", "echo after-$((1 + 1))"]).well();
+    home.runs(&["terminal", "send", "shown", "-e", "exit 3"]).well();
+    assert!(told.next().unwrap().unwrap().starts_with("recorded "));
+    assert!(recorder.wait().unwrap().success());
+    let recorded = std::fs::read_to_string(home.path().join("shown.cast")).unwrap();
+    // As it was printed, or on the screen that was found.
+    assert!(recorded.contains("before-2") && recorded.contains("after-2"), "{recorded}");
+    let last: (f64, String, String) = serde_json::from_str(recorded.lines().last().unwrap()).unwrap();
+    assert_eq!((last.1.as_str(), last.2.as_str()), ("x", "3"), "{recorded}");
 }
 
 /// Types `command` into a terminal and returns the number that it prints.

@@ -25,7 +25,14 @@ pub(super) async fn keep(place: &Place) -> Result<ExitCode, Failure> {
     let descriptors = raise_descriptor_limit();
     let integration = Integration::install(&place.shell()).map_err(told("the shell integration can not be written"))?;
     let settings = Settings::load().map_err(|error| Failure::usage(error.to_string()))?;
-    let options = Options { adopt_orphans: true, integration: Some(integration), descriptors, ..settings.terminals() };
+    let options = Options {
+        adopt_orphans: true,
+        // The runtime folder lies in memory as a rule, and memory is what there is too little of.
+        history_folder: Some(place.state().to_owned()),
+        integration: Some(integration),
+        descriptors,
+        ..settings.terminals()
+    };
     let terminals = Terminals::new(options).map_err(told("the terminal host could not start"))?;
     let identity = Identity { version: env!("CARGO_PKG_VERSION").to_owned() };
     let mut terminated = signal(SignalKind::terminate())?;

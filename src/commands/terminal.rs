@@ -1,9 +1,13 @@
 //! `steplatch terminal …`
 
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::{Args, Subcommand, ValueEnum};
 use steplatch_protocol::{
     ContentMode, ExitTerminal, GetScreenContent, ListTerminalSessions, OpenTerminal, Place, ScreenFormat, SendInput,
     SessionInfo,
@@ -11,6 +15,7 @@ use steplatch_protocol::{
 
 use crate::attach::{DetachKey, attach};
 use crate::failure::Failure;
+use crate::record::record;
 use crate::{front, print};
 
 #[derive(Debug, Subcommand)]
@@ -38,6 +43,16 @@ pub(crate) enum Terminal {
     Send(Send),
     /// Print the screen of a terminal, or its output
     Screen(Screen),
+    /// Record what a terminal shows, until it ends or ctrl-c
+    Record {
+        /// Id or name of the terminal
+        id: String,
+        /// File to write (asciicast v3), which must be new; - is standard output [default: ID.cast]
+        file: Option<PathBuf>,
+        /// The longest pause that players show
+        #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+        idle_limit: Option<f64>,
+    },
     /// Close a terminal and end what runs in it
     Close(Close),
 }
@@ -64,6 +79,11 @@ pub(crate) struct Open {
 fn size(text: &str) -> Result<(u16, u16), String> {
     let parsed = text.split_once('x').and_then(|(cols, rows)| Some((cols.parse().ok()?, rows.parse().ok()?)));
     parsed.ok_or_else(|| "a size is written as 120x40".to_owned())
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let parsed = text.parse().ok().filter(|seconds: &f64| seconds.is_finite() && *seconds > 0.0);
+    parsed.ok_or_else(|| "a pause is a number of seconds, such as 2.5".to_owned())
 }
 
 #[derive(Debug, Args)]
@@ -97,12 +117,30 @@ pub(crate) struct Screen {
     /// The last lines of the output
     #[arg(long, value_name = "LINES")]
     tail: Option<u32>,
-    /// Keep the colours of the screen
-    #[arg(long, conflicts_with_all = ["history", "tail"])]
+    /// Keep the colours of the screen: the same as --format ansi
+    #[arg(long, conflicts_with_all = ["history", "tail", "format"])]
     color: bool,
+    /// How the screen is written
+    #[arg(long, value_enum, default_value_t = Format::Text, conflicts_with_all = ["history", "tail"])]
+    format: Format,
+    /// File to write to
+    #[arg(long, short, value_name = "FILE", conflicts_with = "json")]
+    output: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Plain text
+    Text,
+    /// Text with colour sequences
+    Ansi,
+    /// A web page
+    Html,
+    /// An image
+    Png,
 }
 
 #[derive(Debug, Args)]
@@ -131,6 +169,7 @@ impl Terminal {
             Self::Attach { id, detach_key, hold } => attach(place, &id, detach_key, hold).await,
             Self::Send(command) => command.run(place).await,
             Self::Screen(command) => command.run(place).await,
+            Self::Record { id, file, idle_limit } => record(place, &id, file, idle_limit).await,
             Self::Close(command) => command.run(place).await,
         }
     }
@@ -234,6 +273,38 @@ impl Send {
     }
 }
 
+/// Where a screen goes: a file, or standard output.
+enum Destination {
+    File(File),
+    Output,
+}
+
+impl Destination {
+    fn open(file: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = file else { return Ok(Self::Output) };
+        let refused = |error: io::Error| Failure::usage(format!("'{}' can not be written: {error}", path.display()));
+        File::create(path).map(Self::File).map_err(refused)
+    }
+
+    fn is_terminal(&self) -> bool {
+        matches!(self, Self::Output) && io::stdout().is_terminal()
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.write_all(bytes),
+            Self::Output => io::stdout().lock().write_all(bytes),
+        }
+    }
+
+    fn line(&mut self, text: &str) -> io::Result<()> {
+        match self {
+            Self::File(file) => writeln!(file, "{text}"),
+            Self::Output => print::line(text),
+        }
+    }
+}
+
 impl Screen {
     async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
         let client = front::client(place).await?;
@@ -248,8 +319,18 @@ impl Screen {
             line_count: self.tail,
             offset: self.history.then_some(0),
             limit: Some(PAGE),
-            format: if self.color { ScreenFormat::Ansi } else { ScreenFormat::Text },
+            format: match self.format {
+                _ if self.color => ScreenFormat::Ansi,
+                Format::Text => ScreenFormat::Text,
+                Format::Ansi => ScreenFormat::Ansi,
+                Format::Html => ScreenFormat::Html,
+                Format::Png => ScreenFormat::Png,
+            },
         };
+        let mut out = Destination::open(self.output.as_deref())?;
+        if self.format == Format::Png && !self.json && out.is_terminal() {
+            return Err(Failure::usage("a terminal does not show images; name a file with --output, or send them on"));
+        }
         loop {
             let reply = client.call(verb.clone()).await?;
             worked(reply.success, reply.error.as_ref())?;
@@ -257,10 +338,14 @@ impl Screen {
             verb.offset = reply.next_offset;
             if self.json {
                 print::json(&reply)?;
+            } else if let Some(png) = reply.png {
+                let image =
+                    STANDARD.decode(png).map_err(|error| Failure::work(format!("the image is broken: {error}")))?;
+                out.bytes(&image)?;
             } else {
                 let content = reply.screen_content.unwrap_or_default();
                 let shown = content.rsplit_once("\n[… ").filter(|_| more).map_or(content.as_str(), |(shown, _)| shown);
-                print::line(shown)?;
+                out.line(shown)?;
             }
             if !more {
                 return Ok(ExitCode::SUCCESS);

@@ -25,7 +25,8 @@ async def main(command, *arguments):
                 result = await session.call_tool(tool, arguments)
             except McpError as error:
                 raise story.Refused(error) from error
-            return story.Answer(result.structuredContent, result.content[0].text, result.isError)
+            images = [(part.mimeType, part.data) for part in result.content if part.type == "image"]
+            return story.Answer(result.structuredContent, result.content[0].text, result.isError, images)
 
         await story.drive(names, call)
         print(f"protocol {version}: all as expected")

@@ -28,7 +28,8 @@ async def main(mode, command, *arguments):
                 result = await client.call_tool(tool, arguments)
             except MCPError as error:
                 raise story.Refused(error) from error
-            return story.Answer(result.structured_content, result.content[0].text, bool(result.is_error))
+            images = [(part.mime_type, part.data) for part in result.content if part.type == "image"]
+            return story.Answer(result.structured_content, result.content[0].text, bool(result.is_error), images)
 
         await story.drive(names, call)
         print(f"protocol {version}: all as expected")

@@ -4,6 +4,7 @@ A client is handed in as two functions: `call`, which calls a tool and returns a
 tools. `Refused` is what `call` raises when the protocol itself says no.
 """
 
+import base64
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ class Answer:
     structured: Any
     text: str
     is_error: bool
+    images: list[tuple[str, str]]
 
 
 def expect(holds, what, *seen):
@@ -71,6 +73,11 @@ async def drive(names, call):
     read = await done("get_screen_content", {"request": {"session_id": session}})
     expect("\n42\n" in read["screen_content"], "42 on the screen", read)
     expect(read["process_running"] is True, "a running program", read)
+
+    seen = await call("get_screen_content", {"session_id": session, "format": "png"})
+    expect([kind for kind, _ in seen.images] == ["image/png"], "an image", seen.text)
+    expect(base64.b64decode(seen.images[0][1]).startswith(b"\x89PNG"), "a PNG", seen.images[0][1][:20])
+    expect(len(seen.text) < 1000, "no image in the text", seen.text)
 
     await done("send_input", {"session_id": session, "input_text": "exit()\n"})
     waited = await done("await_output", {"session_id": session, "until": "prompt", "timeout": 20})

@@ -46,7 +46,9 @@ pub(crate) fn terminals(repository: &Repository, arguments: &[&str]) -> anyhow::
 pub(crate) fn micro(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let mut command = repository.cargo(&["bench", "--locked", "-p", "steplatch-terminal"]);
     command.args(["--bench", "ingest", "--bench", "waiting", "--"]).args(arguments);
-    step::run("micro benchmarks", &mut command)
+    step::run("micro benchmarks", &mut command)?;
+    let mut command = repository.cargo(&["bench", "--locked", "-p", "steplatch-picture", "--bench", "painting", "--"]);
+    step::run("painting", command.args(arguments))
 }
 
 /// Returns the median time from printed to returned without MCP and daemon, in milliseconds.

@@ -69,7 +69,7 @@ impl Client {
 }
 
 /// Runs a command and shows what it said only if it failed.
-fn quietly(command: &mut Command) -> anyhow::Result<()> {
+pub(crate) fn quietly(command: &mut Command) -> anyhow::Result<()> {
     let output = command.stdin(Stdio::null()).output()?;
     if output.status.success() {
         return Ok(());

@@ -7,6 +7,7 @@
 
 mod bench;
 mod clients;
+mod player;
 mod programs;
 mod repository;
 mod step;
@@ -24,7 +25,7 @@ cargo xtask test [--quick] [ARGUMENTS]   Check format and lints, then run all te
                                          --quick leaves format and lints out; ARGUMENTS go to cargo test.
 cargo xtask bench terminals [--no-peer]  Measure terminals over MCP, beside a peer (which needs tmux) and a bare
                                          pseudo-terminal, and print one table.
-cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake and the search of a wait; ARGUMENTS go to Criterion.
+cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search of a wait and painting; ARGUMENTS go to Criterion.
 ";
 
 fn main() -> ExitCode {

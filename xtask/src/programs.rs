@@ -31,6 +31,8 @@ pub(crate) const FOR_TESTS: &[Program] = &[
     program("top", &["procps"]),
     program("pgrep", &["procps"]),
     program("script", &["bsdutils"]),
+    program("node", &["nodejs"]),
+    program("npm", &["npm"]),
 ];
 
 /// What the benchmark of terminals drives.

@@ -94,6 +94,7 @@ impl Daemon {
         let mut starter = options.host;
         if let Starter::InProcess(terminals) = &mut starter {
             terminals.integration = Some(Integration::install(&place.shell())?);
+            terminals.history_folder = Some(place.state().to_owned());
         }
         let secrets = Arc::new(Secrets::default());
         let hidden = secrets.clone();

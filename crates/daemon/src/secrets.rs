@@ -5,9 +5,13 @@
 //! here. A secret of fewer than [`SHORTEST`] characters is not removed, because
 //! that would black out half of every text.
 
+mod stream;
+
 use std::sync::{PoisonError, RwLock};
 
 use serde_json::Value;
+use steplatch_terminal::Picture;
+pub(crate) use stream::MaskedStream;
 
 /// The fewest characters that a secret has.
 const SHORTEST: usize = 4;
@@ -35,6 +39,11 @@ impl Secrets {
             }
         }
         values.truncate(MOST);
+    }
+
+    /// Shows the secrets, the longest first, to somebody who looks for them in a way of their own.
+    fn with<T>(&self, look: impl FnOnce(&[String]) -> T) -> T {
+        look(&self.values.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns `text` without any secret in it.
@@ -68,6 +77,36 @@ impl Secrets {
             }
         }
         screen
+    }
+
+    /// Returns a screen's cells without any secret in them, also where one was wrapped over several rows.
+    pub(crate) fn masked_picture(&self, mut picture: Picture) -> Picture {
+        let values = self.values.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if values.is_empty() {
+            return picture;
+        }
+        let mut hidden: Vec<Place> = Vec::new();
+        // The blanks at the end of a row may be a part of what was wrapped there, or not.
+        for to_the_end in [false, true] {
+            let places = in_reading_order(&picture, to_the_end);
+            let text: String = places.iter().map(|(character, _)| character).collect();
+            for secret in &values {
+                let length = secret.chars().count();
+                for (at, _) in text.match_indices(secret.as_str()) {
+                    let first = text[..at].chars().count();
+                    hidden.extend(places[first..first + length].iter().filter_map(|(_, place)| *place));
+                }
+            }
+        }
+        hidden.sort_unstable();
+        for (row, runs) in picture.rows.iter_mut().enumerate() {
+            for (index, run) in runs.iter_mut().enumerate() {
+                let masked = |at: usize| hidden.binary_search(&(row, index, at)).is_ok();
+                let characters = run.text.chars().enumerate();
+                run.text = characters.map(|(at, shown)| if masked(at) { '•' } else { shown }).collect();
+            }
+        }
+        picture
     }
 
     /// Returns what a group matched, hidden if it is a part of a secret that the whole match contains.
@@ -112,6 +151,28 @@ impl Secrets {
     }
 }
 
+/// Where a character of a picture stands: its row, the run in it, the character in that.
+type Place = (usize, usize, usize);
+
+/// Every character of a picture with its place; blanks between runs have none.
+fn in_reading_order(picture: &Picture, to_the_end: bool) -> Vec<(char, Option<Place>)> {
+    let mut characters = Vec::new();
+    let blanks = |count: u16| std::iter::repeat_n((' ', None), usize::from(count));
+    for (row, runs) in picture.rows.iter().enumerate() {
+        let mut col = 0;
+        for (index, run) in runs.iter().enumerate() {
+            characters.extend(blanks(run.col.saturating_sub(col)));
+            let shown = run.text.chars().enumerate();
+            characters.extend(shown.map(|(at, character)| (character, Some((row, index, at)))));
+            col = run.col + run.cols;
+        }
+        if to_the_end {
+            characters.extend(blanks(picture.cols.saturating_sub(col)));
+        }
+    }
+    characters
+}
+
 /// Whether `part` is, or ends or begins with, enough of `secret` to give it away.
 fn overlaps(secret: &str, part: &str) -> bool {
     let enough = |text: &str| text.chars().count() >= SHORTEST;
@@ -126,6 +187,7 @@ fn overlaps(secret: &str, part: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use steplatch_terminal::{Rgb, Run, Style};
 
     use super::*;
 
@@ -155,6 +217,41 @@ mod tests {
         assert_eq!((group("supersecret").as_str(), group("is").as_str()), ("••••••", "is"));
         let (head, tail) = secrets.masked_cut("a supersec".into(), Some("ret-value b".into()));
         assert_eq!((head.as_str(), tail.as_deref()), ("a ••••••", Some("•••••• b")));
+    }
+
+    #[test]
+    fn a_secret_is_hidden_in_cells_where_colours_and_rows_divide_it() {
+        let secrets = Secrets::default();
+        let run = |col: u16, text: &str| Run {
+            col,
+            cols: text.chars().count() as u16,
+            wide: false,
+            text: text.to_owned(),
+            style: Style::default(),
+        };
+        let picture = Picture {
+            cols: 12,
+            rows: vec![
+                vec![run(0, "$"), run(2, "x"), run(4, "su"), run(6, "per")],
+                vec![run(0, "secret-v"), run(8, "ärde y")],
+            ],
+            cursor: None,
+            foreground: Rgb(255, 255, 255),
+            background: Rgb(0, 0, 0),
+            palette: Vec::new(),
+        };
+        secrets.add("another one");
+        assert_eq!(secrets.masked_picture(picture.clone()), picture);
+        secrets.add("supersecret-värde");
+        let masked = secrets.masked_picture(picture.clone());
+        let texts: Vec<_> = masked.rows.iter().flatten().map(|run| run.text.as_str()).collect();
+        assert_eq!(texts, ["$", "x", "••", "•••", "••••••••", "•••• y"]);
+        // One that was wrapped at its blank: the row is full, and the blank is not in a run.
+        let secrets = Secrets::default();
+        secrets.add("super secret-värde");
+        let masked = secrets.masked_picture(Picture { cols: 10, ..picture });
+        let texts: Vec<_> = masked.rows.iter().flatten().map(|run| run.text.as_str()).collect();
+        assert_eq!(texts, ["$", "x", "••", "•••", "••••••••", "•••• y"]);
     }
 
     #[test]

@@ -18,13 +18,14 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use steplatch_host::{AskError, HostStatus, HostedTerminal, Hosts, Refusal};
+use steplatch_picture::TooLarge;
 use steplatch_protocol::{
     AbsenceInfo, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
     ListTerminalSessionsReply, OpenTerminal, OpenTerminalReply, ResizeTerminal, ResizeTerminalReply, ScreenFormat,
     SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo, Survivor, WriteTerminal, WriteTerminalReply,
 };
 use steplatch_terminal::{
-    Closing, Description, Excerpt, HandedBack, HoldKey, Input, Limit, Part, Quiet, Settle, Size, Spec, View,
+    Closing, Description, Excerpt, HandedBack, HoldKey, Input, Limit, Part, Picture, Quiet, Settle, Size, Spec, View,
 };
 
 pub(crate) use attach::TerminalEvents;
@@ -275,8 +276,14 @@ impl Sessions {
     }
 
     async fn try_read(&self, caller: &Caller, verb: GetScreenContent) -> Result<GetScreenContentReply, Trouble> {
-        if verb.format == ScreenFormat::Ansi && verb.content_mode != ContentMode::Screen {
-            return Err("format ansi is for content_mode screen; the output is kept as plain text".to_owned().into());
+        let format = match verb.format {
+            ScreenFormat::Text => None,
+            ScreenFormat::Ansi => Some("ansi"),
+            ScreenFormat::Html => Some("html"),
+            ScreenFormat::Png => Some("png"),
+        };
+        if let Some(format) = format.filter(|_| verb.content_mode != ContentMode::Screen) {
+            return Err(format!("format {format} is for content_mode screen; the output is kept as plain text").into());
         }
         let terminal = self.find(&verb.session_id).await?;
         let view = terminal.view(verb.format == ScreenFormat::Ansi).await?;
@@ -289,7 +296,8 @@ impl Sessions {
             ContentMode::Tail => Some(Part::Tail(verb.line_count.unwrap_or(TAIL_LINES) as usize)),
         };
         let (content, truncated, next_offset) = match part {
-            None => (view.screen, false, None),
+            None if matches!(verb.format, ScreenFormat::Html | ScreenFormat::Png) => (None, false, None),
+            None => (Some(view.screen), false, None),
             Some(part) => {
                 // Who reads by position reads on; who asks for all of it wants to see its end as well.
                 let limit = if verb.offset.is_some() { Limit::Head(most) } else { Limit::HeadAndTail(most) };
@@ -297,15 +305,24 @@ impl Sessions {
                 let (truncated, next) = (excerpt.left_out > 0, excerpt.next);
                 // Before it is told, so that the words between do not stand between the halves of a secret.
                 let (head, tail) = self.secrets.masked_cut(excerpt.head, excerpt.tail);
-                (told(Excerpt { head, tail, ..excerpt }), truncated, Some(next))
+                (Some(told(Excerpt { head, tail, ..excerpt })), truncated, Some(next))
+            }
+        };
+        let painted = match verb.format {
+            ScreenFormat::Text | ScreenFormat::Ansi => Painted::default(),
+            ScreenFormat::Html | ScreenFormat::Png => {
+                TooLarge::check(view.size.cols, view.size.rows.into()).map_err(|error| error.to_string())?;
+                let picture = self.secrets.masked_picture(terminal.picture().await?);
+                painted(picture, verb.format).await?
             }
         };
         Ok(GetScreenContentReply {
             success: true,
             session_id: terminal.id().to_string(),
             process_running: view.exit.is_none(),
+            screen_content: content.map(|content| self.secrets.masked_screen(content)).or(painted.html),
+            png: painted.png,
             handed_back,
-            screen_content: Some(self.secrets.masked_screen(content)),
             timestamp: Some(moment::now_told()),
             error: None,
             cursor: Some(CursorPosition { row: view.cursor.row, col: view.cursor.col, visible: view.cursor.visible }),
@@ -434,6 +451,26 @@ impl Sessions {
     }
 }
 
+/// A screen that was painted, as what was asked for.
+#[derive(Debug, Default)]
+struct Painted {
+    html: Option<String>,
+    png: Option<String>,
+}
+
+/// Paints a screen. That takes milliseconds, in which others are answered.
+async fn painted(picture: Picture, format: ScreenFormat) -> Result<Painted, String> {
+    let painting = tokio::task::spawn_blocking(move || match format {
+        ScreenFormat::Png => steplatch_picture::png(&picture)
+            .map(|image| Painted { png: Some(STANDARD.encode(image)), ..Painted::default() })
+            .map_err(|error| error.to_string()),
+        ScreenFormat::Text | ScreenFormat::Ansi | ScreenFormat::Html => {
+            Ok(Painted { html: Some(steplatch_picture::html(&picture)), ..Painted::default() })
+        }
+    });
+    painting.await.map_err(|error| format!("the screen could not be painted: {error}"))?
+}
+
 /// An excerpt as one text, with what is missing said in between.
 fn told(excerpt: Excerpt) -> String {
     let mut text = String::new();
@@ -446,7 +483,7 @@ fn told(excerpt: Excerpt) -> String {
             text.push('\n');
         }
         text.push_str(&format!(
-            "[… {} characters left out; read on with content_mode=history, offset={} …]\n",
+            "[… {} bytes left out; read on with content_mode=history, offset={} …]\n",
             excerpt.left_out, excerpt.next
         ));
     }

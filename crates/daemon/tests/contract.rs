@@ -3,13 +3,15 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use steplatch_daemon::{Daemon, Options};
 use steplatch_host::Starter;
 use steplatch_protocol::{
     AttachTerminal, AwaitOutput, AwaitReason, AwaitUntil, CallError, ContentMode, DaemonStatus, ErrorCode,
-    ExitTerminal, GetScreenContent, Hello, ListTerminalSessions, ListWorkflowRuns, OpenTerminal, SendInput, SendSignal,
-    WriteTerminal,
+    ExitTerminal, GetScreenContent, Hello, ListTerminalSessions, ListWorkflowRuns, OpenTerminal, ScreenFormat,
+    SendInput, SendSignal, WriteTerminal,
 };
 use steplatch_testkit::TestDaemon;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -119,7 +121,7 @@ async fn long_output_is_cut_in_the_middle_and_can_be_read_on() {
     };
     let whole = daemon.call(read(None, None)).await;
     let text = whole.screen_content.unwrap();
-    assert!(whole.truncated && text.len() < 10_200 && text.contains("characters left out; read on with"));
+    assert!(whole.truncated && text.len() < 10_200 && text.contains("bytes left out; read on with"));
     assert!(text.contains("\n10\n") && text.contains("over_2"));
     let (mut offset, mut lines) = (0, Vec::new());
     loop {
@@ -153,6 +155,35 @@ async fn a_secret_is_hidden_wherever_it_comes_back() {
     assert!(!typed.screen_content.unwrap().contains("hunter2"));
     assert_eq!(session.sees("got .*").await, "got ••••••");
     assert!(!session.screen().await.contains("hunter2"));
+}
+
+#[tokio::test]
+async fn a_screen_is_painted_as_html_and_png_without_its_secrets() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let secret =
+        SendInput { session_id: session.id.clone(), input_text: "hunter2!".into(), secret: true, ..Default::default() };
+    daemon.call(secret).await;
+    session.types(r" ; clear; printf '\033[1;31mred <b>\033[m hunter2!\n'; echo over_$((1+1))").await;
+    session.types("\n").await;
+    session.sees("over_2").await;
+    let read = |format, content_mode| GetScreenContent {
+        session_id: session.id.clone(),
+        content_mode,
+        format,
+        ..Default::default()
+    };
+    let html = daemon.call(read(ScreenFormat::Html, ContentMode::Screen)).await.screen_content.unwrap();
+    assert!(html.contains("color:#cd0000;font-weight:bold;\">red &lt;b&gt;</span>"), "{html}");
+    assert!(!html.contains("hunter2") && html.contains("••••••••"), "{html}");
+    let painted = daemon.call(read(ScreenFormat::Png, ContentMode::Screen)).await;
+    let image = STANDARD.decode(painted.png.unwrap()).unwrap();
+    assert!(image.starts_with(b"\x89PNG\r\n\x1a\n") && image.len() > 1000);
+    assert_eq!((painted.success, painted.screen_content), (true, None));
+    for (format, name) in [(ScreenFormat::Html, "html"), (ScreenFormat::Png, "png"), (ScreenFormat::Ansi, "ansi")] {
+        let error = daemon.call(read(format, ContentMode::Tail)).await.error.unwrap();
+        assert!(error.starts_with(&format!("format {name} is for content_mode screen;")), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -190,7 +221,7 @@ async fn who_joins_sees_the_screen_and_then_what_is_written() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     session.types("echo before\n").await;
-    let attach = AttachTerminal { session_id: session.id.clone(), hold_key: None };
+    let attach = AttachTerminal { session_id: session.id.clone(), hold_key: None, masked: false };
     let (joined, mut events) = daemon.client().subscribe(attach).await.unwrap();
     assert!(joined.success && joined.snapshot.contains("before"));
     // "echo after" and Enter, as a person's terminal sends them.
@@ -206,6 +237,51 @@ async fn who_joins_sees_the_screen_and_then_what_is_written() {
         }
     }
     panic!("the end was not told");
+}
+
+#[tokio::test]
+async fn who_joins_to_keep_what_is_shown_gets_no_secrets() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let shown = |events: Vec<Value>| -> String {
+        let bytes = events.iter().filter_map(|event| STANDARD.decode(event["bytes"].as_str()?).ok());
+        String::from_utf8(bytes.flatten().collect()).unwrap()
+    };
+    daemon
+        .call(SendInput {
+            session_id: session.id.clone(),
+            input_text: "true hunter2!\n".into(),
+            secret: true,
+            ..Default::default()
+        })
+        .await;
+    let secret =
+        SendInput { session_id: session.id.clone(), input_text: "hunter2!".into(), secret: true, ..Default::default() };
+    daemon.call(secret).await;
+    session.types("\u{15}clear; echo it is hunter2!\n").await;
+    session.sees("^it is").await;
+    let attach = AttachTerminal { session_id: session.id.clone(), masked: true, hold_key: None };
+    let (joined, mut events) = daemon.client().subscribe(attach).await.unwrap();
+    assert!(joined.snapshot.contains("it is ••••••••"), "{}", joined.snapshot);
+    // In two halves, of which the first may be a secret's, and then one that is none.
+    session.types(r#"for part in hunt er2 '! and hunt'; do printf '%s' "$part"; sleep 0.02; done; echo _over"#).await;
+    session.types("\n").await;
+    session.sees("_over$").await;
+    let mut told = Vec::new();
+    let all = loop {
+        told.push(events.next().await.unwrap());
+        let so_far = shown(told.clone());
+        if so_far.contains("hunt_over") {
+            break so_far;
+        }
+    };
+    assert!(all.contains("•••••••• and hunt_over") && !all.contains("hunter2"), "{all}");
+    // Nothing follows, and it comes all the same.
+    session.types("echo; printf hun; exec sleep 30\n").await;
+    let mut last = shown(vec![events.next().await.unwrap()]);
+    while !last.trim_end_matches("\x1b[?2004l\r").ends_with("\nhun") {
+        last.push_str(&shown(vec![events.next().await.unwrap()]));
+    }
 }
 
 #[tokio::test]
@@ -322,7 +398,7 @@ async fn a_person_takes_over_and_the_agent_is_told_who_and_then_what_changed() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
     let person = daemon.somebody("ann").await;
-    let attach = AttachTerminal { session_id: session.id.clone(), hold_key: Some("k".into()) };
+    let attach = AttachTerminal { session_id: session.id.clone(), hold_key: Some("k".into()), masked: false };
     let (joined, events) = person.subscribe(attach).await.unwrap();
     assert!(joined.success, "{:?}", joined.error);
     let refused = session.types("echo mine\n").await;

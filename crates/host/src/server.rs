@@ -322,6 +322,7 @@ impl Connection {
             },
             TerminalAsk::Ready(quiet, at_most) => self.say(number, terminal.ready(quiet, at_most).await?),
             TerminalAsk::View(colours) => self.say(number, terminal.view(colours).await?),
+            TerminalAsk::Picture => self.say(number, terminal.picture().await?),
             TerminalAsk::Read(part, limit) => self.say(number, terminal.read(part, limit).await?),
             TerminalAsk::Describe => self.say(number, terminal.describe().await?),
             TerminalAsk::Resize(size) => self.say(number, terminal.resize(size).await?),

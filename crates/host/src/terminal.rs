@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
     Closed, Closing, CommandRequest, Description, Excerpt, Exit, HandedBack, HoldKey, Holder, Input, InputError, Limit,
-    Part, Quiet, Ran, RunError, Sent, Signal, Size, Stage, Variable, VariablesError, View, Waited,
+    Part, Picture, Quiet, Ran, RunError, Sent, Signal, Size, Stage, Variable, VariablesError, View, Waited,
 };
 
 use crate::client::{AskError, Events, Host};
@@ -120,6 +120,15 @@ impl HostedTerminal {
     /// When there is no such terminal.
     pub async fn view(&self, colours: bool) -> Result<View, AskError> {
         self.ask(TerminalAsk::View(colours)).await
+    }
+
+    /// Returns the cells of the screen as of now, with their colours. A screen of a million cells in as many
+    /// colours is more than a frame holds: ask for the size first.
+    ///
+    /// # Errors
+    /// When there is no such terminal.
+    pub async fn picture(&self) -> Result<Picture, AskError> {
+        self.ask(TerminalAsk::Picture).await
     }
 
     /// Returns a part of the output.

@@ -69,6 +69,8 @@ pub enum TerminalAsk {
     Ready(Quiet, Duration),
     /// Look, with colours or without. → `View`
     View(bool),
+    /// Look at the cells. → `Picture`
+    Picture,
     /// Read output. → `Excerpt`
     Read(Part, Limit),
     /// Tell about it. → `Description`

@@ -8,7 +8,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
-use steplatch_protocol::{CallError, ErrorCode, Nature};
+use steplatch_protocol::{CallError, ErrorCode, Nature, PNG_FIELD};
 use tokio_util::sync::CancellationToken;
 
 use crate::link::{Again, Link, LinkError};
@@ -146,12 +146,19 @@ impl ServerHandler for Server {
         let name = request.name.clone();
         let mut result = match self.call(request, &context).await {
             Called::Answered(mut data, warnings) => {
-                if let Value::Object(fields) = &mut data
-                    && !warnings.is_empty()
-                {
-                    fields.insert("warnings".to_owned(), warnings.into());
+                let mut image = None;
+                if let Value::Object(fields) = &mut data {
+                    image = fields.remove(PNG_FIELD);
+                    if !warnings.is_empty() {
+                        fields.insert("warnings".to_owned(), warnings.into());
+                    }
                 }
-                CallToolResult::structured(data)
+                let mut result = CallToolResult::structured(data);
+                if let Some(Value::String(png)) = image {
+                    // As text it would cost an agent a hundred thousand tokens and show it nothing.
+                    result.content.push(ContentBlock::image(png, "image/png"));
+                }
+                result
             }
             Called::Refused(error) => CallToolResult::error(vec![ContentBlock::text(error)]),
             Called::Cancelled => return Err(ErrorData::internal_error("the call was cancelled", None)),

@@ -33,9 +33,9 @@ pub use terminals::{
     AbsenceInfo, AttachTerminal, AttachTerminalReply, AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget,
     AwaitUntil, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
     GetVariables, GetVariablesReply, HandBackTerminal, HandBackTerminalReply, ListTerminalSessions,
-    ListTerminalSessionsReply, OpenTerminal, OpenTerminalReply, ResizeTerminal, ResizeTerminalReply, RunCommand,
-    RunCommandReply, ScreenFormat, SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo, SetVariables,
-    SetVariablesReply, Survivor, TerminalEvent, VariableInfo, WriteTerminal, WriteTerminalReply,
+    ListTerminalSessionsReply, OpenTerminal, OpenTerminalReply, PNG_FIELD, ResizeTerminal, ResizeTerminalReply,
+    RunCommand, RunCommandReply, ScreenFormat, SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo,
+    SetVariables, SetVariablesReply, Survivor, TerminalEvent, VariableInfo, WriteTerminal, WriteTerminalReply,
 };
 pub use verb::{Command, Nature, VERBS, Verb, VerbInfo};
 

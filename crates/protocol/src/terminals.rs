@@ -335,7 +335,14 @@ pub enum ScreenFormat {
     Text,
     /// Text with colour sequences (screen only)
     Ansi,
+    /// A `<pre>` with colours (screen only)
+    Html,
+    /// An image (screen only)
+    Png,
 }
+
+/// The field of a reply that holds an image, for front-ends that have another place for images.
+pub const PNG_FIELD: &str = "png";
 
 /// Read a terminal: its screen, or its output by position.
 ///
@@ -357,7 +364,7 @@ pub struct GetScreenContent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
     pub limit: Option<u32>,
-    /// text, or ansi for a screen with its colours
+    /// text; a screen with its colours also as ansi, html or png (an image)
     #[serde(default)]
     pub format: ScreenFormat,
 }
@@ -388,6 +395,10 @@ pub struct GetScreenContentReply {
     /// The text
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub screen_content: Option<String>,
+    /// The image, in base 64 (RFC 4648), instead of the text. Agents are given it as an image, so no tool has this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub png: Option<String>,
     /// When it was read (ISO 8601, UTC)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
@@ -708,6 +719,9 @@ pub struct AttachTerminal {
     /// client is gone
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold_key: Option<String>,
+    /// Hide secrets in what is shown: for whoever keeps it or passes it on
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub masked: bool,
 }
 
 /// What a client that joins draws first.

@@ -36,8 +36,8 @@ pub struct Ran {
     pub output: String,
     /// The end of the output, where something between was left out.
     pub tail: Option<String>,
-    /// Characters that were left out, after `output`.
-    pub left_out: usize,
+    /// Bytes of text that were left out, after `output`.
+    pub left_out: u64,
     /// Offset to read on from where something was left out; else behind the output.
     pub next: u64,
     /// Offset of the oldest output that is still held, where the command printed more than that.

@@ -1,24 +1,41 @@
 //! Everything a terminal has printed, as text, by position.
 //!
-//! Owns the text of one terminal with its escapes removed: compact, bounded by a
-//! byte budget, and addressed by *offsets*, which count bytes of text since the
-//! terminal opened and never move. The newest part is kept as it is, for waits
-//! to search in; older parts are compressed blocks; the oldest are dropped once
-//! the budget is spent, and readers are told where the text now begins.
+//! Owns the text of one terminal with its escapes removed: compact, bounded by
+//! budgets of bytes, and addressed by *offsets*, which count bytes of text since
+//! the terminal opened and never move. The newest part is kept as it is, for waits
+//! to search in; older parts are compressed blocks. Once the budget of memory is
+//! spent the oldest blocks move to disk, where there is a folder for them, and
+//! once that budget is spent too they are dropped, and readers are told where the
+//! text now begins. A disk that fails costs what lies on it and nothing else.
 //!
 //! Two control characters stay in the text because lines need them to be read
 //! back: `\r` (the line is written over from its start, twice: the line was
 //! erased first) and `\x08` (one cell back). [`lines::settled`](crate::lines)
 //! turns them into what a person saw in the end.
 
+mod spill;
+
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use spill::{Place, Spill};
 
 /// How much of the newest text is kept uncompressed, at least, once there is as much.
 pub(crate) const HOT: usize = 128 * 1024;
 
 /// How much longer than its budget the text may be that a history holds.
 const LONGEST_TO_BUDGET: usize = 4;
+
+/// Where the blocks go for which memory has no room.
+#[derive(Debug, Clone)]
+pub(crate) struct Disk {
+    /// A folder in which a file without a name can be made.
+    pub(crate) folder: PathBuf,
+    /// The most bytes that the file takes.
+    pub(crate) budget: usize,
+}
 
 /// What a stretch of text is, so far as the terminal could tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,15 +53,51 @@ pub(crate) enum Zone {
 /// The text of one terminal since it was opened.
 #[derive(Debug)]
 pub(crate) struct History {
+    /// Older text, oldest first: so many blocks on disk, then those in memory.
     sealed: VecDeque<Sealed>,
-    sealed_bytes: usize,
-    sealed_text: usize,
+    on_disk: usize,
+    in_memory: Held,
+    spilled: Held,
     hot: String,
     /// Offset of the first byte of `hot`.
     hot_start: u64,
     /// Where each zone begins, in order; the last one is still open.
     zones: VecDeque<(u64, Zone)>,
     budget: usize,
+    disk: Option<Disk>,
+    /// Made when it is first needed: most terminals never print so much.
+    spill: Option<Spill>,
+    /// The disk could not be read: what lies on it is dropped when the history settles next.
+    unreadable: AtomicBool,
+    /// Bytes of text that readers caused to be decompressed, for tests of how little they read.
+    #[cfg(test)]
+    pub(crate) decompressed: std::sync::atomic::AtomicUsize,
+}
+
+/// How much some blocks hold.
+#[derive(Debug, Default)]
+struct Held {
+    /// Compressed.
+    bytes: usize,
+    /// As text.
+    text: usize,
+}
+
+impl Held {
+    fn add(&mut self, block: &Sealed) {
+        self.bytes += block.kept.length();
+        self.text += block.length;
+    }
+
+    fn remove(&mut self, block: &Sealed) {
+        self.bytes -= block.kept.length();
+        self.text -= block.length;
+    }
+
+    fn exceeds(&self, budget: usize) -> bool {
+        // Text of which little is left when it is compressed is still as long when it is read.
+        self.bytes > budget || self.text > budget.saturating_mul(LONGEST_TO_BUDGET)
+    }
 }
 
 /// A block of older text: LZ4 block format, <https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md>.
@@ -53,31 +106,57 @@ struct Sealed {
     start: u64,
     length: usize,
     newlines: usize,
-    compressed: Box<[u8]>,
+    kept: Kept,
+}
+
+/// Where the compressed bytes of a block are.
+#[derive(Debug)]
+enum Kept {
+    Memory(Box<[u8]>),
+    Disk(Place),
+}
+
+impl Kept {
+    fn length(&self) -> usize {
+        match self {
+            Self::Memory(bytes) => bytes.len(),
+            Self::Disk(place) => place.length(),
+        }
+    }
 }
 
 impl Sealed {
-    fn text(&self) -> String {
-        let bytes = lz4_flex::block::decompress(&self.compressed, self.length)
-            .expect("a block that this process compressed decompresses");
-        String::from_utf8(bytes).expect("blocks are cut between characters")
+    fn end(&self) -> u64 {
+        self.start + self.length as u64
     }
 }
 
 impl History {
     /// Begins an empty history that holds at most about `budget` bytes of compressed text
-    /// besides the newest 128 to 256 KiB.
+    /// besides the newest 128 to 256 KiB, and nothing on disk.
     #[must_use]
     pub(crate) fn new(budget: usize) -> Self {
         Self {
             sealed: VecDeque::new(),
-            sealed_bytes: 0,
-            sealed_text: 0,
+            on_disk: 0,
+            in_memory: Held::default(),
+            spilled: Held::default(),
             hot: String::new(),
             hot_start: 0,
             zones: VecDeque::from([(0, Zone::Output)]),
             budget,
+            disk: None,
+            spill: None,
+            unreadable: AtomicBool::new(false),
+            #[cfg(test)]
+            decompressed: std::sync::atomic::AtomicUsize::new(0),
         }
+    }
+
+    /// Returns this history with room on disk for what memory has no room for.
+    #[must_use]
+    pub(crate) fn with_disk(self, disk: Option<Disk>) -> Self {
+        Self { disk: disk.filter(|disk| disk.budget > 0), ..self }
     }
 
     /// Offset of the oldest text that is still held: 0 until the budget is spent.
@@ -159,10 +238,14 @@ impl History {
             .filter(|(clipped, _)| !clipped.is_empty())
     }
 
-    /// Compresses what is no longer new and drops what the budget no longer covers.
+    /// Compresses what is no longer new, moves to disk what memory no longer has room for, and drops what the
+    /// budgets no longer cover.
     ///
     /// Called once per portion of output rather than per character, so that pushing stays cheap.
     pub(crate) fn settle(&mut self) {
+        if self.unreadable.swap(false, Ordering::Relaxed) {
+            self.lose_disk();
+        }
         while self.hot.len() >= 2 * HOT {
             let cut = floor_char_boundary(&self.hot, HOT);
             let text = &self.hot[..cut];
@@ -170,20 +253,19 @@ impl History {
                 start: self.hot_start,
                 length: cut,
                 newlines: text.bytes().filter(|&byte| byte == b'\n').count(),
-                compressed: lz4_flex::block::compress(text.as_bytes()).into_boxed_slice(),
+                kept: Kept::Memory(lz4_flex::block::compress(text.as_bytes()).into_boxed_slice()),
             };
-            self.sealed_bytes += block.compressed.len();
-            self.sealed_text += block.length;
+            self.in_memory.add(&block);
             self.sealed.push_back(block);
             self.hot.drain(..cut);
             self.hot_start += cut as u64;
         }
-        // Text of which little is left when it is compressed is still as long when it is read.
-        let longest = self.budget.saturating_mul(LONGEST_TO_BUDGET);
-        while self.sealed_bytes > self.budget || self.sealed_text > longest {
-            let Some(oldest) = self.sealed.pop_front() else { break };
-            self.sealed_bytes -= oldest.compressed.len();
-            self.sealed_text -= oldest.length;
+        while self.in_memory.exceeds(self.budget) && self.on_disk < self.sealed.len() {
+            if !self.spill_oldest() {
+                // Text has no holes: what is older than a block that is gone is gone as well.
+                self.lose_disk();
+                self.drop_oldest();
+            }
         }
         let start = self.start();
         while self.zones.len() >= 2 && self.zones[1].0 <= start {
@@ -193,6 +275,103 @@ impl History {
         while self.zones.len() > MOST_ZONES {
             self.zones.pop_front();
         }
+    }
+
+    /// Moves the oldest block of those in memory to disk. Returns whether it is there now.
+    fn spill_oldest(&mut self) -> bool {
+        let Some(disk) = &self.disk else { return false };
+        let budget = disk.budget;
+        if self.spill.is_none() {
+            match Spill::new(&disk.folder, disk.budget) {
+                Ok(spill) => self.spill = Some(spill),
+                Err(error) => {
+                    tracing::warn!(%error, folder = %disk.folder.display(), "older output can not be kept on disk");
+                    self.disk = None;
+                    return false;
+                }
+            }
+        }
+        let Some(Kept::Memory(bytes)) = self.sealed.get_mut(self.on_disk).map(|block| &mut block.kept) else {
+            return false;
+        };
+        let bytes = std::mem::take(bytes);
+        let place = loop {
+            let Some(spill) = self.spill.as_mut().filter(|spill| spill.could_hold(bytes.len())) else { break None };
+            if !spill.has_room_for(bytes.len()) {
+                self.drop_oldest();
+                continue;
+            }
+            match spill.write(&bytes) {
+                Ok(place) => break Some(place),
+                // A full disk leaves the room that the file has already.
+                Err(error) if spill.stop_growing() => {
+                    tracing::warn!(%error, "the disk takes no more of the older output: less of it is kept");
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "older output is no longer kept on disk");
+                    self.disk = None;
+                    break None;
+                }
+            }
+        };
+        // Dropping may have moved it to the front.
+        let block = &mut self.sealed[self.on_disk];
+        block.kept = Kept::Memory(bytes);
+        let Some(place) = place else { return false };
+        self.in_memory.remove(block);
+        block.kept = Kept::Disk(place);
+        self.spilled.add(block);
+        self.on_disk += 1;
+        while self.spilled.exceeds(budget) && self.on_disk > 0 {
+            self.drop_oldest();
+        }
+        true
+    }
+
+    fn drop_oldest(&mut self) {
+        let Some(oldest) = self.sealed.pop_front() else { return };
+        match oldest.kept {
+            Kept::Memory(_) => self.in_memory.remove(&oldest),
+            Kept::Disk(place) => {
+                self.spilled.remove(&oldest);
+                self.on_disk -= 1;
+                if let Some(spill) = &mut self.spill {
+                    spill.give_up(place);
+                }
+            }
+        }
+    }
+
+    fn lose_disk(&mut self) {
+        while self.on_disk > 0 {
+            self.drop_oldest();
+        }
+    }
+
+    /// Returns the text of a block; `None` when it lies on a disk that fails.
+    fn text_of(&self, block: &Sealed) -> Option<String> {
+        #[cfg(test)]
+        self.decompressed.fetch_add(block.length, Ordering::Relaxed);
+        let text = match &block.kept {
+            Kept::Memory(bytes) => Ok(decompressed(bytes, block.length).expect("a block in memory is as it was made")),
+            // What comes from a disk is foreign again.
+            Kept::Disk(place) => self.spill.as_ref()?.read(*place).and_then(|bytes| {
+                decompressed(&bytes, block.length).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
+            }),
+        };
+        let said = |error: &std::io::Error| {
+            if !self.unreadable.swap(true, Ordering::Relaxed) {
+                tracing::warn!(%error, "older output can not be read from disk");
+            }
+        };
+        text.inspect_err(said).ok()
+    }
+
+    /// The blocks of which some part lies in `range`.
+    fn blocks(&self, range: &Range<u64>) -> impl DoubleEndedIterator<Item = &Sealed> {
+        let first = self.sealed.partition_point(|block| block.end() <= range.start);
+        let stop = self.sealed.partition_point(|block| block.start < range.end).max(first);
+        self.sealed.range(first..stop)
     }
 
     /// Returns the text of `range`, clipped to what is held and to whole characters,
@@ -220,10 +399,14 @@ impl History {
                 text.push_str(&block[low..high]);
             }
         };
-        for block in &self.sealed {
-            if block.start < to && block.start + block.length as u64 > from {
-                take(block.start, &block.text());
-            }
+        // A block that can not be read parts what is before it from what comes: the text begins behind it.
+        let mut blocks: Vec<(u64, String)> = Vec::new();
+        for block in self.blocks(&(from..to)).rev() {
+            let Some(whole) = self.text_of(block) else { break };
+            blocks.push((block.start, whole));
+        }
+        for (start, block) in blocks.into_iter().rev() {
+            take(start, &block);
         }
         take(self.hot_start, &self.hot);
         (begins, text)
@@ -235,41 +418,54 @@ impl History {
         (self.hot_start, &self.hot)
     }
 
-    /// Offset at which the last `count` lines begin. A line that is still open counts as one.
-    #[must_use]
-    pub(crate) fn last_lines(&self, count: usize) -> u64 {
-        if count == 0 {
-            return self.end();
+    /// Returns the offset of the `nth` newline of `range`, counted from its end and from 1; if there are fewer,
+    /// how many there are.
+    ///
+    /// Blocks that lie in the range are counted without a look at their text.
+    pub(crate) fn newline_from_end(&self, range: Range<u64>, nth: usize) -> Result<u64, usize> {
+        let range = range.start.max(self.start())..range.end.min(self.end());
+        if nth == 0 || range.is_empty() {
+            return Err(0);
         }
-        // The newline that ends the last line does not begin another one.
-        let mut wanted = count + usize::from(self.at_line_start());
-        if let Some(position) = nth_newline_from_end(&self.hot, wanted) {
-            return self.hot_start + position as u64 + 1;
-        }
-        wanted -= self.hot.bytes().filter(|&byte| byte == b'\n').count();
-        for block in self.sealed.iter().rev() {
-            if block.newlines >= wanted {
-                let position = nth_newline_from_end(&block.text(), wanted)
-                    .expect("a block has as many newlines as were counted when it was made");
-                return block.start + position as u64 + 1;
+        let mut seen = match nth_newline(self.hot_start, &self.hot, &range, nth) {
+            Ok(found) => return Ok(found),
+            Err(seen) => seen,
+        };
+        for block in self.blocks(&range).rev() {
+            if range.start <= block.start && block.end() <= range.end && seen + block.newlines < nth {
+                seen += block.newlines;
+                continue;
             }
-            wanted -= block.newlines;
+            let Some(text) = self.text_of(block) else { return Err(seen) };
+            match nth_newline(block.start, &text, &range, nth - seen) {
+                Ok(found) => return Ok(found),
+                Err(more) => seen += more,
+            }
         }
-        self.start()
+        Err(seen)
     }
 
     /// Bytes of memory held for text, without the fixed part.
     #[cfg(test)]
     pub(crate) fn memory(&self) -> usize {
-        self.sealed_bytes + self.hot.capacity()
+        self.in_memory.bytes + self.hot.capacity()
     }
+}
+
+/// The same as [`History::newline_from_end`], in `text`, which begins at `start`.
+fn nth_newline(start: u64, text: &str, range: &Range<u64>, nth: usize) -> Result<u64, usize> {
+    let within = |offset: u64| offset.saturating_sub(start).min(text.len() as u64) as usize;
+    let (low, high) = (within(range.start), within(range.end));
+    let bytes = &text.as_bytes()[low..high.max(low)];
+    let found = memchr::memrchr_iter(b'\n', bytes).nth(nth - 1);
+    found.map(|at| start + (low + at) as u64).ok_or_else(|| memchr::memchr_iter(b'\n', bytes).count())
 }
 
 /// More changes of zone than any budget of real text has: about 1.5 MiB of marks.
 const MOST_ZONES: usize = 100_000;
 
-fn nth_newline_from_end(text: &str, nth: usize) -> Option<usize> {
-    text.bytes().enumerate().rev().filter(|&(_, byte)| byte == b'\n').nth(nth - 1).map(|(position, _)| position)
+fn decompressed(bytes: &[u8], length: usize) -> Option<String> {
+    String::from_utf8(lz4_flex::block::decompress(bytes, length).ok()?).ok()
 }
 
 /// The largest index of a character's start that is not above `index`.
@@ -319,22 +515,18 @@ mod tests {
     }
 
     #[test]
-    fn the_last_lines_are_found_in_new_and_in_old_text() {
+    fn newlines_are_found_from_the_end_in_new_and_in_old_text() {
         let history = filled(100_000, 16 << 20);
-        for count in [1, 2, 50, 40_000, 99_999] {
-            let (_, text) = history.read(history.last_lines(count)..history.end());
-            assert_eq!(text.lines().count(), count);
-            assert!(text.starts_with(&format!("line {}\n", 100_000 - count)));
+        let whole = history.read(0..history.end()).1;
+        for nth in [1, 2, 50, 40_000, 99_999, 100_000] {
+            let expected = memchr::memrchr_iter(b'\n', whole.as_bytes()).nth(nth - 1).unwrap() as u64;
+            assert_eq!(history.newline_from_end(0..history.end(), nth), Ok(expected));
         }
-        assert_eq!(history.last_lines(1_000_000), 0);
-    }
-
-    #[test]
-    fn an_open_line_counts_as_one() {
-        let mut history = History::new(1024);
-        history.push_str("one\ntwo\nthr");
-        assert_eq!(history.read(history.last_lines(1)..history.end()).1, "thr");
-        assert_eq!(history.read(history.last_lines(2)..history.end()).1, "two\nthr");
+        assert_eq!(history.newline_from_end(0..history.end(), 100_001), Err(100_000));
+        let half = history.end() / 2;
+        let lines = whole[..half as usize].matches('\n').count();
+        assert_eq!(history.newline_from_end(0..half, lines + 1), Err(lines));
+        assert_eq!(history.newline_from_end(7..14, 2), Err(1), "line 1 ends in it, line 0 before it");
     }
 
     #[test]
@@ -363,7 +555,119 @@ mod tests {
         assert_eq!(history.zones(0..1).collect::<Vec<_>>(), [(0..1, Zone::Output)]);
     }
 
+    /// Text that hardly shrinks when it is compressed.
+    fn noise(bytes: usize, seed: &mut u64) -> String {
+        let mut next = || {
+            *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            char::from(b' ' + (*seed >> 57) as u8 % 95)
+        };
+        (0..bytes).map(|_| next()).collect()
+    }
+
+    fn on_disk(memory: usize, disk: usize) -> History {
+        History::new(memory).with_disk(Some(Disk { folder: std::env::temp_dir(), budget: disk }))
+    }
+
+    #[test]
+    fn what_memory_has_no_room_for_is_read_from_disk() {
+        let mut history = on_disk(256 * 1024, 64 << 20);
+        for line in 0..2_000_000 {
+            history.push_str(&format!("line {line}\n"));
+            if line % 1000 == 0 {
+                history.settle();
+            }
+        }
+        assert!(history.memory() < 1 << 20 && history.on_disk > 0);
+        assert_eq!(history.start(), 0, "nothing was dropped");
+        assert_eq!(history.read(0..14), (0, "line 0\nline 1\n".to_owned()));
+        let (_, text) = history.read(0..history.end());
+        assert!(text.lines().enumerate().all(|(line, read)| read == format!("line {line}")));
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_costs_only_the_oldest_output() {
+        let disk = Disk { folder: "/no/such/folder".into(), budget: 1 << 20 };
+        let mut history = History::new(100_000).with_disk(Some(disk));
+        for _ in 0..20 {
+            history.push_str(&noise(HOT, &mut 1));
+            history.settle();
+        }
+        assert!(history.start() > 0 && history.on_disk == 0);
+        assert_eq!(history.read(history.start()..history.end()).1.len() as u64, history.end() - history.start());
+    }
+
+    #[test]
+    fn a_disk_that_becomes_full_keeps_the_newest_of_what_it_has_room_for() {
+        let mut history = on_disk(HOT, 4 << 20);
+        let (mut whole, mut seed) = (String::new(), 7);
+        let mut print = |history: &mut History, blocks: usize| {
+            for _ in 0..blocks {
+                let text = noise(HOT, &mut seed);
+                history.push_str(&text);
+                whole.push_str(&text);
+                history.settle();
+            }
+            let (begins, text) = history.read(0..history.end());
+            assert_eq!(begins, history.start());
+            assert!(text == whole[begins as usize..], "what is held is what was written");
+        };
+        print(&mut history, 12);
+        assert_eq!(history.start(), 0);
+        history.spill.as_mut().unwrap().make_full();
+        print(&mut history, 12);
+        assert!(history.start() > 0 && history.on_disk > 5, "{} blocks on disk", history.on_disk);
+    }
+
+    #[test]
+    fn a_disk_that_fails_loses_what_lies_on_it_and_nothing_else() {
+        let mut history = on_disk(3 * HOT, 16 << 20);
+        for _ in 0..20 {
+            history.push_str(&noise(HOT, &mut 3));
+            history.settle();
+        }
+        let (kept, end) = (history.sealed[history.on_disk].start, history.end());
+        history.spill.as_mut().unwrap().break_down();
+        let (begins, text) = history.read(0..end);
+        assert_eq!((begins, text.len() as u64), (kept, end - kept));
+        history.settle();
+        assert_eq!(history.start(), kept);
+        for _ in 0..20 {
+            history.push_str(&noise(HOT, &mut 4));
+            history.settle();
+        }
+        let start = history.start();
+        assert!(start > kept && history.on_disk == 0);
+        assert_eq!(history.read(0..history.end()).1.len() as u64, history.end() - start);
+    }
+
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn whatever_is_pushed_what_is_held_reads_back_exactly_within_both_budgets(
+            pieces in prop::collection::vec((any::<u64>(), 0..400_000usize, any::<bool>()), 1..25),
+            memory in 0..400_000usize,
+            disk in 0..900_000usize,
+        ) {
+            let mut history = on_disk(memory, disk);
+            let mut whole = String::new();
+            for (mut seed, bytes, noisy) in pieces {
+                let piece = if noisy { noise(bytes, &mut seed) } else { "漢字 é\n".repeat(bytes / 11) };
+                history.push_str(&piece);
+                whole.push_str(&piece);
+                history.settle();
+                let held = history.start();
+                prop_assert!(history.in_memory.bytes <= memory);
+                prop_assert!(history.in_memory.text <= memory.saturating_mul(LONGEST_TO_BUDGET));
+                if let Some(spill) = &history.spill {
+                    prop_assert!(spill.used() == history.spilled.bytes as u64 && spill.file_length() <= disk as u64);
+                }
+                prop_assert_eq!(history.end(), whole.len() as u64);
+                let (begins, text) = history.read(0..history.end());
+                prop_assert_eq!(begins, held);
+                prop_assert!(text == whole[held as usize..]);
+            }
+        }
+
         #[test]
         fn any_range_reads_what_was_written_there(
             pieces in prop::collection::vec(("[a-zé漢\n]{0,30}", 0..800usize), 1..60),

@@ -35,7 +35,7 @@ pub use integration::Integration;
 pub use keys::UnknownKey;
 pub use process::{Exit, SpawnError, Survivor, TERMINAL_VARIABLE};
 pub use rustix::process::Signal;
-pub use screen::{Cursor, Modes, Size};
+pub use screen::{Colour, Cursor, CursorCell, CursorShape, Modes, Picture, Rgb, Run, Size, Style, Underline};
 pub use terminal::{
     Attached, Closed, Closing, Description, Excerpt, Gone, HandedBack, HoldKey, Holder, Input, InputError, Limit,
     Output, Part, Sent, Settle, Stage, Terminal, View,

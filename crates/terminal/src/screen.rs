@@ -6,11 +6,13 @@
 
 mod emulator;
 mod paint;
+mod picture;
 
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 pub(crate) use emulator::Emulator;
+pub use picture::{Colour, CursorCell, CursorShape, Picture, Rgb, Run, Style, Underline};
 
 /// How large a screen is, in cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,6 +86,8 @@ pub(crate) trait Screen: Send {
     fn text(&self) -> String;
     /// The rows as text with colours (SGR sequences), cut likewise.
     fn ansi(&self) -> String;
+    /// The cells with their colours, as data for whoever paints them.
+    fn picture(&self) -> Picture;
     /// Escape sequences that show this very state on a terminal of the same size, cursor and modes included.
     fn snapshot(&self) -> String;
     /// When output that a program asked to hold back (synchronized update, mode 2026) must be shown at the latest.

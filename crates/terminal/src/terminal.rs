@@ -26,7 +26,7 @@ use crate::exchange::{self, Files, Script, Told, Variable, VariablesError};
 use crate::integration::Agreed;
 use crate::keys::UnknownKey;
 use crate::process::{Exit, Survivor};
-use crate::screen::{Cursor, Modes, Size};
+use crate::screen::{Cursor, Modes, Picture, Size};
 use crate::wait::{Quiet, Wait, Waited};
 
 /// A live terminal. Cheap to clone; the terminal itself stays in its task.
@@ -192,8 +192,8 @@ pub struct Excerpt {
     pub head: String,
     /// Its end, where something between was left out.
     pub tail: Option<String>,
-    /// Characters that were left out, after `head`.
-    pub left_out: usize,
+    /// Bytes of text that were left out, after `head`. Not characters: to count those, all of it would be read.
+    pub left_out: u64,
     /// Offset behind `head`, to read on from.
     pub next: u64,
     /// Offset of the oldest output that is still held, where older output was asked for and dropped.
@@ -286,6 +286,7 @@ pub(crate) enum Request {
     /// The wait ends at the first prompt, quiet or end.
     Ready(Quiet, Duration, oneshot::Sender<View>),
     View(bool, oneshot::Sender<View>),
+    Picture(oneshot::Sender<Picture>),
     Read(Part, Limit, oneshot::Sender<Excerpt>),
     Run(CommandRequest, oneshot::Sender<Result<Ran, RunError>>),
     /// The request that was written is to be answered.
@@ -374,6 +375,14 @@ impl Terminal {
     /// When the terminal was closed.
     pub async fn view(&self, colours: bool) -> Result<View, Gone> {
         self.ask(|reply| Request::View(colours, reply)).await
+    }
+
+    /// Returns the cells of the screen as of now, with their colours.
+    ///
+    /// # Errors
+    /// When the terminal was closed.
+    pub async fn picture(&self) -> Result<Picture, Gone> {
+        self.ask(Request::Picture).await
     }
 
     /// Returns a part of the output, as much of it as `limit` allows.

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use steplatch_ids::TerminalId;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use crate::history::History;
+use crate::history::{Disk, History};
 use crate::hushed::Hushed;
 use crate::integration::Integration;
 use crate::process::{Child, Orphans, Program, Pty, SpawnError, TERMINAL_VARIABLE};
@@ -28,6 +28,11 @@ pub struct Options {
     pub idle: Option<Duration>,
     /// Bytes of memory for the older output of each, compressed.
     pub history_budget: usize,
+    /// A folder on disk for output that this has no room for; without it, such output is dropped. Each terminal
+    /// has a file without a name there, which no other user can read and which ends with this process.
+    pub history_folder: Option<PathBuf>,
+    /// Bytes of disk for the older output of each, compressed.
+    pub history_on_disk: usize,
     /// Where the shell integration is installed; without it, shells are started as they are.
     pub integration: Option<Integration>,
     /// How many descriptors a program in a terminal may open; without it, as many as this process.
@@ -44,6 +49,8 @@ impl Default for Options {
             grace: Duration::from_secs(600),
             idle: None,
             history_budget: 16 << 20,
+            history_folder: None,
+            history_on_disk: 64 << 20,
             integration: None,
             descriptors: None,
             adopt_orphans: false,
@@ -226,11 +233,14 @@ impl Terminals {
         let nonce = agreed.as_ref().map(|agreed| agreed.nonce.clone());
         let now = SystemTime::now();
         let life = Life::default();
+        let folder = self.options.history_folder.clone();
+        let disk = folder.map(|folder| Disk { folder, budget: self.options.history_on_disk });
+        let history = History::new(self.options.history_budget).with_disk(disk);
         let parts = Parts {
             pty,
             child,
             screen: Box::new(Emulator::new(spec.size)),
-            transcript: Transcript::new(History::new(self.options.history_budget), nonce),
+            transcript: Transcript::new(history, nonce),
             description: Description {
                 id: id.clone(),
                 command: spec.command,

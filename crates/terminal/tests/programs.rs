@@ -225,6 +225,21 @@ async fn endless_output_is_bounded_and_does_not_keep_anyone_waiting() {
     bash.closes().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn output_that_memory_has_no_room_for_is_read_from_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let history_folder = Some(folder.path().to_owned());
+    let world = World::with(Options { history_budget: 64 * 1024, history_folder, ..Options::default() });
+    let bash = world.bash().await;
+    bash.types("seq 1 300000; echo over_$((1+1))\n").await;
+    bash.sees("over_2").await;
+    let excerpt = bash.0.read(Part::SinceInput, Limit::HeadAndTail(2000)).await.unwrap();
+    assert_eq!(excerpt.dropped_before, None);
+    assert!(excerpt.head.starts_with("1\n2\n3\n") && excerpt.left_out > 1_900_000, "{}", excerpt.head);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the file has no name");
+    bash.closes().await;
+}
+
 #[tokio::test]
 async fn python_computes_and_waits_at_its_prompt() {
     let world = World::new();

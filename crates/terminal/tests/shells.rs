@@ -627,9 +627,13 @@ async fn a_megabyte_is_cut_to_its_ends_and_can_be_read_on() {
         let tail = ran.tail.unwrap();
         assert_eq!(ran.exit_code, Some(3), "{shell}");
         assert!(ran.output.starts_with("1\n2\n") && tail.ends_with("\n159999\n160000\n"), "{shell}");
-        assert_eq!(ran.output.len() + ran.left_out + tail.len(), whole.len(), "{shell}");
+        assert_eq!(ran.output.len() + usize::try_from(ran.left_out).unwrap() + tail.len(), whole.len(), "{shell}");
         assert_eq!(ran.end - ran.offset, whole.len() as u64, "{shell}");
-        let rest = session.0.read(Part::From(ran.next), Limit::Head(ran.left_out + tail.len())).await.unwrap();
+        let rest = session
+            .0
+            .read(Part::From(ran.next), Limit::Head(usize::try_from(ran.left_out).unwrap() + tail.len()))
+            .await
+            .unwrap();
         assert_eq!(ran.output + &rest.head, whole, "{shell}");
         let all = session.0.run(CommandRequest { limit: Limit::Head(2_000_000), ..request("seq 1 160000") }).await;
         assert_eq!(all.unwrap().output, whole, "{shell}");

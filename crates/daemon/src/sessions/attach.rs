@@ -1,6 +1,7 @@
 //! Joining a terminal: its screen now, its output as it comes, and the writer's seat for who wants it.
 
-use std::time::SystemTime;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,16 +9,23 @@ use serde_json::Value;
 use steplatch_host::{AttachEvent, Attached, HostedTerminal};
 use steplatch_protocol::{AttachTerminal, AttachTerminalReply, HandBackTerminal, HandBackTerminalReply, TerminalEvent};
 use steplatch_terminal::{HoldKey, Holder};
+use tokio::time::timeout;
 
 use super::Sessions;
 use super::trouble::{Trouble, held};
 use crate::caller::Caller;
 use crate::connection::{Disconnected, Outgoing};
+use crate::secrets::MaskedStream;
+
+/// How long the beginning of what may be a secret is held back when nothing follows it.
+const HELD_BACK: Duration = Duration::from_millis(200);
 
 /// The output of a terminal for one client that joined it.
 #[derive(Debug)]
 pub(crate) struct TerminalEvents {
     attached: Attached,
+    /// Takes secrets out of the output, for a client that asked for that.
+    mask: Option<MaskedStream>,
     /// Gives the seat back when the client is gone.
     _seat: Option<Seat>,
 }
@@ -50,17 +58,18 @@ impl Sessions {
         verb: AttachTerminal,
     ) -> (AttachTerminalReply, Option<TerminalEvents>) {
         let session_id = verb.session_id.clone();
+        let mut mask = verb.masked.then(|| MaskedStream::new(Arc::clone(&self.secrets)));
         match self.try_attach(caller, verb).await {
             Ok((terminal, attached, seat)) => {
                 let reply = AttachTerminalReply {
                     success: true,
                     session_id: terminal.id().to_string(),
-                    snapshot: attached.snapshot.clone(),
+                    snapshot: masked(&mut mask, attached.snapshot.clone()),
                     cols: attached.size.cols,
                     rows: attached.size.rows,
                     error: None,
                 };
-                (reply, Some(TerminalEvents { attached, _seat: seat }))
+                (reply, Some(TerminalEvents { attached, mask, _seat: seat }))
             }
             Err(trouble) => {
                 let error = Some(self.words(&session_id, trouble).await);
@@ -103,9 +112,32 @@ impl TerminalEvents {
     /// screen anew instead of everything it missed.
     pub(crate) async fn forward(mut self, request_id: &Value, outgoing: &Outgoing) -> Result<(), Disconnected> {
         loop {
-            let event = match self.attached.next().await {
-                Some(AttachEvent::Bytes(bytes)) => TerminalEvent::TerminalOutput { bytes: STANDARD.encode(bytes) },
-                Some(AttachEvent::Redrawn(snapshot)) => TerminalEvent::TerminalRedrawn { snapshot },
+            let output = match self.next().await {
+                Next::Output(output) => output,
+                Next::Quiet => {
+                    self.send_held(request_id, outgoing).await?;
+                    continue;
+                }
+            };
+            if !matches!(output, Some(AttachEvent::Bytes(_) | AttachEvent::Redrawn(_))) {
+                // What was held back came before this.
+                self.send_held(request_id, outgoing).await?;
+            }
+            let event = match output {
+                Some(AttachEvent::Bytes(bytes)) => match &mut self.mask {
+                    None => TerminalEvent::TerminalOutput { bytes: STANDARD.encode(bytes) },
+                    Some(mask) => match mask.pass(&bytes) {
+                        passed if passed.is_empty() => continue,
+                        passed => TerminalEvent::TerminalOutput { bytes: STANDARD.encode(passed) },
+                    },
+                },
+                Some(AttachEvent::Redrawn(snapshot)) => {
+                    if let Some(mask) = &mut self.mask {
+                        // The screen has what was held back, too.
+                        drop(mask.flush());
+                    }
+                    TerminalEvent::TerminalRedrawn { snapshot: masked(&mut self.mask, snapshot) }
+                }
                 Some(AttachEvent::Resized(size)) => TerminalEvent::TerminalResized { cols: size.cols, rows: size.rows },
                 Some(AttachEvent::Ended(exit)) => {
                     let event = TerminalEvent::TerminalEnded { exit_code: Some(exit.code) };
@@ -117,5 +149,34 @@ impl TerminalEvents {
             };
             outgoing.event(request_id, &event).await?;
         }
+    }
+
+    async fn next(&mut self) -> Next {
+        if self.mask.as_ref().is_some_and(MaskedStream::is_holding) {
+            return timeout(HELD_BACK, self.attached.next()).await.map_or(Next::Quiet, Next::Output);
+        }
+        Next::Output(self.attached.next().await)
+    }
+
+    async fn send_held(&mut self, request_id: &Value, outgoing: &Outgoing) -> Result<(), Disconnected> {
+        let held = self.mask.as_mut().map(MaskedStream::flush).unwrap_or_default();
+        if held.is_empty() {
+            return Ok(());
+        }
+        outgoing.event(request_id, &TerminalEvent::TerminalOutput { bytes: STANDARD.encode(held) }).await
+    }
+}
+
+/// What comes next: output, or nothing for so long that what was held back is due.
+enum Next {
+    Output(Option<AttachEvent>),
+    Quiet,
+}
+
+/// A snapshot as a client may see it. What is held back of it comes with the output.
+fn masked(mask: &mut Option<MaskedStream>, snapshot: String) -> String {
+    match mask {
+        None => snapshot,
+        Some(mask) => String::from_utf8_lossy(&mask.pass(snapshot.as_bytes())).into_owned(),
     }
 }

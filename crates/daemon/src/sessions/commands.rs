@@ -130,7 +130,7 @@ impl Sessions {
     pub(crate) async fn variables(&self, verb: GetVariables) -> GetVariablesReply {
         let asked = async {
             let terminal = self.find(&verb.session_id).await?;
-            Ok::<_, Trouble>(terminal.variables(verb.names).await?.map_err(not_told)?)
+            terminal.variables(verb.names).await?.map_err(not_told)
         };
         match asked.await {
             Ok(variables) => {
@@ -152,7 +152,7 @@ impl Sessions {
         let set = async {
             let terminal = self.find(&verb.session_id).await?;
             let values = verb.variables.into_iter().collect();
-            Ok::<_, Trouble>(terminal.set_variables(values, verb.export).await?.map_err(not_told)?)
+            terminal.set_variables(values, verb.export).await?.map_err(not_told)
         };
         let error = self.failure(&verb.session_id, set.await).await;
         SetVariablesReply { success: error.is_none(), error }

@@ -12,7 +12,7 @@ use alacritty_terminal::term::cell::{Cell, Flags};
 use alacritty_terminal::term::{Config, TermMode};
 use alacritty_terminal::vte::ansi::{NamedColor, Processor, Rgb};
 
-use super::{Cursor, Modes, Screen, Size, paint};
+use super::{Cursor, Modes, Picture, Screen, Size, paint, picture};
 
 /// Lines that the emulator itself remembers, so that a screen made taller shows what had just scrolled
 /// away. The history has everything; a line costs 3 KB here.
@@ -66,7 +66,7 @@ impl EventListener for Outbox {
 
 /// What a program is told when it asks for a colour that it has not set: light text on dark, the xterm
 /// palette otherwise.
-fn default_colour(index: usize) -> Rgb {
+pub(super) fn default_colour(index: usize) -> Rgb {
     const FOREGROUND: usize = NamedColor::Foreground as usize;
     const BACKGROUND: usize = NamedColor::Background as usize;
     const BASE: [(u8, u8, u8); 16] = [
@@ -233,6 +233,11 @@ impl Screen for Emulator {
         paint::rows(self.rows())
     }
 
+    fn picture(&self) -> Picture {
+        let shape = self.term.cursor_style().shape;
+        picture::of(self.rows(), self.size.cols, self.cursor(), shape, self.term.colors())
+    }
+
     fn snapshot(&self) -> String {
         paint::snapshot(self.rows(), self.cursor(), *self.term.mode())
     }
@@ -346,6 +351,8 @@ mod tests {
                 screen.resize(Size { cols, rows });
                 screen.relieve();
                 let _ = (screen.text(), screen.ansi(), screen.snapshot(), screen.cursor(), screen.take_replies());
+                let cells = screen.picture().rows.iter().flatten().map(|run| run.cells().count()).sum::<usize>();
+                proptest::prop_assert!(cells <= usize::from(cols) * usize::from(rows));
             }
         }
     }

@@ -1,4 +1,9 @@
 //! Parts of the output, cut to a size that a reader can take.
+//!
+//! A part may be a gigabyte long and its reader wants ten thousand characters: so
+//! what a part consists of is told in ranges of offsets, and text is read from
+//! both of its ends only as far as it is needed. What lies between is counted in
+//! bytes, because counting its characters would mean reading it.
 
 use std::ops::Range;
 
@@ -8,73 +13,161 @@ use crate::lines::{as_printed, settled};
 
 /// Returns `part` of `history`. What full-screen programs drew is no part of it.
 pub(super) fn of(history: &History, part: Part, input_offset: u64, limit: Limit) -> Excerpt {
-    let (asked, from, text) = match part {
-        Part::From(offset) => (offset, offset, Text::between(history, offset..history.end(), |_, _| true)),
+    let held = history.start();
+    let (pieces, dropped_before) = match part {
+        Part::From(offset) => (Pieces::from(history, offset, |_, _| true), (offset < held).then_some(held)),
         Part::SinceInput => {
             let typed = |start, zone| zone == Zone::Input && start <= input_offset;
-            let text = Text::between(history, input_offset..history.end(), |start, zone| !typed(start, zone));
-            (input_offset, input_offset, text)
+            let pieces = Pieces::from(history, input_offset, |start, zone| !typed(start, zone));
+            (pieces, (input_offset < held).then_some(held))
         }
-        Part::Tail(count) => tail(history, count),
+        // A tail does not ask for what was dropped.
+        Part::Tail(count) => (Pieces::from(history, held, |_, _| true).last_lines(history, count), None),
     };
-    let dropped = asked < history.start() && from < history.start();
-    cut(history, &text, dropped, limit, settled)
+    cut(history, &pieces, history.end(), dropped_before, limit, settled)
 }
 
 /// Returns what stands in `range` and in zones that are `wanted`, as it was printed.
 pub(super) fn as_printed_in(history: &History, range: Range<u64>, wanted: Zone, limit: Limit) -> Excerpt {
-    let dropped = range.start < history.start();
+    let held = history.start();
+    let dropped_before = (range.start < held).then_some(held);
     let end = range.end;
-    let text = Text::between(history, range, |_, zone| zone == wanted);
-    let excerpt = cut(history, &text, dropped, limit, as_printed);
-    Excerpt { next: excerpt.next.min(end), ..excerpt }
+    let pieces = Pieces::within(history, range, |_, zone| zone == wanted);
+    cut(history, &pieces, end, dropped_before, limit, as_printed)
 }
 
-/// Cuts `text` to `limit` and has `shown` make it readable.
-fn cut(history: &History, text: &Text, dropped: bool, limit: Limit, shown: fn(&str) -> String) -> Excerpt {
-    let dropped_before = dropped.then_some(history.start());
-    let end = history.end();
+/// Reads `pieces`, which end at `end`, as far as `limit` goes, and has `shown` make them readable.
+fn cut(
+    history: &History,
+    pieces: &Pieces,
+    end: u64,
+    dropped_before: Option<u64>,
+    limit: Limit,
+    shown: fn(&str) -> String,
+) -> Excerpt {
+    let (Limit::Head(most) | Limit::HeadAndTail(most)) = limit;
+    let text = pieces.head(history, most.saturating_add(1));
     let raw = text.raw.as_str();
+    if raw.chars().nth(most).is_none() {
+        return Excerpt { head: shown(raw), tail: None, left_out: 0, next: end, dropped_before };
+    }
+    let total = pieces.bytes();
     match limit {
-        Limit::Head(most) | Limit::HeadAndTail(most) if raw.chars().nth(most).is_none() => {
-            Excerpt { head: shown(raw), tail: None, left_out: 0, next: end, dropped_before }
-        }
-        Limit::Head(most) => {
+        Limit::Head(_) => {
             let cut = cut_before(raw, most);
-            let left_out = raw[cut..].chars().count();
-            Excerpt { head: shown(&raw[..cut]), tail: None, left_out, next: text.offset(cut, end), dropped_before }
-        }
-        Limit::HeadAndTail(most) => {
-            let cut = cut_before(raw, most / 2);
-            let resume = cut_after(raw, most - most / 2).max(cut);
             Excerpt {
                 head: shown(&raw[..cut]),
-                tail: Some(shown(&raw[resume..])),
-                left_out: raw[cut..resume].chars().count(),
-                next: text.offset(cut, end),
+                tail: None,
+                left_out: total.saturating_sub(cut as u64),
+                next: text.offset(cut),
+                dropped_before,
+            }
+        }
+        Limit::HeadAndTail(_) => {
+            let cut = cut_before(raw, most / 2);
+            let end = pieces.tail(history, most - most / 2);
+            let resume = cut_after(&end, most - most / 2);
+            let kept = (cut + end.len() - resume) as u64;
+            Excerpt {
+                head: shown(&raw[..cut]),
+                tail: Some(shown(&end[resume..])),
+                left_out: total.saturating_sub(kept),
+                next: text.offset(cut),
                 dropped_before,
             }
         }
     }
 }
 
-/// The last `count` lines. Drawn lines do not count, so it may take more than one look back.
-fn tail(history: &History, count: usize) -> (u64, u64, Text) {
-    let mut reach = count;
-    loop {
-        let from = history.last_lines(reach);
-        let mut text = Text::between(history, from..history.end(), |_, _| true);
-        let lines = text.raw.lines().count();
-        if lines < count && from > history.start() {
-            reach = reach.saturating_mul(4);
-            continue;
+/// The fewest bytes that are read at once, so that characters of several bytes do not mean many small reads.
+const PORTION: u64 = 4096;
+
+/// What a part consists of, without its text.
+struct Pieces(Vec<Range<u64>>);
+
+impl Pieces {
+    /// What is held from `start` on, without what was drawn and what is not `wanted`.
+    fn from(history: &History, start: u64, wanted: impl Fn(u64, Zone) -> bool) -> Self {
+        Self::within(history, start..history.end(), wanted)
+    }
+
+    /// What is held in `range`, without what was drawn and what is not `wanted`.
+    fn within(history: &History, range: Range<u64>, wanted: impl Fn(u64, Zone) -> bool) -> Self {
+        let (start, end) = (range.start, range.end.min(history.end()));
+        let mut start = start.clamp(history.start().min(end), end);
+        if start > history.start() {
+            // An offset that somebody made up may lie in the middle of a character.
+            start = history.read(start..end.min(start + 8)).0;
         }
-        if let Some(surplus) = lines.checked_sub(count).filter(|surplus| *surplus > 0) {
-            let skipped = text.raw.split_inclusive('\n').take(surplus).map(str::len).sum();
-            text = text.without_first(skipped);
+        let zones = history.zones(start..end);
+        let wanted = zones.filter(|(piece, zone)| *zone != Zone::Alternate && wanted(piece.start, *zone));
+        Self(wanted.map(|(piece, _)| piece).collect())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.iter().map(|piece| piece.end - piece.start).sum()
+    }
+
+    /// The last `count` lines. A line that is still open counts as one.
+    fn last_lines(mut self, history: &History, count: usize) -> Self {
+        let Some(last) = self.0.last() else { return self };
+        if count == 0 {
+            return Self(Vec::new());
         }
-        // A tail does not ask for what was dropped.
-        return (history.start(), from, text);
+        // The newline that ends the last line does not begin another one.
+        let closed = history.newline_from_end(last.end - 1..last.end, 1).is_ok();
+        let mut wanted = count + usize::from(closed);
+        for index in (0..self.0.len()).rev() {
+            match history.newline_from_end(self.0[index].clone(), wanted) {
+                Ok(newline) => {
+                    self.0[index].start = newline + 1;
+                    self.0.drain(..index);
+                    self.0.retain(|piece| !piece.is_empty());
+                    return self;
+                }
+                Err(seen) => wanted -= seen,
+            }
+        }
+        self
+    }
+
+    /// Reads from the beginning, at least `characters` if there are as many.
+    fn head(&self, history: &History, characters: usize) -> Text {
+        let mut text = Text { raw: String::new(), pieces: Vec::new() };
+        let mut missing = characters as u64;
+        for piece in &self.0 {
+            let mut from = piece.start;
+            while from < piece.end && missing > 0 {
+                let to = piece.end.min(from.saturating_add(missing.max(PORTION)));
+                let (begins, read) = history.read(from..to);
+                text.pieces.push((text.raw.len(), begins));
+                text.raw.push_str(&read);
+                missing = missing.saturating_sub(read.chars().count() as u64);
+                // Where the disk failed there is nothing to read, and nothing to wait for.
+                from = if read.is_empty() { to } else { begins + read.len() as u64 };
+            }
+        }
+        text
+    }
+
+    /// Reads from the end, at least `characters` if there are as many.
+    fn tail(&self, history: &History, characters: usize) -> String {
+        let mut portions: Vec<String> = Vec::new();
+        let mut missing = characters as u64;
+        'enough: for piece in self.0.iter().rev() {
+            let mut to = piece.end;
+            while to > piece.start {
+                if missing == 0 {
+                    break 'enough;
+                }
+                let from = piece.start.max(to.saturating_sub(missing.max(PORTION)));
+                let (begins, read) = history.read(from..to);
+                missing = missing.saturating_sub(read.chars().count() as u64);
+                to = if read.is_empty() { from } else { begins };
+                portions.push(read);
+            }
+        }
+        portions.iter().rev().map(String::as_str).collect()
     }
 }
 
@@ -86,31 +179,9 @@ struct Text {
 }
 
 impl Text {
-    fn between(history: &History, range: Range<u64>, wanted: impl Fn(u64, Zone) -> bool) -> Self {
-        let range = range.start.clamp(history.start(), history.end())..range.end;
-        let mut text = Self { raw: String::new(), pieces: Vec::new() };
-        for (piece, zone) in history.zones(range) {
-            if zone != Zone::Alternate && wanted(piece.start, zone) {
-                let (offset, read) = history.read(piece);
-                text.pieces.push((text.raw.len(), offset));
-                text.raw.push_str(&read);
-            }
-        }
-        text
-    }
-
-    fn without_first(self, bytes: usize) -> Self {
-        // Of pieces that are gone whole, the last one counts: it reaches to where the text now begins.
-        let pieces = self.pieces.iter().map(|&(at, offset)| match at.checked_sub(bytes) {
-            Some(at) => (at, offset),
-            None => (0, offset + (bytes - at) as u64),
-        });
-        Self { pieces: pieces.collect(), raw: self.raw[bytes..].to_owned() }
-    }
-
-    fn offset(&self, at: usize, end: u64) -> u64 {
+    fn offset(&self, at: usize) -> u64 {
         let piece = self.pieces.iter().rev().find(|(begins, _)| *begins <= at);
-        piece.map_or(end, |(begins, offset)| offset + (at - begins) as u64)
+        piece.map_or(0, |(begins, offset)| offset + (at - begins) as u64)
     }
 }
 
@@ -131,7 +202,12 @@ fn cut_after(text: &str, most: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::history::HOT;
 
     fn counted(lines: usize) -> History {
         let mut history = History::new(1 << 20);
@@ -154,7 +230,7 @@ mod tests {
         let tail = excerpt.tail.unwrap();
         assert!(excerpt.head.ends_with("line 6\n"), "{}", excerpt.head);
         assert!(tail.starts_with("line 995\n") && tail.ends_with("line 999\n"), "{tail}");
-        assert_eq!(excerpt.left_out, history.end() as usize - excerpt.head.len() - tail.len());
+        assert_eq!(excerpt.left_out, history.end() - (excerpt.head.len() + tail.len()) as u64);
     }
 
     #[test]
@@ -180,5 +256,66 @@ mod tests {
         let excerpt = of(&history, Part::Tail(3), 0, Limit::Head(1000));
         assert_eq!(excerpt.head, "line 98\nline 99\nafter\n");
         assert_eq!(of(&history, Part::Tail(1000), 0, Limit::Head(100_000)).head.lines().count(), 101);
+    }
+
+    #[test]
+    fn the_ends_of_much_output_are_read_and_nothing_else() {
+        let mut history = History::new(16 << 20);
+        for line in 0..1_500_000 {
+            history.push_str(&format!("line {line} of a long output\n"));
+            if line % 1000 == 0 {
+                history.settle();
+            }
+        }
+        let held = history.end() - history.start();
+        assert!(held > 30 << 20, "{held} bytes are held");
+        let decompressed = |part, limit| {
+            history.decompressed.store(0, Ordering::Relaxed);
+            let excerpt = of(&history, part, 0, limit);
+            assert!(excerpt.head.len() > 4000 && excerpt.left_out > 0 || part == Part::Tail(50));
+            history.decompressed.load(Ordering::Relaxed)
+        };
+        // One block for where it begins, one or two for ten thousand characters; the end is not compressed at all.
+        assert!(decompressed(Part::From(0), Limit::HeadAndTail(10_000)) <= 3 * HOT);
+        assert!(decompressed(Part::From(held / 2), Limit::Head(10_000)) <= 4 * HOT);
+        assert_eq!(decompressed(Part::Tail(50), Limit::HeadAndTail(10_000)), 0);
+        // A million lines are found by the counts of their blocks.
+        assert!(decompressed(Part::Tail(1_000_000), Limit::HeadAndTail(10_000)) <= 5 * HOT);
+    }
+
+    proptest! {
+        #[test]
+        fn an_excerpt_is_cut_from_the_text_that_it_would_be_cut_from_if_all_was_read(
+            pieces in prop::collection::vec(("[a-zé漢\n ]{0,40}", 0..200usize, 0..4usize), 1..30),
+            most in 1..3000usize,
+            lines in 0..200usize,
+        ) {
+            let zones = [Zone::Output, Zone::Input, Zone::Alternate, Zone::Prompt];
+            let mut history = History::new(1 << 20);
+            let mut whole = String::new();
+            for (piece, times, zone) in &pieces {
+                history.begin_zone(zones[*zone]);
+                let piece = piece.repeat(*times);
+                history.push_str(&piece);
+                if zones[*zone] != Zone::Alternate {
+                    whole.push_str(&piece);
+                }
+                history.settle();
+            }
+            let skipped = whole.lines().count().saturating_sub(lines);
+            let tail: String = whole.split_inclusive('\n').skip(skipped).collect();
+            for (part, text) in [(Part::From(0), &whole), (Part::Tail(lines), &tail)] {
+                let excerpt = of(&history, part, 0, Limit::HeadAndTail(most));
+                if text.chars().count() <= most {
+                    prop_assert_eq!(excerpt.head, settled(text));
+                    prop_assert_eq!((excerpt.tail, excerpt.left_out), (None, 0));
+                } else {
+                    let (cut, resume) = (cut_before(text, most / 2), cut_after(text, most - most / 2));
+                    prop_assert_eq!(excerpt.head, settled(&text[..cut]));
+                    prop_assert_eq!(excerpt.tail, Some(settled(&text[resume..])));
+                    prop_assert_eq!(excerpt.left_out, (resume - cut) as u64);
+                }
+            }
+        }
     }
 }

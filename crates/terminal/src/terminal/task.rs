@@ -283,6 +283,7 @@ impl Task {
                 self.waits.push(wait);
             }
             Request::View(colours, reply) => drop(reply.send(self.view(colours, self.states()))),
+            Request::Picture(reply) => drop(reply.send(self.intake.screen.picture())),
             Request::Read(part, limit, reply) => {
                 let _ = reply.send(excerpt::of(self.intake.transcript.history(), part, self.input_offset, limit));
             }

@@ -1,0 +1,89 @@
+//! Pixels, and what can be done to them.
+
+use steplatch_terminal::Rgb;
+
+use crate::look::mixed;
+
+/// Columns of pixels in a cell.
+pub(crate) const CELL_WIDTH: i32 = 10;
+
+/// Rows of pixels in a cell.
+pub(crate) const CELL_HEIGHT: i32 = 20;
+
+/// An image in the making. What is painted outside of it is not there.
+#[derive(Debug)]
+pub(crate) struct Canvas {
+    pub(crate) width: i32,
+    pub(crate) height: i32,
+    pub(crate) pixels: Vec<u8>,
+}
+
+/// A rectangle of pixels.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Area {
+    pub(crate) x: i32,
+    pub(crate) y: i32,
+    pub(crate) width: i32,
+    pub(crate) height: i32,
+}
+
+/// How much of each pixel of a rectangle is covered, from 0 to 255.
+#[derive(Debug)]
+pub(crate) struct Stencil {
+    /// Where it lies, seen from the top left of the cell.
+    pub(crate) area: Area,
+    pub(crate) coverage: Vec<u8>,
+}
+
+impl Area {
+    pub(crate) fn moved(self, x: i32, y: i32) -> Self {
+        Self { x: self.x + x, y: self.y + y, ..self }
+    }
+}
+
+impl Canvas {
+    pub(crate) fn new(width: i32, height: i32, ground: Rgb) -> Self {
+        let pixels = [ground.0, ground.1, ground.2].repeat(width as usize * height as usize);
+        Self { width, height, pixels }
+    }
+
+    pub(crate) fn fill(&mut self, area: Area, colour: Rgb) {
+        let (left, right) = (area.x.clamp(0, self.width), (area.x + area.width).clamp(0, self.width));
+        let (top, bottom) = (area.y.clamp(0, self.height), (area.y + area.height).clamp(0, self.height));
+        for y in top..bottom {
+            let begin = (y * self.width + left) as usize * 3;
+            let end = (y * self.width + right.max(left)) as usize * 3;
+            for pixel in self.pixels[begin..end].as_chunks_mut::<3>().0 {
+                *pixel = [colour.0, colour.1, colour.2];
+            }
+        }
+    }
+
+    pub(crate) fn blend(&mut self, x: i32, y: i32, colour: Rgb, coverage: u8) {
+        if coverage == 0 || !(0..self.width).contains(&x) || !(0..self.height).contains(&y) {
+            return;
+        }
+        let at = (y * self.width + x) as usize * 3;
+        let under = Rgb(self.pixels[at], self.pixels[at + 1], self.pixels[at + 2]);
+        let Rgb(red, green, blue) = mixed(colour, under, coverage);
+        self.pixels[at..at + 3].copy_from_slice(&[red, green, blue]);
+    }
+
+    /// Paints through a stencil whose cell begins at (`x`, `y`). `slant` moves each row to the right, by so many
+    /// pixels for each that it lies above `baseline`.
+    pub(crate) fn stencil(&mut self, x: i32, y: i32, stencil: &Stencil, colour: Rgb, slant: f32, baseline: i32) {
+        let area = stencil.area;
+        for row in 0..area.height {
+            let shift = slant * (baseline - area.y - row) as f32;
+            let (whole, part) = (shift.floor() as i32, shift - shift.floor());
+            let line = &stencil.coverage[(row * area.width) as usize..((row + 1) * area.width) as usize];
+            // A shift by a part of a pixel shares it between two neighbours.
+            for column in 0..=area.width {
+                let here = line.get(column as usize).copied().unwrap_or(0);
+                let left = if column > 0 { line[column as usize - 1] } else { 0 };
+                let coverage = f32::from(here) * (1.0 - part) + f32::from(left) * part;
+                self.blend(x + area.x + whole + column, y + area.y + row, colour, coverage as u8);
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The shapes of characters, from the first source that has them.
+//!
+//! Lines and blocks are drawn (`shapes.rs`). Text comes from DejaVu Sans Mono,
+//! emoji from Noto Emoji, and what both lack from GNU Unifont, whose bitmaps of
+//! 8 by 16 and 16 by 16 pixels fit our cells as they are. A character that nobody
+//! has is a box.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use ab_glyph::{Font as _, FontRef, Point, PxScale, ScaleFont as _};
+
+use crate::canvas::{Area, CELL_HEIGHT, CELL_WIDTH, Stencil};
+use crate::shapes;
+
+/// Row of pixels, from the top of a cell, on which letters stand.
+pub(crate) const BASELINE: i32 = 16;
+
+struct Fonts {
+    regular: FontRef<'static>,
+    bold: FontRef<'static>,
+    emoji: FontRef<'static>,
+}
+
+static FONTS: LazyLock<Fonts> = LazyLock::new(|| {
+    let font = |bytes| FontRef::try_from_slice(bytes).expect("a font that is part of this program can be read");
+    Fonts {
+        regular: font(include_bytes!("../fonts/DejaVuSansMono.ttf")),
+        bold: font(include_bytes!("../fonts/DejaVuSansMono-Bold.ttf")),
+        emoji: font(include_bytes!("../fonts/NotoEmoji-Regular.ttf")),
+    }
+});
+
+/// Stencils of characters, each made when it is first asked for.
+#[derive(Default)]
+pub(crate) struct Glyphs {
+    made: HashMap<(char, bool, bool), Option<Stencil>>,
+}
+
+/// The sources of glyphs, as the tests tell them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    Drawn,
+    Text,
+    Emoji,
+    Bitmap,
+    Missing,
+}
+
+impl Glyphs {
+    /// Returns the stencil of a character in a cell, or in two; `None` where nothing is to be seen.
+    pub(crate) fn of(&mut self, character: char, wide: bool, bold: bool) -> Option<&Stencil> {
+        self.made.entry((character, wide, bold)).or_insert_with(|| make(character, wide, bold)).as_ref()
+    }
+}
+
+/// Says where the glyph of a character comes from; `None` when it has none to show.
+pub(crate) fn source(character: char, wide: bool) -> Option<Source> {
+    // Joiners, variation selectors, marks of direction and other signs that only tell how to show others.
+    let unseen = matches!(
+        character,
+        '\0'..=' ' | '\x7f'..='\u{a0}' | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3000}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}'
+    );
+    if unseen {
+        return None;
+    }
+    let has = |font: &FontRef<'static>| font.glyph_id(character).0 != 0;
+    Some(if shapes::has(character) && !wide {
+        Source::Drawn
+    } else if !wide && has(&FONTS.regular) {
+        Source::Text
+    } else if has(&FONTS.emoji) {
+        Source::Emoji
+    } else if unifont::get_glyph(character).is_some() {
+        Source::Bitmap
+    } else if has(&FONTS.regular) {
+        Source::Text
+    } else {
+        Source::Missing
+    })
+}
+
+fn make(character: char, wide: bool, bold: bool) -> Option<Stencil> {
+    let width = if wide { 2 * CELL_WIDTH } else { CELL_WIDTH };
+    match source(character, wide)? {
+        Source::Drawn => Some(shapes::draw(character)),
+        Source::Text => {
+            let font = if bold { &FONTS.bold } else { &FONTS.regular };
+            let font = if font.glyph_id(character).0 == 0 { &FONTS.regular } else { font };
+            outlined(font, character, width)
+        }
+        Source::Emoji => fitted(&FONTS.emoji, character, width),
+        Source::Bitmap => unifont::get_glyph(character).map(|glyph| bitmap(glyph, width, bold)),
+        Source::Missing => Some(hollow(width)),
+    }
+}
+
+/// A glyph of a monospaced font, at the size at which it is as wide as a cell.
+fn outlined(font: &FontRef<'static>, character: char, width: i32) -> Option<Stencil> {
+    let units = font.h_advance_unscaled(font.glyph_id('0'));
+    let scale = PxScale::from(font.height_unscaled() * CELL_WIDTH as f32 / units);
+    let advance = font.as_scaled(scale).h_advance(font.glyph_id(character));
+    // A few signs are wider than the rest of the font.
+    let left = (width as f32 - advance.min(width as f32)) / 2.0;
+    stencil(font, character, scale, Point { x: left, y: BASELINE as f32 })
+}
+
+/// A glyph of any font, as large as the cells allow, in their middle.
+fn fitted(font: &FontRef<'static>, character: char, width: i32) -> Option<Stencil> {
+    const MARGIN: f32 = 0.5;
+    let id = font.glyph_id(character);
+    let units = font.units_per_em()?;
+    let bounds = font.outline(id)?.bounds;
+    let (glyph_width, glyph_height) = ((bounds.max.x - bounds.min.x).abs(), (bounds.max.y - bounds.min.y).abs());
+    let room = (width as f32 - 2.0 * MARGIN, CELL_HEIGHT as f32 - 2.0 * MARGIN);
+    // One size for all of them, unless one does not fit.
+    let em = (0.8 * room.0 / units).min(room.0 / glyph_width).min(room.1 / glyph_height);
+    let middle = ((bounds.max.x + bounds.min.x) / 2.0 * em, (bounds.max.y + bounds.min.y) / 2.0 * em);
+    let at = Point { x: width as f32 / 2.0 - middle.0, y: CELL_HEIGHT as f32 / 2.0 + middle.1 };
+    stencil(font, character, PxScale::from(em * font.height_unscaled()), at)
+}
+
+fn stencil(font: &FontRef<'static>, character: char, scale: PxScale, at: Point) -> Option<Stencil> {
+    let outline = font.outline_glyph(font.glyph_id(character).with_scale_and_position(scale, at))?;
+    let bounds = outline.px_bounds();
+    let area = Area {
+        x: bounds.min.x as i32,
+        y: bounds.min.y as i32,
+        width: bounds.width().ceil() as i32,
+        height: bounds.height().ceil() as i32,
+    };
+    let mut coverage = vec![0; area.width.max(0) as usize * area.height.max(0) as usize];
+    outline.draw(|x, y, share| {
+        if let Some(pixel) = coverage.get_mut((y as i32 * area.width + x as i32) as usize) {
+            // Light text on dark looks thinner than it is.
+            *pixel = (share.clamp(0.0, 1.0).powf(0.8) * 255.0) as u8;
+        }
+    });
+    Some(Stencil { area, coverage })
+}
+
+/// A bitmap, pixel by pixel, in the middle of its cells; every second column is joined where it is too wide.
+fn bitmap(glyph: &unifont::Glyph, width: i32, bold: bool) -> Stencil {
+    const SIZE: i32 = 16;
+    let columns = glyph.get_width() as i32;
+    let squeeze = columns > width;
+    let shown = if squeeze { columns / 2 } else { columns };
+    let area = Area { x: (width - shown) / 2, y: (CELL_HEIGHT - SIZE) / 2, width: shown, height: SIZE };
+    let lit = |x: i32, y: i32| x >= 0 && glyph.get_pixel(x as usize, y as usize);
+    let coverage = (0..SIZE).flat_map(|y| (0..shown).map(move |x| (x, y))).map(|(x, y)| {
+        if squeeze {
+            (u8::from(lit(2 * x, y)) + u8::from(lit(2 * x + 1, y))) * 127
+        } else {
+            u8::from(lit(x, y) || (bold && lit(x - 1, y))) * 255
+        }
+    });
+    Stencil { area, coverage: coverage.collect() }
+}
+
+/// What stands for a character that nobody has.
+fn hollow(width: i32) -> Stencil {
+    let area = Area { x: 1, y: 3, width: width - 2, height: 14 };
+    let edge = |x: i32, y: i32| x == 0 || y == 0 || x == area.width - 1 || y == area.height - 1;
+    let pixels = (0..area.height).flat_map(|y| (0..area.width).map(move |x| (x, y)));
+    Stencil { area, coverage: pixels.map(|(x, y)| u8::from(edge(x, y)) * 255).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_character_comes_from_the_source_that_has_it() {
+        let expected = [
+            ('a', false, Some(Source::Text)),
+            ('é', false, Some(Source::Text)),
+            ('я', false, Some(Source::Text)),
+            ('✓', false, Some(Source::Text)),
+            ('─', false, Some(Source::Drawn)),
+            ('\u{e0b0}', false, Some(Source::Drawn)),
+            ('漢', true, Some(Source::Bitmap)),
+            ('한', true, Some(Source::Bitmap)),
+            ('🦀', true, Some(Source::Emoji)),
+            ('🫠', true, Some(Source::Emoji)),
+            ('⚡', true, Some(Source::Emoji)),
+            ('\u{12000}', false, Some(Source::Missing)),
+            (' ', false, None),
+            ('\u{200d}', false, None),
+        ];
+        for (character, wide, from) in expected {
+            assert_eq!(source(character, wide), from, "{character:?}");
+            let stencil = make(character, wide, false);
+            assert_eq!(stencil.is_some(), from.is_some(), "{character:?}");
+            assert!(stencil.is_none_or(|stencil| stencil.coverage.iter().any(|covered| *covered > 127)));
+        }
+    }
+
+    #[test]
+    fn glyphs_stay_in_their_cells() {
+        for character in ['M', 'W', '@', 'g', 'Å', '|', '_', '漢', '🦀', '👨', '▶'] {
+            let wide = matches!(character, '漢' | '🦀' | '👨');
+            let Area { x, y, width, height } = make(character, wide, true).unwrap().area;
+            let cells = if wide { 2 * CELL_WIDTH } else { CELL_WIDTH };
+            assert!(x >= -1 && x + width <= cells + 1, "{character}: {x} and {width}");
+            assert!(y >= -1 && y + height <= CELL_HEIGHT + 1, "{character}: {y} and {height}");
+        }
+    }
+}

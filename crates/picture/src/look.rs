@@ -1,0 +1,160 @@
+//! What cells look like in the end: colours decided, cursor laid over them.
+
+use steplatch_terminal::{CursorShape, Picture, Rgb, Run, Style, Underline};
+
+/// Neighbouring cells that are painted alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Patch<'a> {
+    /// What is in each cell, with its column.
+    pub(crate) cells: Vec<(u16, &'a str)>,
+    pub(crate) col: u16,
+    pub(crate) cols: u16,
+    pub(crate) wide: bool,
+    pub(crate) look: Look,
+}
+
+/// How cells are painted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Look {
+    pub(crate) fg: Rgb,
+    pub(crate) bg: Rgb,
+    pub(crate) bold: bool,
+    pub(crate) italic: bool,
+    pub(crate) underline: Underline,
+    pub(crate) underline_colour: Rgb,
+    pub(crate) strike: bool,
+    pub(crate) hidden: bool,
+    /// The line of a cursor that is no block, and its colour.
+    pub(crate) cursor: Option<(CursorShape, Rgb)>,
+}
+
+/// Returns what is painted in each row, from left to right.
+pub(crate) fn rows(picture: &Picture) -> impl Iterator<Item = Vec<Patch<'_>>> {
+    picture.rows.iter().enumerate().map(|(index, runs)| {
+        let mut patches: Vec<Patch<'_>> = runs.iter().map(|run| patch(picture, run)).collect();
+        if picture.cursor.is_some_and(|cursor| usize::from(cursor.row) == index) {
+            lay_cursor(picture, &mut patches);
+        }
+        patches
+    })
+}
+
+fn patch<'a>(picture: &Picture, run: &'a Run) -> Patch<'a> {
+    let look = look(picture, &run.style);
+    Patch { cells: run.cells().collect(), col: run.col, cols: run.cols, wide: run.wide, look }
+}
+
+fn look(picture: &Picture, style: &Style) -> Look {
+    let mut fg = picture.rgb(style.fg, picture.foreground);
+    let mut bg = picture.rgb(style.bg, picture.background);
+    if style.inverse {
+        std::mem::swap(&mut fg, &mut bg);
+    }
+    if style.dim {
+        fg = mixed(fg, bg, 160);
+    }
+    Look {
+        fg,
+        bg,
+        bold: style.bold,
+        italic: style.italic,
+        underline: style.underline,
+        underline_colour: style.underline_colour.map_or(fg, |colour| picture.rgb(colour, fg)),
+        strike: style.strike,
+        hidden: style.hidden,
+        cursor: None,
+    }
+}
+
+/// Returns the colour between `over` and `under`: 255 is all of `over`.
+pub(crate) fn mixed(over: Rgb, under: Rgb, share: u8) -> Rgb {
+    let mix = |over: u8, under: u8| {
+        let (over, under, share) = (u32::from(over), u32::from(under), u32::from(share));
+        ((over * share + under * (255 - share) + 127) / 255) as u8
+    };
+    Rgb(mix(over.0, under.0), mix(over.1, under.1), mix(over.2, under.2))
+}
+
+/// Cuts the patch that the cursor stands on, or adds one where there is none, and paints it as a cursor.
+fn lay_cursor<'a>(picture: &Picture, patches: &mut Vec<Patch<'a>>) {
+    let Some(cursor) = picture.cursor else { return };
+    let (begin, end) = (cursor.col, cursor.col + if cursor.wide { 2 } else { 1 });
+    let under = patches.iter().position(|patch| patch.col <= begin && end <= patch.col + patch.cols);
+    let (at, mut cell) = match under {
+        Some(index) => {
+            let whole = patches.remove(index);
+            let part = |from: u16, to: u16| Patch {
+                cells: whole.cells.iter().copied().filter(|(col, _)| (from..to).contains(col)).collect(),
+                col: from,
+                cols: to.saturating_sub(from),
+                ..whole.clone()
+            };
+            let parts = [part(whole.col, begin), part(begin, end), part(end, whole.col + whole.cols)];
+            let before = usize::from(parts[0].cols > 0);
+            let [left, cell, right] = parts;
+            patches.splice(index..index, [left, right].into_iter().filter(|part| part.cols > 0));
+            (index + before, cell)
+        }
+        None => {
+            let at = patches.partition_point(|patch| patch.col < begin);
+            let look = look(picture, &Style::default());
+            (at, Patch { cells: vec![(begin, " ")], col: begin, cols: end - begin, wide: cursor.wide, look })
+        }
+    };
+    let colour = cursor.colour.unwrap_or(cell.look.fg);
+    match cursor.shape {
+        CursorShape::Block => {
+            let ground = cell.look.bg;
+            cell.look = Look { fg: ground, bg: colour, underline_colour: ground, ..cell.look };
+        }
+        shape @ (CursorShape::Underline | CursorShape::Bar) => cell.look.cursor = Some((shape, colour)),
+    }
+    patches.insert(at, cell);
+}
+
+#[cfg(test)]
+mod tests {
+    use steplatch_terminal::{Colour, CursorCell};
+
+    use super::*;
+
+    fn picture(runs: Vec<Run>, cursor: Option<CursorCell>) -> Picture {
+        Picture {
+            cols: 10,
+            rows: vec![runs],
+            cursor,
+            foreground: Rgb(200, 200, 200),
+            background: Rgb(0, 0, 0),
+            palette: Vec::new(),
+        }
+    }
+
+    fn run(col: u16, text: &str) -> Run {
+        Run { col, cols: text.len() as u16, wide: false, text: text.into(), style: Style::default() }
+    }
+
+    fn cursor(col: u16) -> Option<CursorCell> {
+        Some(CursorCell { row: 0, col, wide: false, shape: CursorShape::Block, colour: None })
+    }
+
+    fn places(picture: &Picture) -> Vec<(u16, u16, bool)> {
+        let patches = rows(picture).next().unwrap();
+        patches.iter().map(|patch| (patch.col, patch.cols, patch.look.bg == picture.foreground)).collect()
+    }
+
+    #[test]
+    fn the_cursor_stands_in_before_and_behind_runs() {
+        assert_eq!(places(&picture(vec![run(2, "abc")], cursor(3))), [(2, 1, false), (3, 1, true), (4, 1, false)]);
+        assert_eq!(places(&picture(vec![run(2, "abc")], cursor(2))), [(2, 1, true), (3, 2, false)]);
+        assert_eq!(places(&picture(vec![run(2, "abc")], cursor(7))), [(2, 3, false), (7, 1, true)]);
+        assert_eq!(places(&picture(vec![run(2, "abc")], cursor(0))), [(0, 1, true), (2, 3, false)]);
+    }
+
+    #[test]
+    fn inverse_and_dim_change_the_colours() {
+        let style = Style { fg: Colour::Rgb(Rgb(255, 0, 0)), inverse: true, dim: true, ..Style::default() };
+        let picture = picture(vec![Run { style, ..run(0, "x") }], None);
+        let look = rows(&picture).next().unwrap()[0].look;
+        assert_eq!((look.bg, look.fg), (Rgb(255, 0, 0), Rgb(95, 0, 0)));
+    }
+}

@@ -1,0 +1,350 @@
+//! Characters that are parts of drawings, drawn so that they fill their cells
+//! exactly and join their neighbours: box drawing (U+2500 to U+257F), block
+//! elements (U+2580 to U+259F), braille patterns (U+2800 to U+28FF) and the
+//! separators of Powerline (U+E0B0 to U+E0B7).
+//!
+//! Names and shapes are those of the charts, <https://www.unicode.org/charts/PDF/U2500.pdf>.
+
+use crate::canvas::{Area, CELL_HEIGHT, CELL_WIDTH, Stencil};
+
+/// The pixels through whose middle lines go.
+const MIDDLE: (i32, i32) = ((CELL_WIDTH - 1) / 2, (CELL_HEIGHT - 1) / 2);
+
+/// How far the two lines of a double one lie from the middle.
+const APART: i32 = 2;
+
+/// Half of what a heavy line is thicker than a light one.
+const HEAVY: i32 = 1;
+
+/// Whether `character` is drawn.
+pub(crate) fn has(character: char) -> bool {
+    matches!(character, '\u{2500}'..='\u{259f}' | '\u{2800}'..='\u{28ff}' | '\u{e0b0}'..='\u{e0b7}')
+}
+
+/// Draws a character for which [`has`] holds.
+pub(crate) fn draw(character: char) -> Stencil {
+    let mut cell = Cell::default();
+    match character {
+        '\u{2500}'..='\u{257f}' => cell.line(character),
+        '\u{2580}'..='\u{259f}' => cell.block(character),
+        '\u{2800}'..='\u{28ff}' => cell.braille(character as u32 - 0x2800),
+        _ => cell.powerline(character),
+    }
+    Stencil { area: Area { x: 0, y: 0, width: CELL_WIDTH, height: CELL_HEIGHT }, coverage: cell.0.concat() }
+}
+
+/// The kind of line that goes from the middle of a cell to one of its sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arm {
+    None,
+    Light,
+    Heavy,
+    Double,
+}
+
+/// The arms of U+2500 to U+257F: left, right, up and down; 1 is light, 2 heavy, 3 double. What is not made
+/// of arms has none here.
+const ARMS: [&[u8; 4]; 128] = [
+    b"1100", b"2200", b"0011", b"0022", b"0000", b"0000", b"0000", b"0000", // ─━│┃┄┅┆┇
+    b"0000", b"0000", b"0000", b"0000", b"0101", b"0201", b"0102", b"0202", // ┈┉┊┋┌┍┎┏
+    b"1001", b"2001", b"1002", b"2002", b"0110", b"0210", b"0120", b"0220", // ┐┑┒┓└┕┖┗
+    b"1010", b"2010", b"1020", b"2020", b"0111", b"0211", b"0121", b"0112", // ┘┙┚┛├┝┞┟
+    b"0122", b"0221", b"0212", b"0222", b"1011", b"2011", b"1021", b"1012", // ┠┡┢┣┤┥┦┧
+    b"1022", b"2021", b"2012", b"2022", b"1101", b"2101", b"1201", b"2201", // ┨┩┪┫┬┭┮┯
+    b"1102", b"2102", b"1202", b"2202", b"1110", b"2110", b"1210", b"2210", // ┰┱┲┳┴┵┶┷
+    b"1120", b"2120", b"1220", b"2220", b"1111", b"2111", b"1211", b"2211", // ┸┹┺┻┼┽┾┿
+    b"1121", b"1112", b"1122", b"2121", b"1221", b"2112", b"1212", b"2221", // ╀╁╂╃╄╅╆╇
+    b"2212", b"2122", b"1222", b"2222", b"0000", b"0000", b"0000", b"0000", // ╈╉╊╋╌╍╎╏
+    b"3300", b"0033", b"0301", b"0103", b"0303", b"3001", b"1003", b"3003", // ═║╒╓╔╕╖╗
+    b"0310", b"0130", b"0330", b"3010", b"1030", b"3030", b"0311", b"0133", // ╘╙╚╛╜╝╞╟
+    b"0333", b"3011", b"1033", b"3033", b"3301", b"1103", b"3303", b"3310", // ╠╡╢╣╤╥╦╧
+    b"1130", b"3330", b"3311", b"1133", b"3333", b"0000", b"0000", b"0000", // ╨╩╪╫╬╭╮╯
+    b"0000", b"0000", b"0000", b"0000", b"1000", b"0010", b"0100", b"0001", // ╰╱╲╳╴╵╶╷
+    b"2000", b"0020", b"0200", b"0002", b"1200", b"0012", b"2100", b"0021", // ╸╹╺╻╼╽╾╿
+];
+
+/// The four sides in the order of [`ARMS`], with what lies to their sides: for left and right that is up and
+/// down, for up and down it is left and right.
+const SIDES: [(usize, usize, usize, usize); 4] = [(0, 1, 2, 3), (1, 0, 2, 3), (2, 3, 0, 1), (3, 2, 0, 1)];
+
+#[derive(Debug)]
+struct Cell([[u8; CELL_WIDTH as usize]; CELL_HEIGHT as usize]);
+
+impl Default for Cell {
+    fn default() -> Self {
+        Self([[0; CELL_WIDTH as usize]; CELL_HEIGHT as usize])
+    }
+}
+
+impl Cell {
+    fn fill(&mut self, x: std::ops::Range<i32>, y: std::ops::Range<i32>, coverage: u8) {
+        for row in y.start.max(0)..y.end.min(CELL_HEIGHT) {
+            for column in x.start.max(0)..x.end.min(CELL_WIDTH) {
+                self.0[row as usize][column as usize] = coverage;
+            }
+        }
+    }
+
+    /// Covers each pixel by so much of it as lies inside: `distance` from its middle to the edge, negative inside.
+    fn shade(&mut self, distance: impl Fn(f32, f32) -> f32) {
+        for (y, row) in self.0.iter_mut().enumerate() {
+            for (x, pixel) in row.iter_mut().enumerate() {
+                let covered = (0.5 - distance(x as f32 + 0.5, y as f32 + 0.5)).clamp(0.0, 1.0);
+                *pixel = (*pixel).max((covered * 255.0) as u8);
+            }
+        }
+    }
+
+    fn line(&mut self, character: char) {
+        let index = character as usize - 0x2500;
+        match index {
+            0x04..=0x0b | 0x4c..=0x4f => self.dashes(index),
+            0x6d..=0x70 => self.arc(index),
+            0x71 => self.diagonal(false),
+            0x72 => self.diagonal(true),
+            0x73 => {
+                self.diagonal(false);
+                self.diagonal(true);
+            }
+            _ => {
+                let arms = ARMS[index].map(|digit| match digit {
+                    b'1' => Arm::Light,
+                    b'2' => Arm::Heavy,
+                    b'3' => Arm::Double,
+                    _ => Arm::None,
+                });
+                for side in SIDES {
+                    self.arm(arms, side);
+                }
+            }
+        }
+    }
+
+    fn arm(&mut self, arms: [Arm; 4], (side, opposite, before, behind): (usize, usize, usize, usize)) {
+        let crossing = [arms[before], arms[behind]];
+        let doubles = crossing.iter().filter(|arm| **arm == Arm::Double).count();
+        let straight = arms[opposite] != Arm::None;
+        // How far beyond the middle a single line reaches, so that corners are full and double lines are met.
+        let single = match doubles {
+            0 if crossing.contains(&Arm::Heavy) => HEAVY,
+            0 => 0,
+            _ if straight => 0,
+            1 => APART,
+            _ => -APART,
+        };
+        let double = |near: Arm, far: Arm| match (near, far) {
+            (Arm::Double, _) => -APART,
+            (Arm::None, Arm::Double) => APART,
+            _ => 0,
+        };
+        match arms[side] {
+            Arm::None => {}
+            Arm::Light => self.stroke(side, 0, 0, single),
+            Arm::Heavy => self.stroke(side, 0, HEAVY, single),
+            Arm::Double => {
+                self.stroke(side, -APART, 0, double(crossing[0], crossing[1]));
+                self.stroke(side, APART, 0, double(crossing[1], crossing[0]));
+            }
+        }
+    }
+
+    /// A line from a side of the cell to `reach` pixels beyond its middle, `aside` of it, and so much `thicker`
+    /// than a pixel on both of its sides.
+    fn stroke(&mut self, side: usize, aside: i32, thicker: i32, reach: i32) {
+        let (x, y) = MIDDLE;
+        let across = |middle: i32| middle + aside - thicker..middle + aside + thicker + 1;
+        match side {
+            0 => self.fill(0..x + reach + 1, across(y), 255),
+            1 => self.fill(x - reach..CELL_WIDTH, across(y), 255),
+            2 => self.fill(across(x), 0..y + reach + 1, 255),
+            _ => self.fill(across(x), y - reach..CELL_HEIGHT, 255),
+        }
+    }
+
+    fn dashes(&mut self, index: usize) {
+        let count = match index {
+            0x04..=0x07 => 3,
+            0x08..=0x0b => 4,
+            _ => 2,
+        };
+        let thicker = if index % 2 == 1 { HEAVY } else { 0 };
+        let upright = index & 2 != 0;
+        let length = if upright { CELL_HEIGHT } else { CELL_WIDTH };
+        let (x, y) = MIDDLE;
+        for dash in 0..count {
+            let (begin, end) = (dash * length / count, (dash + 1) * length / count);
+            // The gap lies behind each dash, so that rows of them are even.
+            let along = begin..end - ((end - begin) / 3).max(1);
+            if upright {
+                self.fill(x - thicker..x + thicker + 1, along, 255);
+            } else {
+                self.fill(along, y - thicker..y + thicker + 1, 255);
+            }
+        }
+    }
+
+    fn arc(&mut self, index: usize) {
+        let (x, y) = (MIDDLE.0 as f32 + 0.5, MIDDLE.1 as f32 + 0.5);
+        let radius = x;
+        let (right, down) = match index {
+            0x6d => (true, true),
+            0x6e => (false, true),
+            0x6f => (false, false),
+            _ => (true, false),
+        };
+        let centre = (if right { x + radius } else { x - radius }, if down { y + radius } else { y - radius });
+        self.shade(|px, py| {
+            let within = (if right { px <= centre.0 } else { px >= centre.0 })
+                && (if down { py <= centre.1 } else { py >= centre.1 });
+            let off = ((px - centre.0).hypot(py - centre.1) - radius).abs() - 0.5;
+            if within { off } else { 1.0 }
+        });
+        let (column, row) = MIDDLE;
+        let beyond = radius as i32;
+        if down {
+            self.fill(column..column + 1, row + beyond + 1..CELL_HEIGHT, 255);
+        } else {
+            self.fill(column..column + 1, 0..row - beyond + 1, 255);
+        }
+        if right {
+            self.fill(column + beyond + 1..CELL_WIDTH, row..row + 1, 255);
+        }
+    }
+
+    fn diagonal(&mut self, falling: bool) {
+        let (width, height) = (CELL_WIDTH as f32, CELL_HEIGHT as f32);
+        let length = width.hypot(height);
+        self.shade(|x, y| {
+            let x = if falling { x } else { width - x };
+            ((x * height - y * width) / length).abs() - 0.6
+        });
+    }
+
+    fn block(&mut self, character: char) {
+        let (width, height) = (CELL_WIDTH, CELL_HEIGHT);
+        let eighths = |whole: i32, parts: i32| (whole * parts + 4) / 8;
+        let index = character as i32 - 0x2580;
+        match index {
+            0x00 => self.fill(0..width, 0..height / 2, 255),
+            0x01..=0x08 => self.fill(0..width, height - eighths(height, index)..height, 255),
+            0x09..=0x0f => self.fill(0..eighths(width, 16 - index), 0..height, 255),
+            0x10 => self.fill(width / 2..width, 0..height, 255),
+            0x11..=0x13 => self.fill(0..width, 0..height, (index - 0x10) as u8 * 64),
+            0x14 => self.fill(0..width, 0..eighths(height, 1), 255),
+            0x15 => self.fill(width - eighths(width, 1)..width, 0..height, 255),
+            _ => {
+                // Upper left, upper right, lower left, lower right.
+                const QUARTERS: [u8; 10] =
+                    [0b0010, 0b0001, 0b1000, 0b1011, 0b1001, 0b1110, 0b1101, 0b0100, 0b0110, 0b0111];
+                let lit = QUARTERS[(index - 0x16) as usize];
+                for (bit, x, y) in [(8, 0, 0), (4, 1, 0), (2, 0, 1), (1, 1, 1)] {
+                    if lit & bit != 0 {
+                        let (left, top) = (x * width / 2, y * height / 2);
+                        self.fill(left..left + width / 2, top..top + height / 2, 255);
+                    }
+                }
+            }
+        }
+    }
+
+    fn braille(&mut self, dots: u32) {
+        // The bit of each dot, by row: the last row was added later.
+        const BITS: [(u32, u32); 4] = [(0, 3), (1, 4), (2, 5), (6, 7)];
+        for (row, (left, right)) in BITS.into_iter().enumerate() {
+            for (column, bit) in [left, right].into_iter().enumerate() {
+                if dots >> bit & 1 == 1 {
+                    let (x, y) = (column as i32 * 5 + 2, row as i32 * 5 + 2);
+                    self.fill(x..x + 2, y..y + 2, 255);
+                }
+            }
+        }
+    }
+
+    fn powerline(&mut self, character: char) {
+        let (width, height) = (CELL_WIDTH as f32, CELL_HEIGHT as f32);
+        let index = character as u32 - 0xe0b0;
+        // 0 and 1 point to the right, 2 and 3 to the left; the odd ones are lines. From 4 on they are round.
+        let (left, line, round) = (index & 2 != 0, index & 1 != 0, index >= 4);
+        self.shade(|x, y| {
+            let x = if left { width - x } else { x };
+            let off = if round {
+                let (across, along) = (x / width, (y - height / 2.0) / (height / 2.0));
+                (across.hypot(along) - 1.0) * width
+            } else {
+                let slope = (width * 2.0).hypot(height) / height;
+                (x - width * (1.0 - (y - height / 2.0).abs() / (height / 2.0))) / slope
+            };
+            if line { (off + 0.5).abs() - 0.6 } else { off }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(stencil: &Stencil, x: i32, y: i32) -> u8 {
+        stencil.coverage[(y * CELL_WIDTH + x) as usize]
+    }
+
+    /// Which pixels of a side are covered: left, right, up, down.
+    fn side(stencil: &Stencil, side: usize) -> Vec<bool> {
+        let lit = |x, y| at(stencil, x, y) > 127;
+        match side {
+            0 => (0..CELL_HEIGHT).map(|y| lit(0, y)).collect(),
+            1 => (0..CELL_HEIGHT).map(|y| lit(CELL_WIDTH - 1, y)).collect(),
+            2 => (0..CELL_WIDTH).map(|x| lit(x, 0)).collect(),
+            _ => (0..CELL_WIDTH).map(|x| lit(x, CELL_HEIGHT - 1)).collect(),
+        }
+    }
+
+    #[test]
+    fn every_line_meets_the_same_line_of_its_neighbour() {
+        // What a side looks like for each kind of arm, from the straight lines.
+        let straight = [(b'1', '─', '│'), (b'2', '━', '┃'), (b'3', '═', '║')];
+        for (index, arms) in ARMS.iter().enumerate() {
+            let character = char::from_u32(0x2500 + index as u32).unwrap();
+            let stencil = draw(character);
+            if arms.iter().all(|arm| *arm == b'0') {
+                continue;
+            }
+            for (number, arm) in arms.iter().enumerate() {
+                let expected = straight
+                    .iter()
+                    .find(|(kind, ..)| kind == arm)
+                    .map(|(_, flat, upright)| side(&draw(if number < 2 { *flat } else { *upright }), number));
+                let found = side(&stencil, number);
+                assert_eq!(found, expected.unwrap_or_else(|| vec![false; found.len()]), "{character}, side {number}");
+            }
+        }
+        for (character, sides) in [('╭', [1, 3]), ('╮', [0, 3]), ('╯', [0, 2]), ('╰', [1, 2])] {
+            for number in 0..4 {
+                let line = draw(if number < 2 { '─' } else { '│' });
+                let expected = sides.contains(&number).then(|| side(&line, number));
+                let found = side(&draw(character), number);
+                assert_eq!(found, expected.unwrap_or_else(|| vec![false; found.len()]), "{character}, side {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn lines_are_in_one_piece() {
+        for (index, arms) in ARMS.iter().enumerate().filter(|(_, arms)| !arms.contains(&b'3') && **arms != b"0000") {
+            let stencil = draw(char::from_u32(0x2500 + index as u32).unwrap());
+            let (x, y) = MIDDLE;
+            assert!(at(&stencil, x, y) == 255, "the arms {arms:?} meet in the middle");
+        }
+    }
+
+    #[test]
+    fn blocks_fill_what_they_are_named_after() {
+        let covered = |character| draw(character).coverage.iter().map(|pixel| u32::from(*pixel)).sum::<u32>() / 255;
+        let whole = (CELL_WIDTH * CELL_HEIGHT) as u32;
+        for (character, share) in [('█', whole), ('▀', whole / 2), ('▄', whole / 2), ('▌', whole / 2), ('▖', whole / 4)]
+        {
+            assert_eq!(covered(character), share, "{character}");
+        }
+        assert_eq!(covered('▙') + covered('▝'), whole);
+        assert_eq!((covered('⣿'), covered('⠀')), (32, 0));
+    }
+}

@@ -1,0 +1,349 @@
+//! A screen as plain data: what stands in its cells, and in which colours.
+//!
+//! For whoever paints it (as HTML, as an image), in this process or in another
+//! one. Colours stay what the program asked for; [`Picture::rgb`] says what they
+//! look like on this screen.
+
+use std::fmt;
+
+use alacritty_terminal::term::cell::{Cell, Flags};
+use alacritty_terminal::term::color::Colors;
+use alacritty_terminal::vte::ansi::{Color, CursorShape as EmulatedShape, NamedColor, Rgb as EmulatedRgb};
+use serde::{Deserialize, Serialize};
+
+use super::Cursor;
+use super::emulator::{default_colour, push_cell};
+
+/// What a screen shows at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Picture {
+    /// Cells in a row.
+    pub cols: u16,
+    /// The rows from top to bottom. Cells that show nothing are in no run, unless they lie between words of one.
+    pub rows: Vec<Vec<Run>>,
+    /// Where the cursor stands, unless the program hides it.
+    pub cursor: Option<CursorCell>,
+    /// The colour of text that has no other.
+    pub foreground: Rgb,
+    /// The colour of cells that have no other.
+    pub background: Rgb,
+    /// Colours of the palette that the program has changed, by their number.
+    pub palette: Vec<(u8, Rgb)>,
+}
+
+/// Neighbouring cells of one row that look alike.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Column of the first cell, counted from 0.
+    pub col: u16,
+    /// Columns that the run takes.
+    pub cols: u16,
+    /// Whether each of its characters takes two columns.
+    pub wide: bool,
+    /// One character for each cell; or all that stands in the only cell, where characters are combined in it.
+    pub text: String,
+    /// How the cells look.
+    pub style: Style,
+}
+
+/// How a cell looks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Style {
+    /// Colour of the text.
+    pub fg: Colour,
+    /// Colour of the ground.
+    pub bg: Colour,
+    /// Bold.
+    pub bold: bool,
+    /// Less bright.
+    pub dim: bool,
+    /// Italic.
+    pub italic: bool,
+    /// A line under the text.
+    pub underline: Underline,
+    /// Colour of that line, where it is not the text's.
+    pub underline_colour: Option<Colour>,
+    /// A line through the text.
+    pub strike: bool,
+    /// Text and ground have changed colours.
+    pub inverse: bool,
+    /// The text is not to be seen.
+    pub hidden: bool,
+}
+
+/// A colour as a program asked for it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Colour {
+    /// The screen's own.
+    #[default]
+    Default,
+    /// One of the palette: 16 by name, a cube of 216, 24 greys.
+    Indexed(u8),
+    /// One of its own.
+    Rgb(Rgb),
+}
+
+/// Red, green and blue, each from 0 to 255. Displayed as `#rrggbb`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rgb(pub u8, pub u8, pub u8);
+
+impl fmt::Display for Rgb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{:02x}{:02x}{:02x}", self.0, self.1, self.2)
+    }
+}
+
+/// Kinds of lines under text (SGR 4:0 to 4:5).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Underline {
+    /// None.
+    #[default]
+    None,
+    /// One line.
+    Single,
+    /// Two lines.
+    Double,
+    /// A wave.
+    Curled,
+    /// Dots.
+    Dotted,
+    /// Dashes.
+    Dashed,
+}
+
+/// Where the cursor stands and what it looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CursorCell {
+    /// Row, counted from 0 at the top.
+    pub row: u16,
+    /// Column, counted from 0 at the left: the first one of a wide character.
+    pub col: u16,
+    /// Whether it stands on a character of two columns.
+    pub wide: bool,
+    /// Its shape (DECSCUSR).
+    pub shape: CursorShape,
+    /// Its colour, where the program has set one.
+    pub colour: Option<Rgb>,
+}
+
+/// Shapes of the cursor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CursorShape {
+    /// A full cell.
+    #[default]
+    Block,
+    /// A line under the cell.
+    Underline,
+    /// A line before the cell.
+    Bar,
+}
+
+impl Picture {
+    /// Returns what `colour` looks like on this screen, and `default` for the screen's own.
+    #[must_use]
+    pub fn rgb(&self, colour: Colour, default: Rgb) -> Rgb {
+        match colour {
+            Colour::Default => default,
+            Colour::Rgb(rgb) => rgb,
+            Colour::Indexed(index) => {
+                let changed = self.palette.iter().find(|(changed, _)| *changed == index);
+                changed.map_or_else(|| default_colour(usize::from(index)).into(), |(_, rgb)| *rgb)
+            }
+        }
+    }
+}
+
+impl Run {
+    /// Whether a cell at `col` stands behind this run with nothing between them, or blanks that belong to any.
+    fn reaches(&self, col: u16) -> bool {
+        self.col + self.cols == col || !(self.wide || self.style.shows_on_blanks())
+    }
+
+    /// Returns the column and the text of each cell.
+    pub fn cells(&self) -> impl Iterator<Item = (u16, &str)> {
+        let step = if self.wide { 2 } else { 1 };
+        let combined = self.cols == step;
+        let ends = self.text.char_indices().map(move |(at, character)| (at, at + character.len_utf8()));
+        let whole = combined.then_some((0, self.text.len()));
+        let cells = ends.filter(move |_| !combined).chain(whole);
+        cells.enumerate().map(move |(index, (from, to))| (self.col + index as u16 * step, &self.text[from..to]))
+    }
+}
+
+impl From<EmulatedRgb> for Rgb {
+    fn from(EmulatedRgb { r, g, b }: EmulatedRgb) -> Self {
+        Self(r, g, b)
+    }
+}
+
+/// Takes a picture of `rows`, of which each has `cols` cells.
+pub(super) fn of<'a>(
+    rows: impl Iterator<Item = &'a [Cell]>,
+    cols: u16,
+    cursor: Cursor,
+    shape: EmulatedShape,
+    colours: &Colors,
+) -> Picture {
+    let set = |index: usize| colours[index].map(Rgb::from);
+    let own = |name: NamedColor| set(name as usize).unwrap_or_else(|| default_colour(name as usize).into());
+    let mut stands = None;
+    let rows = rows
+        .enumerate()
+        .map(|(index, row)| {
+            if cursor.visible && index == usize::from(cursor.row) {
+                stands = standing(row, cursor, shape);
+            }
+            runs(row)
+        })
+        .collect();
+    Picture {
+        cols,
+        rows,
+        cursor: stands.map(|stands| CursorCell { colour: set(NamedColor::Cursor as usize), ..stands }),
+        foreground: own(NamedColor::Foreground),
+        background: own(NamedColor::Background),
+        palette: (0..=255).filter_map(|index| Some((index, set(usize::from(index))?))).collect(),
+    }
+}
+
+fn standing(row: &[Cell], cursor: Cursor, shape: EmulatedShape) -> Option<CursorCell> {
+    let shape = match shape {
+        EmulatedShape::Block | EmulatedShape::HollowBlock => CursorShape::Block,
+        EmulatedShape::Underline => CursorShape::Underline,
+        EmulatedShape::Beam => CursorShape::Bar,
+        EmulatedShape::Hidden => return None,
+    };
+    let flags = |col: u16| row.get(usize::from(col)).map_or(Flags::empty(), |cell| cell.flags);
+    let behind = flags(cursor.col).contains(Flags::WIDE_CHAR_SPACER);
+    let col = if behind { cursor.col.saturating_sub(1) } else { cursor.col };
+    Some(CursorCell { row: cursor.row, col, wide: flags(col).contains(Flags::WIDE_CHAR), shape, colour: None })
+}
+
+fn runs(row: &[Cell]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    // A cell with combined characters stays alone, or its characters could not be told from cells.
+    let mut alone = false;
+    for (col, cell) in row.iter().enumerate() {
+        if cell.flags.intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER) {
+            continue;
+        }
+        let (col, style) = (col as u16, Style::of(cell));
+        let combined = cell.zerowidth().is_some_and(|marks| !marks.is_empty());
+        if matches!(cell.c, ' ' | '\t') && !combined && !style.shows_on_blanks() {
+            continue;
+        }
+        let wide = cell.flags.contains(Flags::WIDE_CHAR);
+        let cols = if wide { 2 } else { 1 };
+        match runs.last_mut() {
+            Some(run) if !alone && !combined && run.style == style && run.wide == wide && run.reaches(col) => {
+                let gap = col - run.col - run.cols;
+                run.text.extend(std::iter::repeat_n(' ', usize::from(gap)));
+                push_cell(&mut run.text, cell);
+                run.cols += gap + cols;
+            }
+            _ => {
+                let mut text = String::new();
+                push_cell(&mut text, cell);
+                runs.push(Run { col, cols, wide, text, style });
+            }
+        }
+        alone = combined;
+    }
+    runs
+}
+
+impl Style {
+    fn of(cell: &Cell) -> Self {
+        let has = |flag| cell.flags.contains(flag);
+        let underlines = [
+            (Flags::UNDERLINE, Underline::Single),
+            (Flags::DOUBLE_UNDERLINE, Underline::Double),
+            (Flags::UNDERCURL, Underline::Curled),
+            (Flags::DOTTED_UNDERLINE, Underline::Dotted),
+            (Flags::DASHED_UNDERLINE, Underline::Dashed),
+        ];
+        Self {
+            fg: cell.fg.into(),
+            bg: cell.bg.into(),
+            bold: has(Flags::BOLD),
+            dim: has(Flags::DIM),
+            italic: has(Flags::ITALIC),
+            underline: underlines.into_iter().find(|(flag, _)| has(*flag)).map(|(_, kind)| kind).unwrap_or_default(),
+            underline_colour: cell.underline_color().map(Colour::from),
+            strike: has(Flags::STRIKEOUT),
+            inverse: has(Flags::INVERSE),
+            hidden: has(Flags::HIDDEN),
+        }
+    }
+
+    fn shows_on_blanks(&self) -> bool {
+        self.bg != Colour::Default || self.inverse || self.strike || self.underline != Underline::None
+    }
+}
+
+impl From<Color> for Colour {
+    fn from(colour: Color) -> Self {
+        match colour {
+            Color::Spec(rgb) => Self::Rgb(rgb.into()),
+            Color::Indexed(index) => Self::Indexed(index),
+            Color::Named(name) => match name as usize {
+                index @ 0..=15 => Self::Indexed(index as u8),
+                index if (NamedColor::DimBlack as usize..=NamedColor::DimWhite as usize).contains(&index) => {
+                    Self::Indexed((index - NamedColor::DimBlack as usize) as u8)
+                }
+                _ => Self::Default,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Emulator, Screen as _, Size};
+    use super::*;
+
+    fn picture(bytes: &str) -> Picture {
+        let mut screen = Emulator::new(Size { cols: 20, rows: 3 });
+        screen.feed(bytes.as_bytes());
+        screen.picture()
+    }
+
+    fn told(runs: &[Run]) -> Vec<(u16, u16, &str)> {
+        runs.iter().map(|run| (run.col, run.cols, run.text.as_str())).collect()
+    }
+
+    #[test]
+    fn cells_that_look_alike_make_a_run() {
+        let picture = picture("ab\x1b[1;31mcd\x1b[m  e f\x1b[4m \x1b[Cg\r\n\x1b[m\x1b[44m  \x1b[m");
+        assert_eq!(told(&picture.rows[0]), [(0, 2, "ab"), (2, 2, "cd"), (6, 3, "e f"), (9, 1, " "), (11, 1, "g")]);
+        let bold_red = Style { fg: Colour::Indexed(1), bold: true, ..Style::default() };
+        assert_eq!(picture.rows[0][1].style, bold_red);
+        assert_eq!(told(&picture.rows[1]), [(0, 2, "  ")], "blanks with a ground are seen");
+        assert!(picture.rows[2].is_empty());
+    }
+
+    #[test]
+    fn wide_and_combined_characters_keep_their_columns() {
+        let picture = picture("a漢字e\u{301}b");
+        assert_eq!(told(&picture.rows[0]), [(0, 1, "a"), (1, 4, "漢字"), (5, 1, "e\u{301}"), (6, 1, "b")]);
+        let cells: Vec<_> = picture.rows[0].iter().flat_map(Run::cells).collect();
+        assert_eq!(cells, [(0, "a"), (1, "漢"), (3, "字"), (5, "e\u{301}"), (6, "b")]);
+    }
+
+    #[test]
+    fn the_cursor_is_shown_with_its_shape_on_the_whole_of_a_wide_character() {
+        let shown = picture("漢\x1b[1;2H\x1b[4 q").cursor.unwrap();
+        assert_eq!((shown.row, shown.col, shown.wide, shown.shape), (0, 0, true, CursorShape::Underline));
+        assert_eq!(picture("\x1b[?25l").cursor, None);
+    }
+
+    #[test]
+    fn colours_are_those_that_the_program_set() {
+        let picture = picture("\x1b]4;1;rgb:01/02/03\x1b\\\x1b]11;#101112\x1b\\\x1b[31;48;5;196mx\x1b[38;2;9;8;7my");
+        let style = |run: usize| picture.rows[0][run].style;
+        assert_eq!(picture.background, Rgb(16, 17, 18));
+        assert_eq!(picture.rgb(style(0).fg, picture.foreground), Rgb(1, 2, 3));
+        assert_eq!(picture.rgb(style(0).bg, picture.background).to_string(), "#ff0000");
+        assert_eq!(style(1).fg, Colour::Rgb(Rgb(9, 8, 7)));
+    }
+}

@@ -1,0 +1,156 @@
+//! Recordings of terminals as asciicast, version 3.
+//!
+//! A file of lines: a header in JSON, then one event in each, as
+//! `[seconds since the event before, code, data]`; see
+//! <https://docs.asciinema.org/manual/asciicast/v3/>. Pure: times come in, lines
+//! go out.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::json;
+
+/// What a recording says of itself.
+#[derive(Debug, Serialize)]
+pub(crate) struct Header {
+    version: u8,
+    term: Term,
+    /// When it began, in seconds since 1970.
+    timestamp: u64,
+    /// Players show no pause that is longer, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idle_time_limit: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Term {
+    cols: u16,
+    rows: u16,
+    #[serde(rename = "type")]
+    kind: &'static str,
+}
+
+impl Header {
+    /// Returns the first line of a recording that begins at `timestamp`, in seconds since 1970, with a screen of
+    /// this size.
+    pub(crate) fn line(
+        (cols, rows): (u16, u16),
+        timestamp: u64,
+        idle_time_limit: Option<f64>,
+        title: Option<String>,
+    ) -> String {
+        // What every program in a terminal of ours is told.
+        let term = Term { cols, rows, kind: "xterm-256color" };
+        line(&Self { version: 3, term, timestamp, idle_time_limit, title })
+    }
+}
+
+/// The events of a recording, one line each. Times are counted from its beginning.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    /// When the last one was, in milliseconds: rounding is not to add up.
+    last: u64,
+    /// The beginning of a character whose rest is still to come.
+    unfinished: Vec<u8>,
+}
+
+impl Events {
+    /// Something was printed. Returns `None` as long as no whole character is there.
+    pub(crate) fn output(&mut self, at: Duration, bytes: &[u8]) -> Option<String> {
+        self.unfinished.extend_from_slice(bytes);
+        let end = whole(&self.unfinished);
+        let text = String::from_utf8_lossy(&self.unfinished[..end]).into_owned();
+        self.unfinished.drain(..end);
+        (!text.is_empty()).then(|| self.event(at, "o", &text))
+    }
+
+    /// The screen has another size.
+    pub(crate) fn resize(&mut self, at: Duration, cols: u16, rows: u16) -> String {
+        self.event(at, "r", &format!("{cols}x{rows}"))
+    }
+
+    /// The program ended; nothing follows.
+    pub(crate) fn exit(&mut self, at: Duration, code: i32) -> String {
+        self.event(at, "x", &code.to_string())
+    }
+
+    fn event(&mut self, at: Duration, code: &str, data: &str) -> String {
+        let at = u64::try_from(at.as_millis()).unwrap_or(u64::MAX).max(self.last);
+        let interval = (at - self.last) as f64 / 1000.0;
+        self.last = at;
+        line(&json!([interval, code, data]))
+    }
+}
+
+fn line(value: &impl Serialize) -> String {
+    let mut line = serde_json::to_string(value).expect("an event has only JSON in it");
+    line.push('\n');
+    line
+}
+
+/// How many bytes are whole characters, or can not become one.
+fn whole(bytes: &[u8]) -> usize {
+    let mut end = 0;
+    while let Err(error) = std::str::from_utf8(&bytes[end..]) {
+        match error.error_len() {
+            Some(broken) => end += error.valid_up_to() + broken,
+            None => return end + error.valid_up_to(),
+        }
+    }
+    bytes.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn a_header_says_how_large_the_screen_is_and_when_it_was() {
+        let header = Header::line((80, 24), 1_504_467_315, Some(2.5), Some("a \"b\"".to_owned()));
+        assert_eq!(
+            header,
+            "{\"version\":3,\"term\":{\"cols\":80,\"rows\":24,\"type\":\"xterm-256color\"},\"timestamp\":1504467315,\
+             \"idle_time_limit\":2.5,\"title\":\"a \\\"b\\\"\"}\n"
+        );
+        assert_eq!(
+            Header::line((80, 24), 1, None, None),
+            "{\"version\":3,\"term\":{\"cols\":80,\"rows\":24,\"type\":\"xterm-256color\"},\"timestamp\":1}\n"
+        );
+    }
+
+    #[test]
+    fn events_tell_the_time_since_the_one_before() {
+        let mut events = Events::default();
+        assert_eq!(events.output(at(0), b"\x1b[2J").unwrap(), "[0.0,\"o\",\"\\u001b[2J\"]\n");
+        assert_eq!(events.output(at(248), b"hi\r\n").unwrap(), "[0.248,\"o\",\"hi\\r\\n\"]\n");
+        assert_eq!(events.resize(at(1248), 90, 30), "[1.0,\"r\",\"90x30\"]\n");
+        assert_eq!(events.exit(Duration::from_micros(1_248_900), 130), "[0.0,\"x\",\"130\"]\n");
+    }
+
+    #[test]
+    fn rounded_times_do_not_add_up() {
+        let mut events = Events::default();
+        let mut total = 0.0;
+        for step in 1..=1000u64 {
+            let line = events.output(Duration::from_micros(step * 1_700), b"x").unwrap();
+            let (interval, ..): (f64, String, String) = serde_json::from_str(&line).unwrap();
+            total += interval;
+        }
+        assert!((total - 1.7).abs() < 0.001, "{total}");
+    }
+
+    #[test]
+    fn characters_are_whole_and_what_is_none_is_replaced() {
+        let mut events = Events::default();
+        assert_eq!(events.output(at(0), &[b'a', 0xe6, 0xbc]).unwrap(), "[0.0,\"o\",\"a\"]\n");
+        assert_eq!(events.output(at(0), &[0xa2]).unwrap(), "[0.0,\"o\",\"漢\"]\n");
+        assert_eq!(events.output(at(0), &[0xe6]), None);
+        assert_eq!(events.output(at(0), b"\xff!").unwrap(), "[0.0,\"o\",\"\u{fffd}\u{fffd}!\"]\n");
+    }
+}

@@ -1,0 +1,152 @@
+//! Recording a terminal: its screen as it is, then what is printed, until it ends or somebody has seen enough.
+//!
+//! What is typed is not recorded, only what the program shows; secrets are taken
+//! out by the daemon before any of it gets here.
+
+use std::fs::OpenOptions;
+use std::io::{self, IsTerminal as _, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use steplatch_protocol::{AttachTerminal, AttachTerminalReply, Client, Events, GetScreenContent, Place, TerminalEvent};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::asciicast::{self, Header};
+use crate::attach::PATIENCE;
+use crate::failure::Failure;
+use crate::{front, print};
+
+/// Records the terminal `id` in `file`, or in one that is called after the terminal; `-` is standard output.
+pub(crate) async fn record(
+    place: &Place,
+    id: &str,
+    file: Option<PathBuf>,
+    idle_limit: Option<f64>,
+) -> Result<ExitCode, Failure> {
+    let (client, joined, mut events) = join(place, id).await?;
+    if let Some(error) = joined.error {
+        return Err(Failure::work(error));
+    }
+    let file = file.unwrap_or_else(|| format!("{}.cast", joined.session_id).into());
+    let mut out = create(&file)?;
+    let (began, now) = (Instant::now(), SystemTime::now());
+    let timestamp = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let title = (id != joined.session_id).then(|| id.to_owned());
+    out.write_all(Header::line((joined.cols, joined.rows), timestamp, idle_limit, title).as_bytes())?;
+    let mut lines = asciicast::Events::default();
+    let mut size = (joined.cols, joined.rows);
+    if let Some(first) = lines.output(began.elapsed(), joined.snapshot.as_bytes()) {
+        out.write_all(first.as_bytes())?;
+    }
+    out.flush()?;
+    if let Some(code) = ended_before(&client, &joined.session_id).await? {
+        out.write_all(lines.exit(began.elapsed(), code).as_bytes())?;
+        print::note(&format!("its program had ended already; its screen is in {}", file.display()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    print::note(&format!("recording {} to {}; ctrl-c ends it", joined.session_id, file.display()));
+    let (mut interrupted, mut terminated) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            _ = interrupted.recv() => break,
+            _ = terminated.recv() => break,
+        };
+        let at = began.elapsed();
+        let line = match event.map(serde_json::from_value::<TerminalEvent>) {
+            Some(Ok(TerminalEvent::TerminalOutput { bytes })) => {
+                lines.output(at, &STANDARD.decode(bytes).unwrap_or_default())
+            }
+            Some(Ok(TerminalEvent::TerminalRedrawn { snapshot })) => lines.output(at, snapshot.as_bytes()),
+            Some(Ok(TerminalEvent::TerminalResized { cols, rows })) => {
+                size = (cols, rows);
+                Some(lines.resize(at, cols, rows))
+            }
+            Some(Ok(TerminalEvent::TerminalEnded { exit_code })) => {
+                if let Some(code) = exit_code {
+                    out.write_all(lines.exit(at, code).as_bytes())?;
+                }
+                out.flush()?;
+                break;
+            }
+            Some(Err(_)) => None,
+            // The daemon is gone, and the terminal goes on: what was missed is on the screen that the next one shows.
+            None => {
+                let (client, again, more) = join_again(place, &joined.session_id).await?;
+                if let Some(error) = again.error {
+                    print::note(&format!("the terminal is gone: {error}"));
+                    break;
+                }
+                events = more;
+                if (again.cols, again.rows) != size {
+                    size = (again.cols, again.rows);
+                    out.write_all(lines.resize(at, again.cols, again.rows).as_bytes())?;
+                }
+                if let Some(line) = lines.output(at, again.snapshot.as_bytes()) {
+                    out.write_all(line.as_bytes())?;
+                }
+                match ended_before(&client, &joined.session_id).await? {
+                    None => None,
+                    Some(code) => {
+                        out.write_all(lines.exit(at, code).as_bytes())?;
+                        out.flush()?;
+                        break;
+                    }
+                }
+            }
+        };
+        if let Some(line) = line {
+            // Whoever follows the file sees it at once, and what is written stays when this process is killed.
+            out.write_all(line.as_bytes())?;
+            out.flush()?;
+        }
+    }
+    print::note(&format!("recorded {:.1} s in {}", began.elapsed().as_secs_f64(), file.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn join(place: &Place, id: &str) -> Result<(Client, AttachTerminalReply, Events), Failure> {
+    let client = front::client(place).await?;
+    let verb = AttachTerminal { session_id: id.to_owned(), masked: true, ..AttachTerminal::default() };
+    let (reply, events) = client.subscribe(verb).await?;
+    Ok((client, reply, events))
+}
+
+/// Joins over the next daemon. Somebody who is just ending it, or starting it, needs a moment.
+async fn join_again(place: &Place, id: &str) -> Result<(Client, AttachTerminalReply, Events), Failure> {
+    let began = Instant::now();
+    loop {
+        match join(place, id).await {
+            Err(_) if began.elapsed() < PATIENCE => tokio::time::sleep(Duration::from_millis(50)).await,
+            joined => return joined,
+        }
+    }
+}
+
+/// Returns the exit code of a program that has ended: nobody tells its end again.
+async fn ended_before(client: &Client, session: &str) -> Result<Option<i32>, Failure> {
+    let verb = GetScreenContent { session_id: session.to_owned(), ..GetScreenContent::default() };
+    let now = client.call(verb).await?;
+    Ok(now.exit_code.filter(|_| now.success && !now.process_running))
+}
+
+/// A new file that only its owner can read: what was on a screen is nobody else's business.
+fn create(file: &Path) -> Result<Box<dyn Write>, Failure> {
+    if file == Path::new("-") {
+        if io::stdout().is_terminal() {
+            return Err(Failure::usage("a recording is not to be read on a terminal; name a file, or send it on"));
+        }
+        return Ok(Box::new(io::stdout()));
+    }
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(file) {
+        Ok(created) => Ok(Box::new(created)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(Failure::usage(format!("'{}' is there already; choose another file", file.display())))
+        }
+        Err(error) => Err(Failure::usage(format!("'{}' can not be written: {error}", file.display()))),
+    }
+}

@@ -38,6 +38,10 @@ impl Intake {
                         None => {}
                         Some(Pause::SoftReset) => screen.soft_reset(),
                         Some(Pause::Overloaded) => screen.relieve(),
+                        Some(Pause::Control(control)) => {
+                            screen.perform(&control);
+                            replies.extend(screen.take_replies());
+                        }
                         Some(Pause::KeyboardQuery(flags)) => replies.extend(format!("\x1b[?{flags}u").bytes()),
                     }
                     rest = &rest[taken..];

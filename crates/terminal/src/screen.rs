@@ -4,11 +4,14 @@
 //! knows it only as a [`Screen`]: bytes go in, values come out. A screen is never
 //! shared; readers get copies.
 
+pub(crate) mod control;
 mod emulator;
+mod page;
 mod paint;
 
 use std::time::Instant;
 
+use control::Control;
 pub(crate) use emulator::Emulator;
 
 /// How large a screen is, in cells.
@@ -65,6 +68,8 @@ pub(crate) trait Screen: Send {
     fn feed(&mut self, bytes: &[u8]);
     /// Puts modes back to their defaults without touching what is shown (DECSTR).
     fn soft_reset(&mut self);
+    /// Performs a sequence that the emulator lacks, at its place in the output.
+    fn perform(&mut self, control: &Control);
     /// Takes combining characters off the cells at the cursor, which carry more than any script needs.
     fn relieve(&mut self);
     /// Changes the size; lines of the main screen are wrapped anew.

@@ -11,6 +11,7 @@ use vte::{Params, Parser, Perform};
 
 use crate::history::{History, Zone};
 use crate::lines::overlaid;
+use crate::screen::control::{Control, Question};
 
 /// Something that happened between two characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,10 +25,12 @@ pub(crate) enum Mark {
 }
 
 /// Why parsing stopped before the end of a portion: the emulator needs something first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Pause {
     /// DECSTR: the emulator has no such sequence, it is to be reset by others.
     SoftReset,
+    /// Another sequence that the emulator does not have.
+    Control(Control),
     /// More combining characters on one cell than any script has.
     Overloaded,
     /// The program asks which keyboard modes are on (kitty protocol); this is the answer.
@@ -53,6 +56,7 @@ impl Transcript {
             rewound: false,
             combining: 0,
             keyboard: Keyboard::default(),
+            question: Question::default(),
             pause: None,
         };
         Self { parser: Parser::new(), writer }
@@ -99,6 +103,7 @@ struct Writer {
     rewound: bool,
     combining: usize,
     keyboard: Keyboard,
+    question: Question,
     pause: Option<Pause>,
 }
 
@@ -284,9 +289,25 @@ impl Perform for Writer {
         }
     }
 
-    fn osc_dispatch(&mut self, params: &[&[u8]], _bell_terminated: bool) {
+    fn osc_dispatch(&mut self, params: &[&[u8]], bell_terminated: bool) {
         if let [b"133", rest @ ..] = params {
             self.semantic_prompt(rest);
+        } else if let Some(control) = Control::osc(params, bell_terminated) {
+            self.pause = Some(Pause::Control(control));
+        }
+    }
+
+    fn hook(&mut self, _params: &Params, intermediates: &[u8], _ignore: bool, action: char) {
+        self.question.begin(intermediates, action);
+    }
+
+    fn put(&mut self, byte: u8) {
+        self.question.put(byte);
+    }
+
+    fn unhook(&mut self) {
+        if let Some(control) = self.question.end() {
+            self.pause = Some(Pause::Control(control));
         }
     }
 
@@ -331,6 +352,9 @@ impl Perform for Writer {
             ([b'!'], 'p') => self.pause = Some(Pause::SoftReset),
             _ => {}
         }
+        if let Some(control) = Control::csi(params, intermediates, action) {
+            self.pause = Some(Pause::Control(control));
+        }
     }
 
     fn esc_dispatch(&mut self, intermediates: &[u8], _ignore: bool, byte: u8) {
@@ -343,7 +367,7 @@ impl Perform for Writer {
                 self.alternate = false;
                 self.apply_zone();
             }
-            _ => {}
+            _ => self.pause = Control::escape(intermediates, byte).map(Pause::Control),
         }
     }
 

@@ -1,0 +1,154 @@
+//! Colours that a program sets, asks for and puts back.
+//!
+//! OSC 4 (the palette), 5 (special colours) and 10 to 19 (dynamic colours), and
+//! the same numbers plus 100 to put them back, as in xterm's ctlseqs. Colours are
+//! written as XParseColor of Xlib reads them, without names and device-independent
+//! spaces. They are kept to be answered: the screen is read in numbers of colours,
+//! so a palette changes nothing of what is on it.
+
+use std::collections::BTreeMap;
+
+use alacritty_terminal::vte::ansi::Rgb;
+
+/// Where the special colours (bold, underline, blink, reverse, italic) follow the palette.
+const SPECIAL: u16 = 256;
+
+/// How many special colours there are.
+const SPECIALS: u16 = 5;
+
+/// Where dynamic colours are kept: behind all others, by the number of their command.
+const DYNAMIC: u16 = 1000;
+
+const FOREGROUND: Rgb = Rgb { r: 220, g: 220, b: 220 };
+const BACKGROUND: Rgb = Rgb { r: 30, g: 30, b: 30 };
+
+/// The colours that are not what they were at first.
+#[derive(Debug, Default)]
+pub(super) struct Palette(BTreeMap<u16, Rgb>);
+
+impl Palette {
+    /// Performs a command and returns what is to be answered.
+    pub(super) fn perform(&mut self, params: &[Vec<u8>], bell: bool) -> Vec<u8> {
+        let Some((command, rest)) = params.split_first() else { return Vec::new() };
+        let Some(command) = number(command) else { return Vec::new() };
+        let mut replies = Vec::new();
+        let end = if bell { "\x07" } else { "\x1b\\" };
+        let mut answer = |name: String, colour: Rgb| {
+            let Rgb { r, g, b } = colour;
+            replies.extend(format!("\x1b]{name};rgb:{r:02x}{r:02x}/{g:02x}{g:02x}/{b:02x}{b:02x}{end}").bytes());
+        };
+        match command {
+            4 | 5 => {
+                for pair in rest.chunks_exact(2) {
+                    let Some(index) = number(&pair[0]) else { continue };
+                    let key = if command == 5 { index.saturating_add(SPECIAL) } else { index };
+                    if key >= SPECIAL + SPECIALS {
+                        continue;
+                    }
+                    match pair[1].as_slice() {
+                        b"?" => answer(format!("{command};{index}"), self.get(key)),
+                        spec => self.set(key, spec),
+                    }
+                }
+            }
+            // Each further parameter is for the next colour.
+            10..=19 => {
+                for (code, spec) in (command..=19).zip(rest) {
+                    match spec.as_slice() {
+                        b"?" => answer(code.to_string(), self.get(DYNAMIC + code)),
+                        spec => self.set(DYNAMIC + code, spec),
+                    }
+                }
+            }
+            // The special colours have numbers in the palette, too. Without a number, all of them are meant.
+            104 | 105 => {
+                let first = if command == 104 { 0 } else { SPECIAL };
+                let named: Vec<u16> = rest.iter().filter_map(|index| number(index)).collect();
+                self.0.retain(|key, _| {
+                    let of_this_kind = (first..SPECIAL + SPECIALS).contains(key);
+                    !(of_this_kind && (named.is_empty() || named.contains(&(key - first))))
+                });
+            }
+            110..=119 => drop(self.0.remove(&(DYNAMIC + command - 100))),
+            _ => {}
+        }
+        replies
+    }
+
+    fn get(&self, key: u16) -> Rgb {
+        self.0.get(&key).copied().unwrap_or_else(|| at_first(key))
+    }
+
+    /// Sets a colour; what is no colour changes nothing.
+    fn set(&mut self, key: u16, spec: &[u8]) {
+        if let Some(colour) = colour(spec) {
+            self.0.insert(key, colour);
+        }
+    }
+}
+
+fn number(digits: &[u8]) -> Option<u16> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Reads `#rgb` in one to four digits a colour, whose first digits count, or `rgb:r/g/b`, where fewer digits
+/// are a coarser scale.
+fn colour(spec: &[u8]) -> Option<Rgb> {
+    let spec = std::str::from_utf8(spec).ok()?;
+    let hex = |digits: &str| {
+        let valid = (1..=4).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        valid.then(|| u32::from_str_radix(digits, 16).ok()).flatten()
+    };
+    if let Some(digits) = spec.strip_prefix('#') {
+        let width = digits.len() / 3;
+        if digits.len() != 3 * width || !digits.is_ascii() {
+            return None;
+        }
+        let part = |index: usize| {
+            let value = hex(digits.get(index * width..(index + 1) * width)?)?;
+            Some(((value << (16 - 4 * width)) >> 8) as u8)
+        };
+        return Some(Rgb { r: part(0)?, g: part(1)?, b: part(2)? });
+    }
+    let mut parts = spec.strip_prefix("rgb:")?.split('/').map(|digits| {
+        let most = 16u32.pow(digits.len().min(4) as u32) - 1;
+        hex(digits).map(|value| (value * 255 / most.max(1)) as u8)
+    });
+    let colour = Rgb { r: parts.next()??, g: parts.next()??, b: parts.next()?? };
+    parts.next().is_none().then_some(colour)
+}
+
+/// A colour that nobody set: light text on dark, and the palette of xterm.
+fn at_first(key: u16) -> Rgb {
+    const BASE: [(u8, u8, u8); 16] = [
+        (0, 0, 0),
+        (205, 0, 0),
+        (0, 205, 0),
+        (205, 205, 0),
+        (0, 0, 238),
+        (205, 0, 205),
+        (0, 205, 205),
+        (229, 229, 229),
+        (127, 127, 127),
+        (255, 0, 0),
+        (0, 255, 0),
+        (255, 255, 0),
+        (92, 92, 255),
+        (255, 0, 255),
+        (0, 255, 255),
+        (255, 255, 255),
+    ];
+    let level = |step: u16| if step == 0 { 0 } else { (step * 40 + 55) as u8 };
+    let (r, g, b) = match key {
+        0..=15 => BASE[usize::from(key)],
+        16..=231 => (level((key - 16) / 36), level((key - 16) / 6 % 6), level((key - 16) % 6)),
+        232..=255 => {
+            let grey = ((key - 232) * 10 + 8) as u8;
+            (grey, grey, grey)
+        }
+        // The ground of text, of the pointer, of Tektronix windows, and of what is selected.
+        key if [11, 14, 16, 17].contains(&key.wrapping_sub(DYNAMIC)) => return BACKGROUND,
+        _ => return FOREGROUND,
+    };
+    Rgb { r, g, b }
+}

@@ -7,6 +7,7 @@
 
 mod bench;
 mod clients;
+mod conformance;
 mod programs;
 mod repository;
 mod step;
@@ -25,6 +26,8 @@ cargo xtask test [--quick] [ARGUMENTS]   Check format and lints, then run all te
 cargo xtask bench terminals [--no-peer]  Measure terminals over MCP, beside a peer (which needs tmux) and a bare
                                          pseudo-terminal, and print one table.
 cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake and the search of a wait; ARGUMENTS go to Criterion.
+cargo xtask conformance --suite FOLDER   Run the test suite esctest2 in a terminal of ours and write what it found into
+                                         docs/conformance.md. --include REGEX runs a part and writes nothing.
 ";
 
 fn main() -> ExitCode {
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         ["bench", ..] => {
             anyhow::bail!("There are two benchmarks: cargo xtask bench terminals, cargo xtask bench micro.")
         }
+        ["conformance", rest @ ..] => conformance::run(&repository, rest),
         [other, ..] => anyhow::bail!("There is no chore '{other}'. Run cargo xtask to see which there are."),
     });
     match done {

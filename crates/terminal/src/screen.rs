@@ -90,6 +90,9 @@ pub(crate) trait Screen: Send {
     fn ansi(&self) -> String;
     /// Escape sequences that show this very state on a terminal of the same size, cursor and modes included.
     fn snapshot(&self) -> String;
+    /// How often it had to begin anew because it failed on a program's output.
+    #[cfg_attr(not(test), expect(dead_code, reason = "laws for the parsers ask for it"))]
+    fn failures(&self) -> u32;
     /// When output that a program asked to hold back (synchronized update, mode 2026) must be shown at the latest.
     fn held_until(&self) -> Option<Instant>;
     /// Shows what was held back.

@@ -21,6 +21,7 @@ pub(crate) struct Emulator {
     processor: Processor,
     outbox: Outbox,
     size: Size,
+    failures: u32,
 }
 
 /// What the emulator has to tell, kept until somebody takes it.
@@ -55,11 +56,10 @@ impl Outbox {
 
 impl EventListener for Outbox {
     fn send_event(&self, event: Event) {
-        match event {
-            Event::PtyWrite(text) => self.reply(text.as_bytes()),
-            // The page answers for colours, sizes and titles. Nobody's clipboard is ours to give or to take;
-            // the rest is for windows.
-            _ => {}
+        // The page answers for colours, sizes and titles. Nobody's clipboard is ours to give or to take; the
+        // rest is for windows.
+        if let Event::PtyWrite(text) = event {
+            self.reply(text.as_bytes());
         }
     }
 }
@@ -83,7 +83,7 @@ impl Emulator {
     #[must_use]
     pub(crate) fn new(size: Size) -> Self {
         let outbox = Outbox::default();
-        Self { page: Page::new(size, &outbox), processor: Processor::new(), outbox, size }
+        Self { page: Page::new(size, &outbox), processor: Processor::new(), outbox, size, failures: 0 }
     }
 
     /// Runs a piece of the emulator that handles foreign input.
@@ -92,6 +92,7 @@ impl Emulator {
     fn guarded(&mut self, act: impl FnOnce(&mut Page, &mut Processor)) {
         let (page, processor) = (&mut self.page, &mut self.processor);
         if catch_unwind(AssertUnwindSafe(|| act(page, processor))).is_err() {
+            self.failures += 1;
             tracing::error!("the emulator failed on a program's output; its screen begins anew");
             self.page = Page::new(self.size, &self.outbox);
             self.processor = Processor::new();
@@ -194,6 +195,10 @@ impl Screen for Emulator {
 
     fn snapshot(&self) -> String {
         paint::snapshot(self.rows(), self.cursor(), *self.page.term().mode(), self.page.area())
+    }
+
+    fn failures(&self) -> u32 {
+        self.failures
     }
 
     fn held_until(&self) -> Option<Instant> {

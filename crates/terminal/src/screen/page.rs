@@ -16,6 +16,8 @@ mod modes;
 mod rectangles;
 mod reports;
 mod scroll;
+#[cfg(test)]
+mod tests;
 mod titles;
 
 use std::ops::Range;
@@ -358,7 +360,7 @@ impl Page {
             count -= 1;
         }
         let (left, right) = self.left_and_right();
-        // More than once around the screen comes to the same place.
+        // Nobody means to go around the screen more than once.
         for _ in 0..count.min(self.rows() * self.columns()) {
             let stop = if column >= left { left } else { 0 };
             if column > stop {

@@ -152,3 +152,58 @@ fn at_first(key: u16) -> Rgb {
     };
     Rgb { r, g, b }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answers(commands: &[&str]) -> String {
+        let mut palette = Palette::default();
+        let replies = commands.iter().flat_map(|command| {
+            let params: Vec<_> = command.split(';').map(|param| param.as_bytes().to_vec()).collect();
+            palette.perform(&params, true)
+        });
+        String::from_utf8(replies.collect()).expect("answers are ASCII").replace(['\x1b', '\x07'], "|")
+    }
+
+    #[test]
+    fn colours_are_read_in_their_forms() {
+        let cases = [
+            ("#fff", "f0f0/f0f0/f0f0"),
+            ("#12aB00", "1212/abab/0000"),
+            ("#123456789", "1212/4545/7878"),
+            ("#111122223333", "1111/2222/3333"),
+            ("rgb:f/80/0", "ffff/8080/0000"),
+            ("rgb:ffff/8080/0123", "ffff/8080/0101"),
+        ];
+        for (spec, expected) in cases {
+            assert_eq!(answers(&[&format!("4;7;{spec}"), "4;7;?"]), format!("|]4;7;rgb:{expected}|"), "{spec}");
+        }
+        for spec in ["", "#", "#12", "#12345", "rgb:1/2", "rgb:1/2/3/4", "rgb://", "rgb:12345/0/0", "#ééé", "red"] {
+            assert_eq!(answers(&[&format!("11;{spec}"), "11;?"]), "|]11;rgb:1e1e/1e1e/1e1e|", "{spec}");
+        }
+    }
+
+    #[test]
+    fn colours_are_set_together_and_put_back() {
+        let set = ["4;1;#111;2;#222;256;#333", "10;#444;#555", "5;1;#666"];
+        let with = |more: &[&'static str]| answers(&[&set, more].concat());
+        assert_eq!(with(&["4;1;?;2;?"]), "|]4;1;rgb:1010/1010/1010||]4;2;rgb:2020/2020/2020|");
+        assert_eq!(with(&["5;0;?"]), "|]5;0;rgb:3030/3030/3030|");
+        assert_eq!(with(&["10;?;?"]), "|]10;rgb:4040/4040/4040||]11;rgb:5050/5050/5050|");
+        assert_eq!(with(&["104;1", "4;1;?;2;?"]), "|]4;1;rgb:cdcd/0000/0000||]4;2;rgb:2020/2020/2020|");
+        assert_eq!(with(&["104", "4;2;?"]), "|]4;2;rgb:0000/cdcd/0000|");
+        assert_eq!(with(&["110", "10;?"]), "|]10;rgb:dcdc/dcdc/dcdc|");
+        assert_eq!(with(&["105;0", "5;0;?;1;?"]), "|]5;0;rgb:dcdc/dcdc/dcdc||]5;1;rgb:6060/6060/6060|");
+    }
+
+    #[test]
+    fn a_palette_has_a_bounded_number_of_colours() {
+        let mut palette = Palette::default();
+        for index in 0..=u16::MAX {
+            let _ = palette.perform(&[b"4".to_vec(), index.to_string().into_bytes(), b"#fff".to_vec()], true);
+            let _ = palette.perform(&[b"5".to_vec(), index.to_string().into_bytes(), b"#fff".to_vec()], true);
+        }
+        assert_eq!(palette.0.len(), usize::from(SPECIAL + SPECIALS));
+    }
+}

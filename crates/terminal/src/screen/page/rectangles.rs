@@ -11,7 +11,7 @@ use super::{PROTECTED, Page, Protection, line};
 /// The attributes that rectangles can have. Nothing blinks here.
 const CHANGEABLE: Flags = Flags::BOLD.union(Flags::UNDERLINE).union(Flags::INVERSE);
 
-/// Rows and columns of the screen, neither empty.
+/// Rows and columns of the screen.
 struct Rectangle {
     rows: Range<usize>,
     columns: Range<usize>,
@@ -39,10 +39,13 @@ fn change(flags: &mut Flags, attribute: u16, reverses: bool) {
 }
 
 impl Page {
-    /// Reads top, left, bottom and right, which count from the origin and are cut to what there is.
-    ///
-    /// Returns nothing where no cell would be in it.
+    /// Reads a rectangle. Returns nothing where no cell would be in it.
     fn rectangle(&self, params: &[u16]) -> Option<Rectangle> {
+        Some(self.corners(params)).filter(|area| !area.rows.is_empty() && !area.columns.is_empty())
+    }
+
+    /// Reads top, left, bottom and right, which count from the origin and are cut to what there is.
+    fn corners(&self, params: &[u16]) -> Rectangle {
         let (first_row, first_column) = self.home();
         let (end_row, end_column) = match self.origin() {
             true => (self.bottom + 1, self.left_and_right().1 + 1),
@@ -54,7 +57,7 @@ impl Page {
         };
         let rows = begin(0, first_row)..end(2, first_row, end_row);
         let columns = begin(1, first_column)..end(3, first_column, end_column);
-        (!rows.is_empty() && !columns.is_empty()).then_some(Rectangle { rows, columns })
+        Rectangle { rows, columns }
     }
 
     /// DECFRA: the character, then the rectangle. The cells get the attributes of text written now.
@@ -109,7 +112,7 @@ impl Page {
     /// DECCARA and DECRARA: a place to begin, one to end, and which attributes to change or to reverse there.
     /// Between the places lies a rectangle, or text from the one to the other (DECSACE).
     pub(super) fn change_attributes(&mut self, params: &[u16], reverses: bool) {
-        let Some(area) = self.rectangle(params) else { return };
+        let area = self.corners(params);
         let attributes = match params.get(4..) {
             None | Some([]) => &[0],
             Some(attributes) => attributes,
@@ -123,6 +126,9 @@ impl Page {
             if !self.attributes_in_rectangle {
                 columns.start = if row == area.rows.start { columns.start } else { whole.start };
                 columns.end = if row + 1 == area.rows.end { columns.end } else { whole.end };
+            }
+            if columns.is_empty() {
+                continue;
             }
             for cell in &mut self.term.grid_mut()[line(row)][Column(columns.start)..Column(columns.end)] {
                 for attribute in attributes {

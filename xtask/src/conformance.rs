@@ -23,6 +23,9 @@ and run: cargo xtask conformance --suite esctest2";
 /// How the suite is run: what it asks of a VT420, and how long it waits for an answer.
 const ARGUMENTS: [&str; 5] = ["--max-vt-level", "4", "--timeout", "0.15", "--no-print-logs"];
 
+/// How wide the document is.
+const WIDTH: usize = 120;
+
 const BEGIN: &str = "<!-- what `cargo xtask conformance` found begins here -->\n";
 const END: &str = "<!-- what `cargo xtask conformance` found ends here -->\n";
 
@@ -116,13 +119,29 @@ impl Found {
         let mut classes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for name in self.with(Outcome::Failed) {
             let (class, test) = name.split_once('.').unwrap_or((name, ""));
-            classes.entry(class).or_default().push(test.trim_start_matches("test_"));
+            let class = class.trim_end_matches("Tests");
+            let test = test.trim_start_matches("test_");
+            let test = test.strip_prefix(class).map_or(test, |rest| rest.trim_start_matches('_'));
+            classes.entry(class).or_default().push(test);
         }
         let mut out = String::new();
         for (class, tests) in classes {
-            let class = class.trim_end_matches("Tests");
-            // Writing to a String does not fail.
-            let _ = writeln!(out, "- **{class}** ({}): {}", tests.len(), tests.join(", "));
+            let line = format!("- **{class}** ({}): {}", tests.len(), tests.join(", "));
+            let mut width = 0;
+            for (index, word) in line.split(' ').enumerate() {
+                let separator = if index == 0 {
+                    ""
+                } else if width + word.len() >= WIDTH {
+                    width = 1;
+                    "\n  "
+                } else {
+                    " "
+                };
+                // Writing to a String does not fail.
+                let _ = write!(out, "{separator}{word}");
+                width += word.len() + 1;
+            }
+            out.push('\n');
         }
         out
     }
@@ -167,6 +186,6 @@ BSTests.test_BS_Hard
     fn a_log_tells_what_came_of_each_test_once() {
         let found = Found::read(LOG);
         assert_eq!(found.count(), "4 tests: 1 passed, 2 not expected of a VT420 or of xterm, 1 failed");
-        assert_eq!(found.failures(), "- **BS** (1): BS_Hard\n");
+        assert_eq!(found.failures(), "- **BS** (1): Hard\n");
     }
 }

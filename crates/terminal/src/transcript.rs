@@ -252,6 +252,13 @@ impl Writer {
         }
     }
 
+    /// Whatever was on the alternate screen, it is gone.
+    fn reset(&mut self) {
+        self.leave_row();
+        self.alternate = false;
+        self.apply_zone();
+    }
+
     fn set_modes(&mut self, params: &Params, on: bool) {
         let switches_screen = params.iter().flatten().any(|&mode| matches!(mode, 47 | 1047 | 1049));
         if switches_screen && self.alternate != on {
@@ -350,6 +357,8 @@ impl Perform for Writer {
             }
             ([b'?'], 'u') => self.pause = Some(Pause::KeyboardQuery(self.keyboard.flags(self.alternate))),
             ([b'!'], 'p') => self.pause = Some(Pause::SoftReset),
+            // DECSCL is a hard reset, like RIS.
+            ([b'"'], 'p') if (61..=65).contains(&first) => self.reset(),
             _ => {}
         }
         if let Some(control) = Control::csi(params, intermediates, action) {
@@ -361,12 +370,8 @@ impl Perform for Writer {
         match (intermediates, byte) {
             // IND, NEL, RI.
             ([], b'D' | b'E' | b'M') => self.leave_row(),
-            // RIS: whatever was on the alternate screen, it is gone.
-            ([], b'c') => {
-                self.leave_row();
-                self.alternate = false;
-                self.apply_zone();
-            }
+            // RIS.
+            ([], b'c') => self.reset(),
             _ => self.pause = Control::escape(intermediates, byte).map(Pause::Control),
         }
     }

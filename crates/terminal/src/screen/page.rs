@@ -12,6 +12,8 @@
 //! DEC's do.
 
 mod colours;
+mod cursor;
+mod erase;
 mod modes;
 mod rectangles;
 mod reports;
@@ -19,8 +21,7 @@ mod scroll;
 #[cfg(test)]
 mod tests;
 mod titles;
-
-use std::ops::Range;
+mod write;
 
 use alacritty_terminal::Term;
 use alacritty_terminal::grid::{Cursor, Dimensions};
@@ -29,15 +30,15 @@ use alacritty_terminal::term::cell::{Cell, Flags};
 use alacritty_terminal::term::{Config, TermMode};
 use alacritty_terminal::vte::ansi::{
     Attr, CharsetIndex, ClearMode, CursorShape, CursorStyle, Handler, LineClearMode, Mode, NamedMode, NamedPrivateMode,
-    PrivateMode, Rgb, StandardCharset, TabulationClearMode,
+    PrivateMode, StandardCharset, TabulationClearMode,
 };
-use unicode_width::UnicodeWidthChar as _;
 
 use super::Size;
 use super::control::Control;
 use super::emulator::Outbox;
 use colours::Palette;
 use modes::Remembered;
+use scroll::Shift;
 use titles::Titles;
 
 /// Lines that the emulator itself remembers, so that a screen made taller shows what had just scrolled
@@ -232,8 +233,6 @@ impl Page {
         }
     }
 
-    // ---- where things are ----
-
     fn rows(&self) -> usize {
         self.term.screen_lines()
     }
@@ -293,8 +292,6 @@ impl Page {
         if self.origin() { (self.top, self.left_and_right().0) } else { (0, 0) }
     }
 
-    // ---- margins ----
-
     fn reset_margins(&mut self) {
         self.top = 0;
         self.bottom = self.rows() - 1;
@@ -332,227 +329,6 @@ impl Page {
     fn which(&self) -> usize {
         usize::from(self.has(TermMode::ALT_SCREEN))
     }
-
-    // ---- motions ----
-
-    /// Moves on from where the last relative motion began, past margins (HPR, VPR).
-    fn move_by(&mut self, (rows, columns): (usize, usize)) {
-        let (row, column) = self.moved_from;
-        let (last_row, last_column) = match self.origin() {
-            true => (self.bottom, self.left_and_right().1),
-            false => (self.rows() - 1, self.columns() - 1),
-        };
-        self.place((row + rows).min(last_row), (column + columns).min(last_column));
-    }
-
-    /// The column that a carriage return goes to: a cursor left of the left margin stays outside of it.
-    fn line_start(&self) -> usize {
-        let left = self.left_and_right().0;
-        if self.at().1 < left && !self.origin() { 0 } else { left }
-    }
-
-    /// Moves back, at most to the left margin, and with reverse-wraparound on to the line before.
-    fn step_back(&mut self, mut count: usize) {
-        let wraps = self.remembered.reverse_wrap() && self.has(TermMode::LINE_WRAP);
-        let (mut row, mut column) = self.at();
-        if wraps && self.term.grid().cursor.input_needs_wrap {
-            // The cursor is thought to be behind the last column.
-            count -= 1;
-        }
-        let (left, right) = self.left_and_right();
-        // Nobody means to go around the screen more than once.
-        for _ in 0..count.min(self.rows() * self.columns()) {
-            let stop = if column >= left { left } else { 0 };
-            if column > stop {
-                column -= 1;
-            } else if wraps {
-                column = right;
-                row = if row == self.top { self.bottom } else { row.checked_sub(1).unwrap_or(self.rows() - 1) };
-            } else {
-                break;
-            }
-        }
-        self.place(row, column);
-    }
-
-    fn tab_forward(&mut self, count: usize) {
-        let (_, column) = self.at();
-        let right = self.left_and_right().1;
-        let last = if column <= right { right } else { self.columns() - 1 };
-        let stops = (column + 1..last).filter(|column| self.tabs[*column]);
-        let reached = stops.take(count).enumerate().last();
-        let target = match reached {
-            Some((index, stop)) if index + 1 == count => stop,
-            _ => last,
-        };
-        self.term.grid_mut().cursor.point.column = Column(target.max(column));
-    }
-
-    // ---- writing between margins ----
-
-    /// Writes a character while left and right margins are on.
-    #[cold]
-    fn input_between_sides(&mut self, character: char, left: usize, right: usize) {
-        let Some(width) = character.width() else { return };
-        if width == 0 {
-            self.term.input(character);
-            return;
-        }
-        let wraps = self.has(TermMode::LINE_WRAP);
-        if self.term.grid().cursor.input_needs_wrap && wraps {
-            self.next_line(left);
-        }
-        let edge = |column: usize, last: usize| if column <= right { right } else { last };
-        let last = self.columns() - 1;
-        if width == 2 && self.at().1 == edge(self.at().1, last) {
-            if !wraps {
-                self.term.grid_mut().cursor.input_needs_wrap = true;
-                return;
-            }
-            self.next_line(left);
-        }
-        let (row, column) = self.at();
-        let edge = edge(column, last);
-        let inserts = self.has(TermMode::INSERT);
-        if inserts {
-            self.shift_cells(row, column, edge, Shift::Right(width));
-            self.term.unset_mode(NamedMode::Insert.into());
-        }
-        self.term.grid_mut().cursor.input_needs_wrap = false;
-        self.term.input(character);
-        if inserts {
-            self.term.set_mode(NamedMode::Insert.into());
-        }
-        if column + width > edge {
-            let cursor = &mut self.term.grid_mut().cursor;
-            cursor.point.line = line(row);
-            cursor.point.column = Column(edge);
-            cursor.input_needs_wrap = true;
-        }
-    }
-
-    fn next_line(&mut self, left: usize) {
-        self.index();
-        let row = self.at().0;
-        self.place(row, left);
-    }
-
-    // ---- erasing ----
-
-    fn protect(&mut self, how: Protection, on: bool) {
-        if on || how == Protection::Dec {
-            self.protection = how;
-        }
-        self.term.grid_mut().cursor.template.flags.set(PROTECTED, on);
-    }
-
-    /// Erases cells of a row, except for protected ones where they are to be kept.
-    fn erase(&mut self, row: usize, columns: Range<usize>, keep_protected: bool) {
-        let blank = self.blank();
-        let end = columns.end.min(self.columns());
-        let start = columns.start.min(end);
-        for cell in &mut self.term.grid_mut()[line(row)][Column(start)..Column(end)] {
-            if !(keep_protected && cell.flags.contains(PROTECTED)) {
-                *cell = blank.clone();
-            }
-        }
-        self.mend(row);
-    }
-
-    /// Clears halves of wide characters whose other half is gone.
-    fn mend(&mut self, row: usize) {
-        let columns = self.columns();
-        let row = &mut self.term.grid_mut()[line(row)][..];
-        for column in 0..columns {
-            let widowed = row[column].flags.contains(Flags::WIDE_CHAR)
-                && !row.get(column + 1).is_some_and(|next| next.flags.contains(Flags::WIDE_CHAR_SPACER));
-            let orphaned = row[column].flags.contains(Flags::WIDE_CHAR_SPACER)
-                && !(column > 0 && row[column - 1].flags.contains(Flags::WIDE_CHAR));
-            if widowed || orphaned {
-                row[column] = row[column].bg.into();
-            }
-        }
-    }
-
-    fn erase_line(&mut self, mode: &LineClearMode, keep_protected: bool) {
-        let (row, column) = self.at();
-        let columns = match mode {
-            LineClearMode::Right => column..self.columns(),
-            LineClearMode::Left => 0..column + 1,
-            LineClearMode::All => 0..self.columns(),
-        };
-        self.erase(row, columns, keep_protected);
-    }
-
-    fn erase_rows(&mut self, rows: Range<usize>, keep_protected: bool) {
-        for row in rows {
-            self.erase(row, 0..self.columns(), keep_protected);
-        }
-    }
-
-    fn erase_screen(&mut self, mode: &ClearMode, keep_protected: bool) {
-        let row = self.at().0;
-        match mode {
-            ClearMode::Below => {
-                self.erase_line(&LineClearMode::Right, keep_protected);
-                self.erase_rows(row + 1..self.rows(), keep_protected);
-            }
-            ClearMode::Above => {
-                self.erase_rows(0..row, keep_protected);
-                self.erase_line(&LineClearMode::Left, keep_protected);
-            }
-            ClearMode::All if keep_protected => self.erase_rows(0..self.rows(), true),
-            // These keep what was on the screen in the scrollback, or empty that.
-            ClearMode::All => self.term.clear_screen(ClearMode::All),
-            ClearMode::Saved => self.term.clear_screen(ClearMode::Saved),
-        }
-    }
-
-    fn erase_screen_selectively(&mut self, mode: u16) {
-        let keep = self.protection == Protection::Dec;
-        match mode {
-            0 => self.erase_screen(&ClearMode::Below, keep),
-            1 => self.erase_screen(&ClearMode::Above, keep),
-            2 => self.erase_rows(0..self.rows(), keep),
-            _ => {}
-        }
-    }
-
-    fn erase_line_selectively(&mut self, mode: u16) {
-        let keep = self.protection == Protection::Dec;
-        match mode {
-            0 => self.erase_line(&LineClearMode::Right, keep),
-            1 => self.erase_line(&LineClearMode::Left, keep),
-            2 => self.erase_line(&LineClearMode::All, keep),
-            _ => {}
-        }
-    }
-
-    // ---- the saved cursor ----
-
-    fn save_cursor(&mut self) {
-        let which = self.which();
-        self.saved_before = (self.term.grid().saved_cursor.clone(), self.saved_origin[which]);
-        self.saved_origin[which] = self.origin();
-        self.term.save_cursor_position();
-    }
-
-    fn restore_cursor(&mut self) {
-        let origin = self.saved_origin[self.which()];
-        self.set_origin(origin);
-        self.term.restore_cursor_position();
-        let wraps = self.term.grid().cursor.input_needs_wrap;
-        let (row, column) = self.at();
-        self.place(row, column);
-        self.term.grid_mut().cursor.input_needs_wrap = wraps;
-    }
-
-    fn set_origin(&mut self, on: bool) {
-        match on {
-            true => self.term.set_private_mode(NamedPrivateMode::Origin.into()),
-            false => self.term.unset_private_mode(NamedPrivateMode::Origin.into()),
-        }
-    }
 }
 
 /// The highest conformance level that is claimed: that of a VT420.
@@ -569,13 +345,6 @@ pub(super) struct Area {
     pub(super) origin: bool,
 }
 
-/// Which way cells are shifted, and how far.
-#[derive(Debug, Clone, Copy)]
-enum Shift {
-    Left(usize),
-    Right(usize),
-}
-
 fn tab_stops(columns: usize) -> Vec<bool> {
     (0..columns).map(|column| column % TAB_INTERVAL == 0).collect()
 }
@@ -585,6 +354,8 @@ fn line(row: usize) -> Line {
     Line(row as i32)
 }
 
+// What is not here does nothing. Colours and the stack of titles come as controls, which say more; nobody's
+// clipboard is ours to give or to take; hyperlinks never come this far.
 impl Handler for Page {
     #[inline]
     fn input(&mut self, character: char) {
@@ -920,8 +691,4 @@ impl Handler for Page {
     fn set_cursor_shape(&mut self, shape: CursorShape) {
         self.term.set_cursor_shape(shape);
     }
-
-    // Colours and the stack of titles come as controls, which say more than these. Nobody's clipboard is
-    // ours to give or to take, and hyperlinks never come this far.
-    fn set_color(&mut self, _index: usize, _colour: Rgb) {}
 }

@@ -244,9 +244,9 @@ impl Page {
         }
     }
 
-    /// XTSAVE.
+    /// XTSAVE. Which screen is shown is no part of it: the transcript would not learn of a change.
     pub(super) fn save_modes(&mut self, modes: &[u16]) {
-        for mode in modes {
+        for mode in modes.iter().filter(|mode| !matches!(mode, 47 | 1047 | 1049)) {
             if let Some(on) = self.dec_mode(*mode) {
                 self.remembered.saved.insert(*mode, on);
             }

@@ -73,6 +73,9 @@ impl Page {
             63 => self.answer(&format!("\x1bP{}!~0000\x1b\\", params.get(1).copied().unwrap_or(0))),
             75 => self.answer("\x1b[?70n"),
             85 => self.answer("\x1b[?83n"),
+            // The scheme of colours, which programs that know of it ask for: dark. Source:
+            // <https://contour-terminal.org/vt-extensions/color-palette-update-notifications/>.
+            996 => self.answer("\x1b[?997;1n"),
             _ => {}
         }
     }

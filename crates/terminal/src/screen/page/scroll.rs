@@ -9,7 +9,14 @@ use std::ops::Range;
 use alacritty_terminal::index::Column;
 use alacritty_terminal::vte::ansi::Handler as _;
 
-use super::{Page, Shift, line};
+use super::{Page, line};
+
+/// Which way cells are shifted, and how far.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shift {
+    Left(usize),
+    Right(usize),
+}
 
 impl Page {
     /// Moves the cursor down, and scrolls where that is at the bottom margin.

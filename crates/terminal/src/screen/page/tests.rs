@@ -194,6 +194,7 @@ fn a_program_gets_the_answers_of_a_terminal() {
         ("\x1b[2;3H\x1b[?6n", "\x1b[?2;3;1R"),
         ("\x1b[2;4r\x1b[?6h\x1b[6n", "\x1b[1;1R"),
         ("\x1b[?15n\x1b[?75n", "\x1b[?13n\x1b[?70n"),
+        ("\x1b[?996n", "\x1b[?997;1n"),
         ("\x1b[?63;7n", "\x1bP7!~0000\x1b\\"),
         // A, and blanks behind what is written.
         ("A\x1b[1;1;1;1;1;1*y", "\x1bP1!~FFBF\x1b\\"),

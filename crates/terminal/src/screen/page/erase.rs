@@ -27,7 +27,10 @@ impl Page {
                 *cell = blank.clone();
             }
         }
-        self.mend(row);
+        // Where a whole row went, no half of a wide character is left.
+        if keep_protected || start > 0 || end < self.columns() {
+            self.mend(row);
+        }
     }
 
     /// Clears halves of wide characters whose other half is gone.

@@ -7,6 +7,7 @@
 
 mod bench;
 mod clients;
+mod conformance;
 mod player;
 mod programs;
 mod repository;
@@ -26,6 +27,8 @@ cargo xtask test [--quick] [ARGUMENTS]   Check format and lints, then run all te
 cargo xtask bench terminals [--no-peer]  Measure terminals over MCP, beside a peer (which needs tmux) and a bare
                                          pseudo-terminal, and print one table.
 cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search of a wait and painting; ARGUMENTS go to Criterion.
+cargo xtask conformance --suite FOLDER   Run the test suite esctest2 in a terminal of ours and write what it found into
+                                         docs/conformance.md. --include REGEX runs a part and writes nothing.
 ";
 
 fn main() -> ExitCode {
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         ["bench", ..] => {
             anyhow::bail!("There are two benchmarks: cargo xtask bench terminals, cargo xtask bench micro.")
         }
+        ["conformance", rest @ ..] => conformance::run(&repository, rest),
         [other, ..] => anyhow::bail!("There is no chore '{other}'. Run cargo xtask to see which there are."),
     });
     match done {

@@ -38,6 +38,10 @@ impl Intake {
                         None => {}
                         Some(Pause::SoftReset) => screen.soft_reset(),
                         Some(Pause::Overloaded) => screen.relieve(),
+                        Some(Pause::Control(control)) => {
+                            screen.perform(&control);
+                            replies.extend(screen.take_replies());
+                        }
                         Some(Pause::KeyboardQuery(flags)) => replies.extend(format!("\x1b[?{flags}u").bytes()),
                     }
                     rest = &rest[taken..];
@@ -63,7 +67,7 @@ mod tests {
     use crate::screen::{Emulator, Size};
 
     /// What terminals are sent, in pieces that a generator can shuffle.
-    const PIECES: [&[u8]; 24] = [
+    const PIECES: [&[u8]; 34] = [
         b"word",
         b" ",
         b"\r\n",
@@ -88,6 +92,16 @@ mod tests {
         b"\x1b",
         b"\x1b[!p",
         b"e\xcc\x81",
+        b"\x1b[?69h",
+        b"\x1b[3;9s",
+        b"\x1b[2;4r",
+        b"\x1b[?6h",
+        b"\x1b[37;1;1;2;2$x",
+        b"\x1b[2'}",
+        b"\x1bP$qm\x1b\\",
+        b"\x1b]11;?\x1b\\",
+        b"\x1b[1\"q",
+        b"\x1b[?2J",
     ];
 
     /// What is left of `portions`: the text, its zones, and the screen.

@@ -4,13 +4,16 @@
 //! knows it only as a [`Screen`]: bytes go in, values come out. A screen is never
 //! shared; readers get copies.
 
+pub(crate) mod control;
 mod emulator;
+mod page;
 mod paint;
 mod picture;
 
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
+use control::Control;
 pub(crate) use emulator::Emulator;
 pub use picture::{Colour, CursorCell, CursorShape, Picture, Rgb, Run, Style, Underline};
 
@@ -68,6 +71,8 @@ pub(crate) trait Screen: Send {
     fn feed(&mut self, bytes: &[u8]);
     /// Puts modes back to their defaults without touching what is shown (DECSTR).
     fn soft_reset(&mut self);
+    /// Performs a sequence that the emulator lacks, at its place in the output.
+    fn perform(&mut self, control: &Control);
     /// Takes combining characters off the cells at the cursor, which carry more than any script needs.
     fn relieve(&mut self);
     /// Changes the size; lines of the main screen are wrapped anew.
@@ -90,6 +95,9 @@ pub(crate) trait Screen: Send {
     fn picture(&self) -> Picture;
     /// Escape sequences that show this very state on a terminal of the same size, cursor and modes included.
     fn snapshot(&self) -> String;
+    /// How often it had to begin anew because it failed on a program's output.
+    #[cfg_attr(not(test), expect(dead_code, reason = "laws for the parsers ask for it"))]
+    fn failures(&self) -> u32;
     /// When output that a program asked to hold back (synchronized update, mode 2026) must be shown at the latest.
     fn held_until(&self) -> Option<Instant>;
     /// Shows what was held back.

@@ -11,6 +11,7 @@ use vte::{Params, Parser, Perform};
 
 use crate::history::{History, Zone};
 use crate::lines::overlaid;
+use crate::screen::control::{Control, Question};
 
 /// Something that happened between two characters, and the offset at which it did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,10 +42,12 @@ pub(crate) enum Mark {
 }
 
 /// Why parsing stopped before the end of a portion: the emulator needs something first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Pause {
     /// DECSTR: the emulator has no such sequence, it is to be reset by others.
     SoftReset,
+    /// Another sequence that the emulator does not have.
+    Control(Control),
     /// More combining characters on one cell than any script has.
     Overloaded,
     /// The program asks which keyboard modes are on (kitty protocol); this is the answer.
@@ -71,6 +74,7 @@ impl Transcript {
             rewound: false,
             combining: 0,
             keyboard: Keyboard::default(),
+            question: Question::default(),
             pause: None,
         };
         Self { parser: Parser::new(), writer }
@@ -119,6 +123,7 @@ struct Writer {
     rewound: bool,
     combining: usize,
     keyboard: Keyboard,
+    question: Question,
     pause: Option<Pause>,
 }
 
@@ -284,6 +289,13 @@ impl Writer {
         self.marks.push(Marked { mark, offset: self.history.end() });
     }
 
+    /// Whatever was on the alternate screen, it is gone.
+    fn reset(&mut self) {
+        self.leave_row();
+        self.alternate = false;
+        self.apply_zone();
+    }
+
     fn set_modes(&mut self, params: &Params, on: bool) {
         let switches_screen = params.iter().flatten().any(|&mode| matches!(mode, 47 | 1047 | 1049));
         if switches_screen && self.alternate != on {
@@ -353,7 +365,7 @@ impl Perform for Writer {
         }
     }
 
-    fn osc_dispatch(&mut self, params: &[&[u8]], _bell_terminated: bool) {
+    fn osc_dispatch(&mut self, params: &[&[u8]], bell_terminated: bool) {
         match params {
             [b"133", rest @ ..] => self.semantic_prompt(rest),
             [b"7", url @ ..] => {
@@ -361,7 +373,25 @@ impl Perform for Writer {
                     self.mark(Mark::Folder(folder));
                 }
             }
-            _ => {}
+            _ => {
+                if let Some(control) = Control::osc(params, bell_terminated) {
+                    self.pause = Some(Pause::Control(control));
+                }
+            }
+        }
+    }
+
+    fn hook(&mut self, _params: &Params, intermediates: &[u8], _ignore: bool, action: char) {
+        self.question.begin(intermediates, action);
+    }
+
+    fn put(&mut self, byte: u8) {
+        self.question.put(byte);
+    }
+
+    fn unhook(&mut self) {
+        if let Some(control) = self.question.end() {
+            self.pause = Some(Pause::Control(control));
         }
     }
 
@@ -404,7 +434,12 @@ impl Perform for Writer {
             }
             ([b'?'], 'u') => self.pause = Some(Pause::KeyboardQuery(self.keyboard.flags(self.alternate))),
             ([b'!'], 'p') => self.pause = Some(Pause::SoftReset),
+            // DECSCL is a hard reset, like RIS.
+            ([b'"'], 'p') if (61..=65).contains(&first) => self.reset(),
             _ => {}
+        }
+        if let Some(control) = Control::csi(params, intermediates, action) {
+            self.pause = Some(Pause::Control(control));
         }
     }
 
@@ -412,13 +447,9 @@ impl Perform for Writer {
         match (intermediates, byte) {
             // IND, NEL, RI.
             ([], b'D' | b'E' | b'M') => self.leave_row(),
-            // RIS: whatever was on the alternate screen, it is gone.
-            ([], b'c') => {
-                self.leave_row();
-                self.alternate = false;
-                self.apply_zone();
-            }
-            _ => {}
+            // RIS.
+            ([], b'c') => self.reset(),
+            _ => self.pause = Control::escape(intermediates, byte).map(Pause::Control),
         }
     }
 

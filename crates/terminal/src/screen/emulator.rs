@@ -4,37 +4,34 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use alacritty_terminal::Term;
-use alacritty_terminal::event::{Event, EventListener, WindowSize};
+use alacritty_terminal::event::{Event, EventListener};
 use alacritty_terminal::grid::Dimensions;
 use alacritty_terminal::index::{Column, Line, Point};
+use alacritty_terminal::term::TermMode;
 use alacritty_terminal::term::cell::{Cell, Flags};
-use alacritty_terminal::term::{Config, TermMode};
-use alacritty_terminal::vte::ansi::{NamedColor, Processor, Rgb};
+use alacritty_terminal::vte::ansi::Processor;
 
+use super::control::Control;
+use super::page::Page;
 use super::{Cursor, Modes, Picture, Screen, Size, paint, picture};
-
-/// Lines that the emulator itself remembers, so that a screen made taller shows what had just scrolled
-/// away. The history has everything; a line costs 3 KB here.
-const SCROLLBACK: usize = 1000;
 
 /// A screen drawn by `alacritty_terminal`.
 pub(crate) struct Emulator {
-    term: Term<Outbox>,
+    page: Page,
     processor: Processor,
     outbox: Outbox,
     size: Size,
+    failures: u32,
 }
 
 /// What the emulator has to tell, kept until somebody takes it.
 #[derive(Clone, Default)]
-struct Outbox(Arc<Mutex<Told>>);
+pub(super) struct Outbox(Arc<Mutex<Told>>);
 
 #[derive(Default)]
 struct Told {
     replies: Vec<u8>,
     title: String,
-    size: Size,
 }
 
 impl Outbox {
@@ -42,64 +39,29 @@ impl Outbox {
         // A panic while the lock was held can only have left a shorter reply behind.
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
+
+    /// Adds to what the program is owed.
+    pub(super) fn reply(&self, bytes: &[u8]) {
+        self.with(|told| told.replies.extend_from_slice(bytes));
+    }
+
+    pub(super) fn set_title(&self, title: String) {
+        self.with(|told| told.title = title);
+    }
+
+    pub(super) fn title(&self) -> String {
+        self.with(|told| told.title.clone())
+    }
 }
 
 impl EventListener for Outbox {
     fn send_event(&self, event: Event) {
-        self.with(|told| match event {
-            Event::PtyWrite(text) => told.replies.extend_from_slice(text.as_bytes()),
-            Event::ColorRequest(index, format) => {
-                told.replies.extend_from_slice(format(default_colour(index)).as_bytes());
-            }
-            Event::TextAreaSizeRequest(format) => {
-                let window =
-                    WindowSize { num_lines: told.size.rows, num_cols: told.size.cols, cell_width: 8, cell_height: 16 };
-                told.replies.extend_from_slice(format(window).as_bytes());
-            }
-            Event::Title(title) => told.title = title,
-            Event::ResetTitle => told.title.clear(),
-            // Nobody's clipboard is ours to give or to take; the rest is for windows.
-            _ => {}
-        });
-    }
-}
-
-/// What a program is told when it asks for a colour that it has not set: light text on dark, the xterm
-/// palette otherwise.
-pub(super) fn default_colour(index: usize) -> Rgb {
-    const FOREGROUND: usize = NamedColor::Foreground as usize;
-    const BACKGROUND: usize = NamedColor::Background as usize;
-    const BASE: [(u8, u8, u8); 16] = [
-        (0, 0, 0),
-        (205, 0, 0),
-        (0, 205, 0),
-        (205, 205, 0),
-        (0, 0, 238),
-        (205, 0, 205),
-        (0, 205, 205),
-        (229, 229, 229),
-        (127, 127, 127),
-        (255, 0, 0),
-        (0, 255, 0),
-        (255, 255, 0),
-        (92, 92, 255),
-        (255, 0, 255),
-        (0, 255, 255),
-        (255, 255, 255),
-    ];
-    let level = |step: usize| if step == 0 { 0 } else { (step * 40 + 55) as u8 };
-    let (r, g, b) = match index {
-        0..=15 => BASE[index],
-        16..=231 => (level((index - 16) / 36), level((index - 16) / 6 % 6), level((index - 16) % 6)),
-        232..=255 => {
-            let grey = ((index - 232) * 10 + 8) as u8;
-            (grey, grey, grey)
+        // The page answers for colours, sizes and titles. Nobody's clipboard is ours to give or to take; the
+        // rest is for windows.
+        if let Event::PtyWrite(text) = event {
+            self.reply(text.as_bytes());
         }
-        BACKGROUND => (30, 30, 30),
-        FOREGROUND => (220, 220, 220),
-        _ => (220, 220, 220),
-    };
-    Rgb { r, g, b }
+    }
 }
 
 impl Dimensions for Size {
@@ -116,39 +78,41 @@ impl Dimensions for Size {
     }
 }
 
-fn fresh(size: Size, outbox: &Outbox) -> Term<Outbox> {
-    let config = Config {
-        scrolling_history: SCROLLBACK,
-        // Its keyboard stack takes from the wrong list when it is full, and panics; ours is in `keyboard`.
-        kitty_keyboard: false,
-        ..Config::default()
-    };
-    Term::new(config, &size, outbox.clone())
-}
-
 impl Emulator {
     /// Begins an empty screen.
     #[must_use]
     pub(crate) fn new(size: Size) -> Self {
         let outbox = Outbox::default();
-        outbox.with(|told| told.size = size);
-        Self { term: fresh(size, &outbox), processor: Processor::new(), outbox, size }
+        Self { page: Page::new(size, &outbox), processor: Processor::new(), outbox, size, failures: 0 }
     }
 
     /// Runs a piece of the emulator that handles foreign input.
     ///
     /// A bug in it must not end the terminal: the screen begins anew then, and the history is untouched.
-    fn guarded(&mut self, act: impl FnOnce(&mut Term<Outbox>, &mut Processor)) {
-        let (term, processor) = (&mut self.term, &mut self.processor);
-        if catch_unwind(AssertUnwindSafe(|| act(term, processor))).is_err() {
+    fn guarded(&mut self, act: impl FnOnce(&mut Page, &mut Processor)) {
+        let (page, processor) = (&mut self.page, &mut self.processor);
+        if catch_unwind(AssertUnwindSafe(|| act(page, processor))).is_err() {
+            self.failures += 1;
             tracing::error!("the emulator failed on a program's output; its screen begins anew");
-            self.term = fresh(self.size, &self.outbox);
+            self.page = Page::new(self.size, &self.outbox);
             self.processor = Processor::new();
         }
     }
 
+    /// Does to the page what the parser of the emulator could not ask for.
+    ///
+    /// What is held back by a synchronized update comes before it.
+    fn in_turn(&mut self, act: impl FnOnce(&mut Page)) {
+        self.guarded(|page, processor| {
+            if processor.sync_timeout().sync_timeout().is_some() {
+                processor.stop_sync(page);
+            }
+            act(page);
+        });
+    }
+
     fn rows(&self) -> impl Iterator<Item = &[Cell]> + '_ {
-        let grid = self.term.grid();
+        let grid = self.page.term().grid();
         (0..i32::from(self.size.rows)).map(move |row| {
             let row = &grid[Line(row)];
             &row[Column(0)..Column(usize::from(self.size.cols))]
@@ -158,28 +122,24 @@ impl Emulator {
 
 impl Screen for Emulator {
     fn feed(&mut self, bytes: &[u8]) {
-        self.guarded(|term, processor| processor.advance(term, bytes));
+        self.guarded(|page, processor| processor.advance(page, bytes));
     }
 
     fn soft_reset(&mut self) {
-        // DECSTR as DEC STD 070 has it, in sequences that the emulator knows: origin mode and margins off
-        // (which moves the cursor, so it is saved around them), cursor shown, insert mode, application keys
-        // and attributes off, ASCII in G0.
-        const RESET: &[u8] = b"\x1b7\x1b[?6l\x1b[r\x1b8\x1b[?25h\x1b[4l\x1b[?1l\x1b>\x1b[m\x1b(B\x0f";
-        self.guarded(|term, processor| processor.advance(term, RESET));
+        self.in_turn(Page::soft_reset);
+    }
+
+    fn perform(&mut self, control: &Control) {
+        self.in_turn(|page| page.perform(control));
     }
 
     fn relieve(&mut self) {
-        let Point { line, column } = self.term.grid().cursor.point;
-        for column in [column, Column(column.0.saturating_sub(1)), Column(column.0.saturating_sub(2))] {
-            self.term.grid_mut()[line][column].extra = None;
-        }
+        self.guarded(|page, _| page.relieve());
     }
 
     fn resize(&mut self, size: Size) {
-        self.outbox.with(|told| told.size = size);
         self.size = size;
-        self.guarded(|term, _| term.resize(size));
+        self.guarded(|page, _| page.resize(size));
     }
 
     fn take_replies(&mut self) -> Vec<u8> {
@@ -191,20 +151,20 @@ impl Screen for Emulator {
     }
 
     fn title(&self) -> String {
-        self.outbox.with(|told| told.title.clone())
+        self.outbox.title()
     }
 
     fn cursor(&self) -> Cursor {
-        let Point { line, column } = self.term.grid().cursor.point;
+        let Point { line, column } = self.page.term().grid().cursor.point;
         Cursor {
             row: u16::try_from(line.0).unwrap_or(0),
             col: u16::try_from(column.0).unwrap_or(0),
-            visible: self.term.mode().contains(TermMode::SHOW_CURSOR),
+            visible: self.page.term().mode().contains(TermMode::SHOW_CURSOR),
         }
     }
 
     fn modes(&self) -> Modes {
-        let mode = self.term.mode();
+        let mode = self.page.term().mode();
         Modes {
             application_cursor: mode.contains(TermMode::APP_CURSOR),
             bracketed_paste: mode.contains(TermMode::BRACKETED_PASTE),
@@ -234,12 +194,16 @@ impl Screen for Emulator {
     }
 
     fn picture(&self) -> Picture {
-        let shape = self.term.cursor_style().shape;
-        picture::of(self.rows(), self.size.cols, self.cursor(), shape, self.term.colors())
+        let shape = self.page.term().cursor_style().shape;
+        picture::of(self.rows(), self.size.cols, self.cursor(), shape, self.page.palette())
     }
 
     fn snapshot(&self) -> String {
-        paint::snapshot(self.rows(), self.cursor(), *self.term.mode())
+        paint::snapshot(self.rows(), self.cursor(), *self.page.term().mode(), self.page.area())
+    }
+
+    fn failures(&self) -> u32 {
+        self.failures
     }
 
     fn held_until(&self) -> Option<Instant> {
@@ -247,7 +211,7 @@ impl Screen for Emulator {
     }
 
     fn release(&mut self) {
-        self.guarded(|term, processor| processor.stop_sync(term));
+        self.guarded(|page, processor| processor.stop_sync(page));
     }
 }
 
@@ -291,9 +255,8 @@ mod tests {
     fn a_program_that_asks_where_the_cursor_is_gets_an_answer() {
         let mut screen = shown(20, 5, b"ab\x1b[6n");
         assert_eq!(screen.take_replies(), b"\x1b[1;3R");
-        screen.feed(b"\x1b[c\x1b]11;?\x1b\\");
-        let replies = String::from_utf8(screen.take_replies()).unwrap();
-        assert_eq!(replies, "\x1b[?6c\x1b]11;rgb:1e1e/1e1e/1e1e\x1b\\");
+        screen.feed(b"\x1b[c");
+        assert_eq!(screen.take_replies(), b"\x1b[?64;6;21;22;28c");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use alacritty_terminal::vte::ansi::{Color, NamedColor};
 
 use super::Cursor;
 use super::emulator::push_cell;
+use super::page::Area;
 
 /// The rows with their colours, blanks at the right and rows at the bottom cut where they show nothing.
 pub(super) fn rows<'a>(rows: impl Iterator<Item = &'a [Cell]>) -> String {
@@ -30,7 +31,12 @@ pub(super) fn rows<'a>(rows: impl Iterator<Item = &'a [Cell]>) -> String {
 }
 
 /// Paints a whole screen: clears it, draws every row at its place, sets the modes and the cursor.
-pub(super) fn snapshot<'a>(rows: impl Iterator<Item = &'a [Cell]>, cursor: Cursor, mode: TermMode) -> String {
+pub(super) fn snapshot<'a>(
+    rows: impl Iterator<Item = &'a [Cell]>,
+    cursor: Cursor,
+    mode: TermMode,
+    area: Area,
+) -> String {
     let mut out = String::from("\x1b[!p\x1b[?7l");
     out.push_str(if mode.contains(TermMode::ALT_SCREEN) { "\x1b[?1049h" } else { "\x1b[?1049l" });
     out.push_str("\x1b[m\x1b[2J");
@@ -54,9 +60,35 @@ pub(super) fn snapshot<'a>(rows: impl Iterator<Item = &'a [Cell]>, cursor: Curso
         let _ = write!(out, "\x1b[?{number}{}", if mode.contains(flag) { 'h' } else { 'l' });
     }
     out.push_str(if mode.contains(TermMode::APP_KEYPAD) { "\x1b=" } else { "\x1b>" });
-    let _ = write!(out, "\x1b[{};{}H", cursor.row + 1, cursor.col + 1);
+    let first = area.write(&mut out);
+    let row = usize::from(cursor.row).saturating_sub(first.0) + 1;
+    let column = usize::from(cursor.col).saturating_sub(first.1) + 1;
+    let _ = write!(out, "\x1b[{row};{column}H");
     out.push_str(if cursor.visible { "\x1b[?25h" } else { "\x1b[?25l" });
     out
+}
+
+impl Area {
+    /// Appends the margins and origin mode. Returns the row and column from which positions count then.
+    fn write(self, out: &mut String) -> (usize, usize) {
+        // Writing to a String does not fail.
+        let _ = write!(out, "\x1b[{};{}r", self.rows.0 + 1, self.rows.1 + 1);
+        if let Some((left, right)) = self.columns {
+            let _ = write!(out, "\x1b[?69h\x1b[{};{}s", left + 1, right + 1);
+        }
+        if !self.origin {
+            return (0, 0);
+        }
+        out.push_str("\x1b[?6h");
+        (self.rows.0, self.columns.map_or(0, |(left, _)| left))
+    }
+}
+
+/// The parameters of the SGR sequence that gives text the attributes of a cell.
+pub(super) fn attributes(cell: &Cell) -> String {
+    let mut sequence = String::new();
+    Style::of(cell).write(&mut sequence);
+    sequence.trim_start_matches("\x1b[").trim_end_matches('m').to_owned()
 }
 
 /// Appends one row and resets the attributes behind it. Returns whether there was anything to show.

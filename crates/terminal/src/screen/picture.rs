@@ -7,12 +7,12 @@
 use std::fmt;
 
 use alacritty_terminal::term::cell::{Cell, Flags};
-use alacritty_terminal::term::color::Colors;
 use alacritty_terminal::vte::ansi::{Color, CursorShape as EmulatedShape, NamedColor, Rgb as EmulatedRgb};
 use serde::{Deserialize, Serialize};
 
 use super::Cursor;
-use super::emulator::{default_colour, push_cell};
+use super::emulator::push_cell;
+use super::page::{Palette, at_first};
 
 /// What a screen shows at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,7 +147,7 @@ impl Picture {
             Colour::Rgb(rgb) => rgb,
             Colour::Indexed(index) => {
                 let changed = self.palette.iter().find(|(changed, _)| *changed == index);
-                changed.map_or_else(|| default_colour(usize::from(index)).into(), |(_, rgb)| *rgb)
+                changed.map_or_else(|| at_first(index.into()).into(), |(_, rgb)| *rgb)
             }
         }
     }
@@ -182,10 +182,8 @@ pub(super) fn of<'a>(
     cols: u16,
     cursor: Cursor,
     shape: EmulatedShape,
-    colours: &Colors,
+    palette: &Palette,
 ) -> Picture {
-    let set = |index: usize| colours[index].map(Rgb::from);
-    let own = |name: NamedColor| set(name as usize).unwrap_or_else(|| default_colour(name as usize).into());
     let mut stands = None;
     let rows = rows
         .enumerate()
@@ -199,10 +197,10 @@ pub(super) fn of<'a>(
     Picture {
         cols,
         rows,
-        cursor: stands.map(|stands| CursorCell { colour: set(NamedColor::Cursor as usize), ..stands }),
-        foreground: own(NamedColor::Foreground),
-        background: own(NamedColor::Background),
-        palette: (0..=255).filter_map(|index| Some((index, set(usize::from(index))?))).collect(),
+        cursor: stands.map(|stands| CursorCell { colour: palette.cursor().map(Rgb::from), ..stands }),
+        foreground: palette.foreground().into(),
+        background: palette.background().into(),
+        palette: palette.changed().map(|(index, colour)| (index, colour.into())).collect(),
     }
 }
 
@@ -299,13 +297,18 @@ impl From<Color> for Colour {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Emulator, Screen as _, Size};
+    use super::super::{Emulator, Size};
     use super::*;
+    use crate::history::History;
+    use crate::intake::Intake;
+    use crate::transcript::Transcript;
 
     fn picture(bytes: &str) -> Picture {
-        let mut screen = Emulator::new(Size { cols: 20, rows: 3 });
-        screen.feed(bytes.as_bytes());
-        screen.picture()
+        let screen = Emulator::new(Size { cols: 20, rows: 3 });
+        // Colours come by way of the transcript.
+        let mut intake = Intake::new(Transcript::new(History::new(1 << 20), None), Box::new(screen));
+        intake.take_in(bytes.as_bytes(), &mut Vec::new());
+        intake.screen.picture()
     }
 
     fn told(runs: &[Run]) -> Vec<(u16, u16, &str)> {

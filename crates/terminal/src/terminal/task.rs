@@ -377,7 +377,12 @@ impl Task {
             return;
         }
         let before = self.intake.transcript.history().end();
-        self.intake.take_in(bytes, &mut self.outgoing);
+        let mut replies = Vec::new();
+        self.intake.take_in(bytes, &mut replies);
+        // A program that asks and never reads is not answered for ever.
+        if self.outgoing.len() + replies.len() <= MOST_WAITING_INPUT {
+            self.outgoing.extend(replies);
+        }
         self.drawn += 1;
         self.last_output = Instant::now();
         self.description.last_activity = SystemTime::now();

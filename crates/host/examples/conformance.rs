@@ -1,0 +1,65 @@
+//! Runs a program in a terminal of a terminal host until it ends, for `cargo xtask conformance`.
+//!
+//! Arguments: the folder to run in, then the program and its arguments. The
+//! terminal has 80 columns and 25 rows, as test suites for terminals expect.
+#![allow(clippy::print_stderr, reason = "a person runs this")]
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use steplatch_host::{Hosts, Starter, WaitFor};
+use steplatch_terminal::{Closing, Size, Spec, Target, Until};
+
+/// A suite that takes longer is stuck.
+const LONGEST: Duration = Duration::from_secs(1800);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    let Some(folder) = arguments.next() else {
+        eprintln!("usage: conformance FOLDER PROGRAM [ARGUMENT]…");
+        return ExitCode::FAILURE;
+    };
+    let sockets = tempfile::tempdir().expect("a folder for a socket");
+    let hosts = Hosts::find(sockets.path(), Starter::InProcess(Box::default()), "conformance", drop)
+        .await
+        .expect("a folder that can be read");
+    let spec = Spec {
+        arguments: arguments.collect(),
+        command: "test suite".to_owned(),
+        folder: folder.into(),
+        inherited: std::env::vars_os().collect(),
+        environment: Vec::new(),
+        size: Size { cols: 80, rows: 25 },
+        name: None,
+        opened_by: None,
+        step: None,
+    };
+    let terminal = match hosts.open(spec).await {
+        Ok((terminal, _)) => terminal,
+        Err(error) => {
+            eprintln!("The suite could not be started: {error}.");
+            return ExitCode::FAILURE;
+        }
+    };
+    let wait =
+        WaitFor { patterns: Vec::new(), target: Target::Output, since: None, until: Until::Exit, timeout: LONGEST };
+    let waited = terminal.wait(wait).await;
+    let ended = match waited {
+        Ok(Ok((_, view))) => match view.exit {
+            Some(exit) if exit.code == 0 => true,
+            Some(exit) => {
+                eprintln!("The suite ended with exit code {}. Its screen:\n{}", exit.code, view.screen);
+                false
+            }
+            None => {
+                eprintln!("The suite has not ended within {} s. Its screen:\n{}", LONGEST.as_secs(), view.screen);
+                false
+            }
+        },
+        Ok(Err(_)) | Err(_) => false,
+    };
+    // The terminal is of no use any more, whoever closed it.
+    let _ = terminal.close(Closing::default()).await;
+    if ended { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

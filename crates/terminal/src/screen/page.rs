@@ -1,0 +1,698 @@
+//! The page that a program draws on: the emulator, and what DEC terminals and
+//! xterm have besides.
+//!
+//! `alacritty_terminal` keeps the cells, and writes text into them. This stands
+//! between it and its parser: what the emulator does well is passed on, what it
+//! lacks is done here on its grid. While a program has no left and right margins,
+//! text and line ends go straight through.
+//!
+//! Sources: DEC STD 070 ("Video Systems Reference Manual") for what the
+//! sequences do, xterm's ctlseqs for their forms and for where xterm differs.
+//! Rows and columns count from 0 here, and ranges of them include both ends where
+//! DEC's do.
+
+mod colours;
+mod cursor;
+mod erase;
+mod modes;
+mod rectangles;
+mod reports;
+mod scroll;
+#[cfg(test)]
+mod tests;
+mod titles;
+mod write;
+
+use alacritty_terminal::Term;
+use alacritty_terminal::grid::{Cursor, Dimensions};
+use alacritty_terminal::index::{Column, Line};
+use alacritty_terminal::term::cell::{Cell, Flags};
+use alacritty_terminal::term::{Config, TermMode};
+use alacritty_terminal::vte::ansi::{
+    Attr, CharsetIndex, ClearMode, CursorShape, CursorStyle, Handler, LineClearMode, Mode, NamedMode, NamedPrivateMode,
+    PrivateMode, StandardCharset, TabulationClearMode,
+};
+
+use super::Size;
+use super::control::Control;
+use super::emulator::Outbox;
+pub(super) use colours::{Palette, at_first};
+use modes::Remembered;
+use scroll::Shift;
+use titles::Titles;
+
+/// Lines that the emulator itself remembers, so that a screen made taller shows what had just scrolled
+/// away. The history has everything; a line costs 3 KB here.
+const SCROLLBACK: usize = 1000;
+
+/// Columns between tab stops that nobody set.
+const TAB_INTERVAL: usize = 8;
+
+/// Marks a cell that selective erases leave alone. The emulator's own flags end one bit before it.
+const PROTECTED: Flags = Flags::from_bits_retain(1 << 15);
+
+/// Which erases respect protected cells: those of DEC (DECSED, DECSEL, DECSERA), or the ordinary ones (ED,
+/// EL, ECH) as ISO 6429 has it. As in xterm, the way in which a program last protected something decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Protection {
+    #[default]
+    Nothing,
+    Dec,
+    Iso,
+}
+
+/// A screen with margins, protected cells, tab stops, titles and colours.
+pub(super) struct Page {
+    term: Term<Outbox>,
+    outbox: Outbox,
+    /// The first and the last row that scroll.
+    top: usize,
+    bottom: usize,
+    /// The first and the last column that scroll, while left and right margins are on (DECLRMM).
+    sides: Option<(usize, usize)>,
+    tabs: Vec<bool>,
+    protection: Protection,
+    remembered: Remembered,
+    /// Whether origin mode was on when the cursor was saved, for the main and the alternate screen.
+    saved_origin: [bool; 2],
+    /// What was saved before the last save, which may turn out to have been none: `CSI s` sets margins
+    /// while left and right margins are on.
+    saved_before: (Cursor<Cell>, bool),
+    /// Where the cursor stood before the last relative motion.
+    moved_from: (usize, usize),
+    /// The alternate screen as it was left by mode 47, which does not clear it.
+    alternate: Option<Vec<Vec<Cell>>>,
+    /// Attributes are changed in rectangles, rather than from one place to another as text runs (DECSACE).
+    attributes_in_rectangle: bool,
+    palette: Palette,
+    titles: Titles,
+    /// The conformance level (DECSCL), 1 to 4.
+    level: u8,
+}
+
+impl Page {
+    pub(super) fn new(size: Size, outbox: &Outbox) -> Self {
+        let config = Config {
+            scrolling_history: SCROLLBACK,
+            // Its keyboard stack takes from the wrong list when it is full, and panics; ours is in `keyboard`.
+            kitty_keyboard: false,
+            ..Config::default()
+        };
+        Self {
+            term: Term::new(config, &size, outbox.clone()),
+            outbox: outbox.clone(),
+            top: 0,
+            bottom: usize::from(size.rows) - 1,
+            sides: None,
+            tabs: tab_stops(usize::from(size.cols)),
+            protection: Protection::default(),
+            remembered: Remembered::default(),
+            saved_origin: [false; 2],
+            saved_before: (Cursor::default(), false),
+            moved_from: (0, 0),
+            alternate: None,
+            attributes_in_rectangle: false,
+            palette: Palette::default(),
+            titles: Titles::default(),
+            level: HIGHEST_LEVEL,
+        }
+    }
+
+    pub(super) fn term(&self) -> &Term<Outbox> {
+        &self.term
+    }
+
+    pub(super) fn palette(&self) -> &Palette {
+        &self.palette
+    }
+
+    /// The rows and columns that scroll, and whether positions count from them (DECOM).
+    pub(super) fn area(&self) -> Area {
+        Area { rows: (self.top, self.bottom), columns: self.sides, origin: self.origin() }
+    }
+
+    pub(super) fn resize(&mut self, size: Size) {
+        self.term.resize(size);
+        let columns = usize::from(size.cols);
+        self.reset_margins();
+        let mut tabs = tab_stops(columns);
+        for (tab, kept) in tabs.iter_mut().zip(&self.tabs) {
+            *tab = *kept;
+        }
+        self.tabs = tabs;
+        self.alternate = None;
+    }
+
+    /// Takes combining characters off the cells at the cursor.
+    pub(super) fn relieve(&mut self) {
+        let (row, column) = self.at();
+        for column in column.saturating_sub(2)..=column {
+            self.cell(row, column).extra = None;
+        }
+    }
+
+    /// Performs a sequence that the emulator does not have.
+    pub(super) fn perform(&mut self, control: &Control) {
+        match control {
+            Control::Csi { marks, action, params } => self.csi(*marks, *action, params),
+            Control::Escape(byte) => match byte {
+                b'6' => self.back_index(),
+                b'9' => self.forward_index(),
+                b'V' => self.protect(Protection::Iso, true),
+                _ => self.protect(Protection::Iso, false),
+            },
+            Control::Setting(name) => self.report_setting(name),
+            Control::Capabilities(names) => self.report_capabilities(names),
+            Control::Colours { params, bell } => {
+                let replies = self.palette.perform(params, *bell);
+                self.outbox.reply(&replies);
+            }
+        }
+    }
+
+    fn csi(&mut self, marks: [u8; 2], action: u8, params: &[u16]) {
+        let first = params.first().copied().unwrap_or(0);
+        match (marks, action) {
+            ([0, 0], b'a') => self.move_by((0, usize::from(first.max(1)))),
+            ([0, 0], b'e') => self.move_by((usize::from(first.max(1)), 0)),
+            ([0, 0], b's') => self.set_side_margins(params),
+            ([0, 0], b't') => self.window_operation(params),
+            ([b'?', 0], b'J') => self.erase_screen_selectively(first),
+            ([b'?', 0], b'K') => self.erase_line_selectively(first),
+            ([b'?', 0], b'n') => self.report_device(params),
+            ([b'?', 0], b'r') => self.restore_modes(params),
+            ([b'?', 0], b's') => self.save_modes(params),
+            ([b'>', 0], b'q') => self.report_version(),
+            ([b'"', 0], b'p') => self.set_level(first),
+            ([b'"', 0], b'q') => self.protect(Protection::Dec, first == 1),
+            ([b'$', 0], _) if self.level < 4 => {}
+            ([b'$', 0], b'r') => self.change_attributes(params, false),
+            ([b'$', 0], b't') => self.change_attributes(params, true),
+            ([b'$', 0], b'v') => self.copy_rectangle(params),
+            ([b'$', 0], b'x') => self.fill_rectangle(params),
+            ([b'$', 0], b'z') => self.erase_rectangle(params, false),
+            ([b'$', 0], b'{') => self.erase_rectangle(params, true),
+            ([b'*', 0], b'x') => self.attributes_in_rectangle = first == 2,
+            ([b'*', 0], b'y') => self.report_checksum(params),
+            ([b'\'', 0], _) if self.level < 4 => {}
+            ([b'\'', 0], b'}') => self.insert_columns(usize::from(first.max(1))),
+            ([b'\'', 0], b'~') => self.delete_columns(usize::from(first.max(1))),
+            ([b' ', 0], b'@') => self.shift_area(Shift::Left(usize::from(first.max(1)))),
+            ([b' ', 0], b'A') => self.shift_area(Shift::Right(usize::from(first.max(1)))),
+            _ => {}
+        }
+    }
+
+    /// Puts modes back to their defaults without touching what is shown (DECSTR).
+    pub(super) fn soft_reset(&mut self) {
+        let here = self.at();
+        self.reset_margins();
+        self.sides = None;
+        for mode in [NamedPrivateMode::Origin, NamedPrivateMode::CursorKeys] {
+            self.term.unset_private_mode(mode.into());
+        }
+        // DEC's default is no wrapping; xterm and its programs expect it on.
+        for mode in [NamedPrivateMode::ShowCursor, NamedPrivateMode::LineWrap] {
+            self.term.set_private_mode(mode.into());
+        }
+        self.term.unset_mode(NamedMode::Insert.into());
+        self.term.unset_keypad_application_mode();
+        self.protection = Protection::Nothing;
+        self.remembered.soft_reset();
+        self.attributes_in_rectangle = false;
+        let cursor = &mut self.term.grid_mut().cursor;
+        cursor.template = Cell::default();
+        cursor.charsets = Default::default();
+        self.term.set_active_charset(CharsetIndex::G0);
+        self.term.grid_mut().saved_cursor = Cursor::default();
+        self.saved_origin = [false; 2];
+        self.place(here.0, here.1);
+    }
+
+    fn set_level(&mut self, level: u16) {
+        if let Some(level) = level.checked_sub(60).filter(|level| (1..=5).contains(level)) {
+            // The manuals of the VT300 and later call this a hard reset.
+            self.reset_state();
+            self.level = (level as u8).min(HIGHEST_LEVEL);
+        }
+    }
+
+    fn rows(&self) -> usize {
+        self.term.screen_lines()
+    }
+
+    fn columns(&self) -> usize {
+        self.term.columns()
+    }
+
+    /// The row and the column of the cursor.
+    fn at(&self) -> (usize, usize) {
+        let point = self.term.grid().cursor.point;
+        (usize::try_from(point.line.0).unwrap_or(0), point.column.0)
+    }
+
+    /// Puts the cursor at a place of the screen, or the nearest that there is.
+    fn place(&mut self, row: usize, column: usize) {
+        let (row, column) = (row.min(self.rows() - 1), column.min(self.columns() - 1));
+        let cursor = &mut self.term.grid_mut().cursor;
+        cursor.point.line = line(row);
+        cursor.point.column = Column(column);
+        cursor.input_needs_wrap = false;
+    }
+
+    fn cell(&mut self, row: usize, column: usize) -> &mut Cell {
+        &mut self.term.grid_mut()[line(row)][Column(column)]
+    }
+
+    fn has(&self, mode: TermMode) -> bool {
+        self.term.mode().contains(mode)
+    }
+
+    fn origin(&self) -> bool {
+        self.has(TermMode::ORIGIN)
+    }
+
+    /// The first and the last column that scroll; those of the screen where there are no margins.
+    fn left_and_right(&self) -> (usize, usize) {
+        self.sides.unwrap_or((0, self.columns() - 1))
+    }
+
+    fn is_between_sides(&self, column: usize) -> bool {
+        let (left, right) = self.left_and_right();
+        (left..=right).contains(&column)
+    }
+
+    fn is_in_area(&self, (row, column): (usize, usize)) -> bool {
+        (self.top..=self.bottom).contains(&row) && self.is_between_sides(column)
+    }
+
+    /// What an erased cell becomes.
+    fn blank(&self) -> Cell {
+        self.term.grid().cursor.template.bg.into()
+    }
+
+    /// The column from which positions count, and the row.
+    fn home(&self) -> (usize, usize) {
+        if self.origin() { (self.top, self.left_and_right().0) } else { (0, 0) }
+    }
+
+    fn reset_margins(&mut self) {
+        self.top = 0;
+        self.bottom = self.rows() - 1;
+        if self.sides.is_some() {
+            self.sides = Some((0, self.columns() - 1));
+        }
+        let here = self.at();
+        let wraps = self.term.grid().cursor.input_needs_wrap;
+        self.term.set_scrolling_region(1, None);
+        self.place(here.0, here.1);
+        self.term.grid_mut().cursor.input_needs_wrap = wraps;
+    }
+
+    /// DECSLRM, which is SCOSC while left and right margins are off.
+    fn set_side_margins(&mut self, params: &[u16]) {
+        if self.sides.is_none() {
+            return;
+        }
+        // The emulator took it for SCOSC and saved the cursor.
+        let (cursor, origin) = self.saved_before.clone();
+        self.term.grid_mut().saved_cursor = cursor;
+        self.saved_origin[self.which()] = origin;
+        let columns = self.columns();
+        let given = |index: usize| params.get(index).map(|param| usize::from(*param)).filter(|param| *param > 0);
+        let left = given(0).unwrap_or(1);
+        let right = given(1).unwrap_or(columns).min(columns);
+        if left < right {
+            self.sides = Some((left - 1, right - 1));
+            let home = self.home();
+            self.place(home.0, home.1);
+        }
+    }
+
+    /// Whether the main (0) or the alternate screen (1) is shown.
+    fn which(&self) -> usize {
+        usize::from(self.has(TermMode::ALT_SCREEN))
+    }
+}
+
+/// The highest conformance level that is claimed: that of a VT420.
+const HIGHEST_LEVEL: u8 = 4;
+
+/// The rows and columns that scroll.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Area {
+    /// The first and the last row.
+    pub(super) rows: (usize, usize),
+    /// The first and the last column, while there are left and right margins.
+    pub(super) columns: Option<(usize, usize)>,
+    /// Whether positions count from the first row and column of it.
+    pub(super) origin: bool,
+}
+
+fn tab_stops(columns: usize) -> Vec<bool> {
+    (0..columns).map(|column| column % TAB_INTERVAL == 0).collect()
+}
+
+fn line(row: usize) -> Line {
+    // A screen has at most a thousand rows.
+    Line(row as i32)
+}
+
+// What is not here does nothing. Colours and the stack of titles come as controls, which say more; nobody's
+// clipboard is ours to give or to take; hyperlinks never come this far.
+impl Handler for Page {
+    #[inline]
+    fn input(&mut self, character: char) {
+        match self.sides {
+            None => self.term.input(character),
+            Some((left, right)) => self.input_between_sides(character, left, right),
+        }
+    }
+
+    #[inline]
+    fn linefeed(&mut self) {
+        match self.sides {
+            None => self.term.linefeed(),
+            Some(_) => self.index(),
+        }
+        if self.has(TermMode::LINE_FEED_NEW_LINE) {
+            self.carriage_return();
+        }
+    }
+
+    #[inline]
+    fn carriage_return(&mut self) {
+        match self.sides {
+            None => self.term.carriage_return(),
+            Some(_) => {
+                let column = self.line_start();
+                self.place(self.at().0, column);
+            }
+        }
+    }
+
+    #[inline]
+    fn terminal_attribute(&mut self, attribute: Attr) {
+        if attribute == Attr::Reset {
+            // Protection is no rendition: SGR 0 leaves it as it is.
+            let protected = self.term.grid().cursor.template.flags & PROTECTED;
+            self.term.terminal_attribute(attribute);
+            self.term.grid_mut().cursor.template.flags.insert(protected);
+        } else {
+            self.term.terminal_attribute(attribute);
+        }
+    }
+
+    fn goto(&mut self, row: i32, column: usize) {
+        let row = usize::try_from(row).unwrap_or(0);
+        if self.origin() {
+            let (left, right) = self.left_and_right();
+            self.place((self.top + row).min(self.bottom), (left + column).min(right));
+        } else {
+            self.place(row, column);
+        }
+    }
+
+    fn goto_line(&mut self, row: i32) {
+        let column = self.at().1.saturating_sub(self.home().1);
+        self.goto(row, column);
+    }
+
+    fn goto_col(&mut self, column: usize) {
+        let row = self.at().0.saturating_sub(self.home().0);
+        self.goto(row as i32, column);
+    }
+
+    fn move_up(&mut self, count: usize) {
+        let (row, column) = self.at();
+        let stop = if row >= self.top { self.top } else { 0 };
+        self.place(row.saturating_sub(count).max(stop), column);
+    }
+
+    fn move_down(&mut self, count: usize) {
+        let (row, column) = self.at();
+        self.moved_from = (row, column);
+        let stop = if row <= self.bottom { self.bottom } else { self.rows() - 1 };
+        self.place((row + count).min(stop), column);
+    }
+
+    fn move_forward(&mut self, count: usize) {
+        let (row, column) = self.at();
+        self.moved_from = (row, column);
+        let right = self.left_and_right().1;
+        let stop = if column <= right { right } else { self.columns() - 1 };
+        self.place(row, (column + count).min(stop));
+    }
+
+    fn move_backward(&mut self, count: usize) {
+        self.step_back(count);
+    }
+
+    fn move_down_and_cr(&mut self, count: usize) {
+        self.move_down(count);
+        let column = self.line_start();
+        self.place(self.at().0, column);
+    }
+
+    fn move_up_and_cr(&mut self, count: usize) {
+        self.move_up(count);
+        let column = self.line_start();
+        self.place(self.at().0, column);
+    }
+
+    fn backspace(&mut self) {
+        self.step_back(1);
+    }
+
+    fn newline(&mut self) {
+        self.linefeed();
+    }
+
+    fn reverse_index(&mut self) {
+        let (row, column) = self.at();
+        if row == self.top {
+            if self.is_between_sides(column) {
+                self.scroll_down(1);
+            }
+        } else {
+            self.place(row.saturating_sub(1), column);
+        }
+    }
+
+    fn scroll_up(&mut self, count: usize) {
+        self.scroll_rows_up(self.top, count);
+    }
+
+    fn scroll_down(&mut self, count: usize) {
+        self.scroll_rows_down(self.top, count);
+    }
+
+    fn insert_blank_lines(&mut self, count: usize) {
+        let here = self.at();
+        if self.is_in_area(here) {
+            self.scroll_rows_down(here.0, count);
+        }
+    }
+
+    fn delete_lines(&mut self, count: usize) {
+        let here = self.at();
+        if self.is_in_area(here) {
+            self.scroll_rows_up(here.0, count);
+        }
+    }
+
+    fn insert_blank(&mut self, count: usize) {
+        let (row, column) = self.at();
+        if self.is_between_sides(column) {
+            self.shift_cells(row, column, self.left_and_right().1, Shift::Right(count));
+            self.term.grid_mut().cursor.input_needs_wrap = false;
+        }
+    }
+
+    fn delete_chars(&mut self, count: usize) {
+        let (row, column) = self.at();
+        if self.is_between_sides(column) {
+            self.shift_cells(row, column, self.left_and_right().1, Shift::Left(count));
+            self.term.grid_mut().cursor.input_needs_wrap = false;
+        }
+    }
+
+    fn erase_chars(&mut self, count: usize) {
+        let (row, column) = self.at();
+        let end = column.saturating_add(count).min(self.columns());
+        self.erase(row, column..end, self.protection == Protection::Iso);
+    }
+
+    fn clear_line(&mut self, mode: LineClearMode) {
+        // A line that has just been filled would lose its last character to a program that erases the rest
+        // of each line.
+        if matches!(mode, LineClearMode::Right) && self.term.grid().cursor.input_needs_wrap {
+            return;
+        }
+        if self.protection == Protection::Iso {
+            self.erase_line(&mode, true);
+        } else {
+            self.term.clear_line(mode);
+        }
+    }
+
+    fn clear_screen(&mut self, mode: ClearMode) {
+        self.erase_screen(&mode, self.protection == Protection::Iso);
+    }
+
+    fn decaln(&mut self) {
+        self.reset_margins();
+        self.place(0, 0);
+        self.term.decaln();
+    }
+
+    fn put_tab(&mut self, count: u16) {
+        if self.term.grid().cursor.input_needs_wrap && self.remembered.is_set(modes::MORE_FIX) {
+            self.next_line(self.left_and_right().0);
+        }
+        self.tab_forward(usize::from(count));
+    }
+
+    fn move_forward_tabs(&mut self, count: u16) {
+        self.tab_forward(usize::from(count));
+    }
+
+    fn move_backward_tabs(&mut self, count: u16) {
+        let (row, column) = self.at();
+        let stops = (0..column).rev().filter(|column| self.tabs[*column]);
+        let target = stops.take(usize::from(count)).enumerate().last();
+        let column = match target {
+            Some((index, stop)) if index + 1 == usize::from(count) => stop,
+            _ => 0,
+        };
+        self.place(row, column);
+    }
+
+    fn set_horizontal_tabstop(&mut self) {
+        let column = self.at().1;
+        self.tabs[column] = true;
+    }
+
+    fn clear_tabs(&mut self, mode: TabulationClearMode) {
+        match mode {
+            TabulationClearMode::Current => {
+                let column = self.at().1;
+                self.tabs[column] = false;
+            }
+            TabulationClearMode::All => self.tabs.fill(false),
+        }
+    }
+
+    fn set_tabs(&mut self, _interval: u16) {
+        self.tabs = tab_stops(self.columns());
+    }
+
+    fn save_cursor_position(&mut self) {
+        self.save_cursor();
+    }
+
+    fn restore_cursor_position(&mut self) {
+        self.restore_cursor();
+    }
+
+    fn set_scrolling_region(&mut self, top: usize, bottom: Option<usize>) {
+        let rows = self.rows();
+        let bottom = bottom.unwrap_or(rows).min(rows);
+        if top >= bottom {
+            return;
+        }
+        self.term.set_scrolling_region(top, Some(bottom));
+        self.top = top - 1;
+        self.bottom = bottom - 1;
+        let home = self.home();
+        self.place(home.0, home.1);
+    }
+
+    fn reset_state(&mut self) {
+        self.term.reset_state();
+        let (palette, titles) = (std::mem::take(&mut self.palette), std::mem::take(&mut self.titles));
+        self.top = 0;
+        self.bottom = self.rows() - 1;
+        self.sides = None;
+        self.tabs = tab_stops(self.columns());
+        self.protection = Protection::Nothing;
+        self.remembered = Remembered::default();
+        self.saved_origin = [false; 2];
+        self.saved_before = (Cursor::default(), false);
+        self.alternate = None;
+        self.attributes_in_rectangle = false;
+        self.palette = palette;
+        self.titles = titles;
+        self.level = HIGHEST_LEVEL;
+    }
+
+    fn set_mode(&mut self, mode: Mode) {
+        self.remembered.set_ansi(mode.raw(), true);
+        self.term.set_mode(mode);
+    }
+
+    fn unset_mode(&mut self, mode: Mode) {
+        self.remembered.set_ansi(mode.raw(), false);
+        self.term.unset_mode(mode);
+    }
+
+    fn set_private_mode(&mut self, mode: PrivateMode) {
+        self.change_mode(mode, true);
+    }
+
+    fn unset_private_mode(&mut self, mode: PrivateMode) {
+        self.change_mode(mode, false);
+    }
+
+    fn report_mode(&mut self, mode: Mode) {
+        self.report_ansi_mode(mode.raw());
+    }
+
+    fn report_private_mode(&mut self, mode: PrivateMode) {
+        self.report_dec_mode(mode.raw());
+    }
+
+    fn identify_terminal(&mut self, intermediate: Option<char>) {
+        self.report_attributes(intermediate);
+    }
+
+    fn device_status(&mut self, what: usize) {
+        self.report_status(what);
+    }
+
+    fn text_area_size_pixels(&mut self) {
+        self.report_pixels();
+    }
+
+    fn text_area_size_chars(&mut self) {
+        self.term.text_area_size_chars();
+    }
+
+    fn set_title(&mut self, title: Option<String>) {
+        self.outbox.set_title(title.unwrap_or_default());
+    }
+
+    fn set_keypad_application_mode(&mut self) {
+        self.term.set_keypad_application_mode();
+    }
+
+    fn unset_keypad_application_mode(&mut self) {
+        self.term.unset_keypad_application_mode();
+    }
+
+    fn set_active_charset(&mut self, index: CharsetIndex) {
+        self.term.set_active_charset(index);
+    }
+
+    fn configure_charset(&mut self, index: CharsetIndex, charset: StandardCharset) {
+        self.term.configure_charset(index, charset);
+    }
+
+    fn set_cursor_style(&mut self, style: Option<CursorStyle>) {
+        self.term.set_cursor_style(style);
+    }
+
+    fn set_cursor_shape(&mut self, shape: CursorShape) {
+        self.term.set_cursor_shape(shape);
+    }
+}

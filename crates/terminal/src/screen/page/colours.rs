@@ -1,0 +1,229 @@
+//! Colours that a program sets, asks for and puts back.
+//!
+//! OSC 4 (the palette), 5 (special colours) and 10 to 19 (dynamic colours), and
+//! the same numbers plus 100 to put them back, as in xterm's ctlseqs. Colours are
+//! written as XParseColor of Xlib reads them, without names and device-independent
+//! spaces. They are kept to be answered: the screen is read in numbers of colours,
+//! so a palette changes nothing of what is on it.
+
+use std::collections::BTreeMap;
+
+use alacritty_terminal::vte::ansi::Rgb;
+
+/// Where the special colours (bold, underline, blink, reverse, italic) follow the palette.
+const SPECIAL: u16 = 256;
+
+/// How many special colours there are.
+const SPECIALS: u16 = 5;
+
+/// Where dynamic colours are kept: behind all others, by the number of their command.
+const DYNAMIC: u16 = 1000;
+
+const FOREGROUND: Rgb = Rgb { r: 220, g: 220, b: 220 };
+const BACKGROUND: Rgb = Rgb { r: 30, g: 30, b: 30 };
+
+/// The colours that are not what they were at first.
+#[derive(Debug, Default)]
+pub(in crate::screen) struct Palette(BTreeMap<u16, Rgb>);
+
+impl Palette {
+    /// Performs a command and returns what is to be answered.
+    pub(super) fn perform(&mut self, params: &[Vec<u8>], bell: bool) -> Vec<u8> {
+        let Some((command, rest)) = params.split_first() else { return Vec::new() };
+        let Some(command) = number(command) else { return Vec::new() };
+        let mut replies = Vec::new();
+        let end = if bell { "\x07" } else { "\x1b\\" };
+        let mut answer = |name: String, colour: Rgb| {
+            let Rgb { r, g, b } = colour;
+            replies.extend(format!("\x1b]{name};rgb:{r:02x}{r:02x}/{g:02x}{g:02x}/{b:02x}{b:02x}{end}").bytes());
+        };
+        match command {
+            4 | 5 => {
+                for pair in rest.chunks_exact(2) {
+                    let Some(index) = number(&pair[0]) else { continue };
+                    let key = if command == 5 { index.saturating_add(SPECIAL) } else { index };
+                    if key >= SPECIAL + SPECIALS {
+                        continue;
+                    }
+                    match pair[1].as_slice() {
+                        b"?" => answer(format!("{command};{index}"), self.get(key)),
+                        spec => self.set(key, spec),
+                    }
+                }
+            }
+            // Each further parameter is for the next colour.
+            10..=19 => {
+                for (code, spec) in (command..=19).zip(rest) {
+                    match spec.as_slice() {
+                        b"?" => answer(code.to_string(), self.get(DYNAMIC + code)),
+                        spec => self.set(DYNAMIC + code, spec),
+                    }
+                }
+            }
+            // The special colours have numbers in the palette, too. Without a number, all of them are meant.
+            104 | 105 => {
+                let first = if command == 104 { 0 } else { SPECIAL };
+                let named: Vec<u16> = rest.iter().filter_map(|index| number(index)).collect();
+                self.0.retain(|key, _| {
+                    let of_this_kind = (first..SPECIAL + SPECIALS).contains(key);
+                    !(of_this_kind && (named.is_empty() || named.contains(&(key - first))))
+                });
+            }
+            110..=119 => drop(self.0.remove(&(DYNAMIC + command - 100))),
+            _ => {}
+        }
+        replies
+    }
+
+    /// The colours of the palette that a program has set, by their index.
+    pub(in crate::screen) fn changed(&self) -> impl Iterator<Item = (u8, Rgb)> {
+        self.0.iter().filter_map(|(key, colour)| Some((u8::try_from(*key).ok()?, *colour)))
+    }
+
+    /// The colour of text that has none of its own.
+    pub(in crate::screen) fn foreground(&self) -> Rgb {
+        self.get(DYNAMIC + 10)
+    }
+
+    /// The colour behind text that has none of its own.
+    pub(in crate::screen) fn background(&self) -> Rgb {
+        self.get(DYNAMIC + 11)
+    }
+
+    /// The colour of the cursor, if a program has set one.
+    pub(in crate::screen) fn cursor(&self) -> Option<Rgb> {
+        self.0.get(&(DYNAMIC + 12)).copied()
+    }
+
+    fn get(&self, key: u16) -> Rgb {
+        self.0.get(&key).copied().unwrap_or_else(|| at_first(key))
+    }
+
+    /// Sets a colour; what is no colour changes nothing.
+    fn set(&mut self, key: u16, spec: &[u8]) {
+        if let Some(colour) = colour(spec) {
+            self.0.insert(key, colour);
+        }
+    }
+}
+
+fn number(digits: &[u8]) -> Option<u16> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Reads `#rgb` in one to four digits a colour, whose first digits count, or `rgb:r/g/b`, where fewer digits
+/// are a coarser scale.
+fn colour(spec: &[u8]) -> Option<Rgb> {
+    let spec = std::str::from_utf8(spec).ok()?;
+    let hex = |digits: &str| {
+        let valid = (1..=4).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        valid.then(|| u32::from_str_radix(digits, 16).ok()).flatten()
+    };
+    if let Some(digits) = spec.strip_prefix('#') {
+        let width = digits.len() / 3;
+        if digits.len() != 3 * width || !digits.is_ascii() {
+            return None;
+        }
+        let part = |index: usize| {
+            let value = hex(digits.get(index * width..(index + 1) * width)?)?;
+            Some(((value << (16 - 4 * width)) >> 8) as u8)
+        };
+        return Some(Rgb { r: part(0)?, g: part(1)?, b: part(2)? });
+    }
+    let mut parts = spec.strip_prefix("rgb:")?.split('/').map(|digits| {
+        let most = 16u32.pow(digits.len().min(4) as u32) - 1;
+        hex(digits).map(|value| (value * 255 / most.max(1)) as u8)
+    });
+    let colour = Rgb { r: parts.next()??, g: parts.next()??, b: parts.next()?? };
+    parts.next().is_none().then_some(colour)
+}
+
+/// A colour that nobody set: light text on dark, and the palette of xterm.
+pub(in crate::screen) fn at_first(key: u16) -> Rgb {
+    const BASE: [(u8, u8, u8); 16] = [
+        (0, 0, 0),
+        (205, 0, 0),
+        (0, 205, 0),
+        (205, 205, 0),
+        (0, 0, 238),
+        (205, 0, 205),
+        (0, 205, 205),
+        (229, 229, 229),
+        (127, 127, 127),
+        (255, 0, 0),
+        (0, 255, 0),
+        (255, 255, 0),
+        (92, 92, 255),
+        (255, 0, 255),
+        (0, 255, 255),
+        (255, 255, 255),
+    ];
+    let level = |step: u16| if step == 0 { 0 } else { (step * 40 + 55) as u8 };
+    let (r, g, b) = match key {
+        0..=15 => BASE[usize::from(key)],
+        16..=231 => (level((key - 16) / 36), level((key - 16) / 6 % 6), level((key - 16) % 6)),
+        232..=255 => {
+            let grey = ((key - 232) * 10 + 8) as u8;
+            (grey, grey, grey)
+        }
+        // The ground of text, of the pointer, of Tektronix windows, and of what is selected.
+        key if [11, 14, 16, 17].contains(&key.wrapping_sub(DYNAMIC)) => return BACKGROUND,
+        _ => return FOREGROUND,
+    };
+    Rgb { r, g, b }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answers(commands: &[&str]) -> String {
+        let mut palette = Palette::default();
+        let replies = commands.iter().flat_map(|command| {
+            let params: Vec<_> = command.split(';').map(|param| param.as_bytes().to_vec()).collect();
+            palette.perform(&params, true)
+        });
+        String::from_utf8(replies.collect()).expect("answers are ASCII").replace(['\x1b', '\x07'], "|")
+    }
+
+    #[test]
+    fn colours_are_read_in_their_forms() {
+        let cases = [
+            ("#fff", "f0f0/f0f0/f0f0"),
+            ("#12aB00", "1212/abab/0000"),
+            ("#123456789", "1212/4545/7878"),
+            ("#111122223333", "1111/2222/3333"),
+            ("rgb:f/80/0", "ffff/8080/0000"),
+            ("rgb:ffff/8080/0123", "ffff/8080/0101"),
+        ];
+        for (spec, expected) in cases {
+            assert_eq!(answers(&[&format!("4;7;{spec}"), "4;7;?"]), format!("|]4;7;rgb:{expected}|"), "{spec}");
+        }
+        for spec in ["", "#", "#12", "#12345", "rgb:1/2", "rgb:1/2/3/4", "rgb://", "rgb:12345/0/0", "#ééé", "red"] {
+            assert_eq!(answers(&[&format!("11;{spec}"), "11;?"]), "|]11;rgb:1e1e/1e1e/1e1e|", "{spec}");
+        }
+    }
+
+    #[test]
+    fn colours_are_set_together_and_put_back() {
+        let set = ["4;1;#111;2;#222;256;#333", "10;#444;#555", "5;1;#666"];
+        let with = |more: &[&'static str]| answers(&[&set, more].concat());
+        assert_eq!(with(&["4;1;?;2;?"]), "|]4;1;rgb:1010/1010/1010||]4;2;rgb:2020/2020/2020|");
+        assert_eq!(with(&["5;0;?"]), "|]5;0;rgb:3030/3030/3030|");
+        assert_eq!(with(&["10;?;?"]), "|]10;rgb:4040/4040/4040||]11;rgb:5050/5050/5050|");
+        assert_eq!(with(&["104;1", "4;1;?;2;?"]), "|]4;1;rgb:cdcd/0000/0000||]4;2;rgb:2020/2020/2020|");
+        assert_eq!(with(&["104", "4;2;?"]), "|]4;2;rgb:0000/cdcd/0000|");
+        assert_eq!(with(&["110", "10;?"]), "|]10;rgb:dcdc/dcdc/dcdc|");
+        assert_eq!(with(&["105;0", "5;0;?;1;?"]), "|]5;0;rgb:dcdc/dcdc/dcdc||]5;1;rgb:6060/6060/6060|");
+    }
+
+    #[test]
+    fn a_palette_has_a_bounded_number_of_colours() {
+        let mut palette = Palette::default();
+        for index in 0..=u16::MAX {
+            let _ = palette.perform(&[b"4".to_vec(), index.to_string().into_bytes(), b"#fff".to_vec()], true);
+            let _ = palette.perform(&[b"5".to_vec(), index.to_string().into_bytes(), b"#fff".to_vec()], true);
+        }
+        assert_eq!(palette.0.len(), usize::from(SPECIAL + SPECIALS));
+    }
+}

@@ -1,0 +1,104 @@
+//! Erasing, and cells that are protected from it (ED, EL, DECSED, DECSEL, DECSCA,
+//! SPA, EPA).
+
+use std::ops::Range;
+
+use alacritty_terminal::index::Column;
+use alacritty_terminal::term::cell::Flags;
+use alacritty_terminal::vte::ansi::{ClearMode, Handler as _, LineClearMode};
+
+use super::{PROTECTED, Page, Protection, line};
+
+impl Page {
+    pub(super) fn protect(&mut self, how: Protection, on: bool) {
+        if on || how == Protection::Dec {
+            self.protection = how;
+        }
+        self.term.grid_mut().cursor.template.flags.set(PROTECTED, on);
+    }
+
+    /// Erases cells of a row, except for protected ones where they are to be kept.
+    pub(super) fn erase(&mut self, row: usize, columns: Range<usize>, keep_protected: bool) {
+        let blank = self.blank();
+        let end = columns.end.min(self.columns());
+        let start = columns.start.min(end);
+        for cell in &mut self.term.grid_mut()[line(row)][Column(start)..Column(end)] {
+            if !(keep_protected && cell.flags.contains(PROTECTED)) {
+                *cell = blank.clone();
+            }
+        }
+        // Where a whole row went, no half of a wide character is left.
+        if keep_protected || start > 0 || end < self.columns() {
+            self.mend(row);
+        }
+    }
+
+    /// Clears halves of wide characters whose other half is gone.
+    pub(super) fn mend(&mut self, row: usize) {
+        let columns = self.columns();
+        let row = &mut self.term.grid_mut()[line(row)][..];
+        for column in 0..columns {
+            let widowed = row[column].flags.contains(Flags::WIDE_CHAR)
+                && !row.get(column + 1).is_some_and(|next| next.flags.contains(Flags::WIDE_CHAR_SPACER));
+            let orphaned = row[column].flags.contains(Flags::WIDE_CHAR_SPACER)
+                && !(column > 0 && row[column - 1].flags.contains(Flags::WIDE_CHAR));
+            if widowed || orphaned {
+                row[column] = row[column].bg.into();
+            }
+        }
+    }
+
+    pub(super) fn erase_line(&mut self, mode: &LineClearMode, keep_protected: bool) {
+        let (row, column) = self.at();
+        let columns = match mode {
+            LineClearMode::Right => column..self.columns(),
+            LineClearMode::Left => 0..column + 1,
+            LineClearMode::All => 0..self.columns(),
+        };
+        self.erase(row, columns, keep_protected);
+    }
+
+    pub(super) fn erase_rows(&mut self, rows: Range<usize>, keep_protected: bool) {
+        for row in rows {
+            self.erase(row, 0..self.columns(), keep_protected);
+        }
+    }
+
+    pub(super) fn erase_screen(&mut self, mode: &ClearMode, keep_protected: bool) {
+        let row = self.at().0;
+        match mode {
+            ClearMode::Below => {
+                self.erase_line(&LineClearMode::Right, keep_protected);
+                self.erase_rows(row + 1..self.rows(), keep_protected);
+            }
+            ClearMode::Above => {
+                self.erase_rows(0..row, keep_protected);
+                self.erase_line(&LineClearMode::Left, keep_protected);
+            }
+            ClearMode::All if keep_protected => self.erase_rows(0..self.rows(), true),
+            // These keep what was on the screen in the scrollback, or empty that.
+            ClearMode::All => self.term.clear_screen(ClearMode::All),
+            ClearMode::Saved => self.term.clear_screen(ClearMode::Saved),
+        }
+    }
+
+    pub(super) fn erase_screen_selectively(&mut self, mode: u16) {
+        let keep = self.protection == Protection::Dec;
+        match mode {
+            0 => self.erase_screen(&ClearMode::Below, keep),
+            1 => self.erase_screen(&ClearMode::Above, keep),
+            2 => self.erase_rows(0..self.rows(), keep),
+            _ => {}
+        }
+    }
+
+    pub(super) fn erase_line_selectively(&mut self, mode: u16) {
+        let keep = self.protection == Protection::Dec;
+        match mode {
+            0 => self.erase_line(&LineClearMode::Right, keep),
+            1 => self.erase_line(&LineClearMode::Left, keep),
+            2 => self.erase_line(&LineClearMode::All, keep),
+            _ => {}
+        }
+    }
+}

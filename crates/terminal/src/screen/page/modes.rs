@@ -1,0 +1,291 @@
+//! Modes: which there are, which of them are on, and what turning one on does.
+//!
+//! Numbers and names are those of xterm's ctlseqs (SM, RM, DECSET, DECRST, DECRQM,
+//! XTSAVE, XTRESTORE). A few modes are only remembered, since what they change is
+//! on no terminal here: the printer, the speed of scrolling, a keyboard that
+//! output could lock. What an agent or a person types always passes.
+
+use std::collections::BTreeMap;
+
+use alacritty_terminal::index::Column;
+use alacritty_terminal::term::TermMode;
+use alacritty_terminal::vte::ansi::{Handler as _, PrivateMode};
+
+use super::{Page, line};
+
+const DECCOLM: u16 = 3;
+const ALLOW_COLUMN_MODE: u16 = 40;
+pub(super) const MORE_FIX: u16 = 41;
+const REVERSE_WRAP: u16 = 45;
+const EXTENDED_REVERSE_WRAP: u16 = 1045;
+
+/// DEC modes that are kept here: DECCOLM, DECSCLM, DECSCNM, DECPFF, DECPEX, xterm's permission for DECCOLM
+/// and its more(1) fix, DECNRCM, and reverse-wraparound in both of its forms.
+const KEPT: [u16; 10] = [DECCOLM, 4, 5, 18, 19, ALLOW_COLUMN_MODE, MORE_FIX, 42, REVERSE_WRAP, EXTENDED_REVERSE_WRAP];
+
+/// ANSI modes that are kept here: KAM and SRM.
+const KEPT_ANSI: [u16; 2] = [2, 12];
+
+/// ANSI modes of ECMA-48 that no terminal of DEC ever turns on: GATM, SRTM, VEM, HEM, PUM, FEAM, FETM, MATM,
+/// TTM, SATM, TSM, EBM.
+const NEVER_ON: [u16; 12] = [1, 5, 7, 10, 11, 13, 14, 15, 16, 17, 18, 19];
+
+/// What DECRQM answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Unknown = 0,
+    On = 1,
+    Off = 2,
+    AlwaysOn = 3,
+    AlwaysOff = 4,
+}
+
+impl From<Option<bool>> for State {
+    fn from(on: Option<bool>) -> Self {
+        match on {
+            None => Self::Unknown,
+            Some(true) => Self::On,
+            Some(false) => Self::Off,
+        }
+    }
+}
+
+/// Modes that the emulator does not keep.
+#[derive(Debug, Default)]
+pub(super) struct Remembered {
+    /// A bit for each of [`KEPT`], and behind them for each of [`KEPT_ANSI`].
+    on: u16,
+    /// DEC modes as they were saved (XTSAVE); only known ones get here.
+    saved: BTreeMap<u16, bool>,
+}
+
+impl Remembered {
+    fn bit(list: &[u16], offset: usize, mode: u16) -> Option<u16> {
+        list.iter().position(|kept| *kept == mode).map(|index| 1 << (offset + index))
+    }
+
+    fn set(&mut self, bit: Option<u16>, on: bool) {
+        match bit {
+            Some(bit) if on => self.on |= bit,
+            Some(bit) => self.on &= !bit,
+            None => {}
+        }
+    }
+
+    pub(super) fn is_set(&self, mode: u16) -> bool {
+        self.dec(mode) == Some(true)
+    }
+
+    pub(super) fn dec(&self, mode: u16) -> Option<bool> {
+        Self::bit(&KEPT, 0, mode).map(|bit| self.on & bit != 0)
+    }
+
+    fn ansi(&self, mode: u16) -> Option<bool> {
+        Self::bit(&KEPT_ANSI, KEPT.len(), mode).map(|bit| self.on & bit != 0)
+    }
+
+    pub(super) fn set_ansi(&mut self, mode: u16, on: bool) {
+        self.set(Self::bit(&KEPT_ANSI, KEPT.len(), mode), on);
+    }
+
+    fn set_dec(&mut self, mode: u16, on: bool) {
+        self.set(Self::bit(&KEPT, 0, mode), on);
+    }
+
+    /// Whether a cursor at the left margin goes back to the line before. Mode 45 is what it was in xterm until
+    /// patch 380, and mode 1045 is since then: wrapped lines and others are treated alike.
+    pub(super) fn reverse_wrap(&self) -> bool {
+        self.is_set(REVERSE_WRAP) || self.is_set(EXTENDED_REVERSE_WRAP)
+    }
+
+    /// DECSTR: as in xterm, the modes that change how text is written are turned off.
+    pub(super) fn soft_reset(&mut self) {
+        for mode in [REVERSE_WRAP, EXTENDED_REVERSE_WRAP, 42] {
+            self.set_dec(mode, false);
+        }
+        for mode in KEPT_ANSI {
+            self.set_ansi(mode, false);
+        }
+    }
+}
+
+impl Page {
+    /// Turns a DEC mode on or off, with all that this does.
+    pub(super) fn change_mode(&mut self, mode: PrivateMode, on: bool) {
+        match mode.raw() {
+            DECCOLM => {
+                if self.remembered.is_set(ALLOW_COLUMN_MODE) {
+                    self.column_mode(on);
+                }
+            }
+            6 => {
+                self.set_origin(on);
+                let home = self.home();
+                self.place(home.0, home.1);
+            }
+            47 | 1047 => self.show_alternate(on, mode.raw() == 47),
+            66 if on => self.term.set_keypad_application_mode(),
+            66 => self.term.unset_keypad_application_mode(),
+            69 => {
+                if self.level >= 4 {
+                    self.sides = on.then(|| (0, self.columns() - 1));
+                }
+            }
+            1048 if on => self.save_cursor(),
+            1048 => self.restore_cursor(),
+            1049 => self.show_alternate_with_its_cursor(on),
+            kept if KEPT.contains(&kept) => self.remembered.set_dec(kept, on),
+            _ if on => self.term.set_private_mode(mode),
+            _ => self.term.unset_private_mode(mode),
+        }
+    }
+
+    /// DECCOLM clears the screen and takes margins away. How wide it is, is decided by who opened it.
+    fn column_mode(&mut self, on: bool) {
+        self.remembered.set_dec(DECCOLM, on);
+        self.sides = None;
+        self.reset_margins();
+        self.erase_rows(0..self.rows(), false);
+        self.place(0, 0);
+    }
+
+    /// Modes 47 and 1047: the cursor stands where it stood. Only 47 finds the alternate screen as it was left.
+    fn show_alternate(&mut self, on: bool, keeps: bool) {
+        if self.has(TermMode::ALT_SCREEN) == on {
+            return;
+        }
+        let cursor = self.term.grid().cursor.clone();
+        if !on {
+            self.alternate = keeps.then(|| self.all_cells());
+        }
+        self.term.swap_alt();
+        self.term.grid_mut().cursor = cursor;
+        if on && let Some(cells) = self.alternate.take() {
+            for (row, cells) in cells.into_iter().enumerate() {
+                self.term.grid_mut()[line(row)][..].clone_from_slice(&cells);
+            }
+        }
+    }
+
+    fn all_cells(&self) -> Vec<Vec<alacritty_terminal::term::cell::Cell>> {
+        let columns = self.columns();
+        (0..self.rows()).map(|row| self.term.grid()[line(row)][..Column(columns)].to_vec()).collect()
+    }
+
+    /// Mode 1049: the main screen's cursor is saved, and is back when the main screen is.
+    fn show_alternate_with_its_cursor(&mut self, on: bool) {
+        if self.has(TermMode::ALT_SCREEN) == on {
+            return;
+        }
+        self.alternate = None;
+        if on {
+            self.saved_origin[0] = self.origin();
+        } else {
+            // This moves the cursor, so it is done while that is the other screen's.
+            self.set_origin(self.saved_origin[0]);
+        }
+        self.term.swap_alt();
+    }
+
+    /// Whether a DEC mode is on; nothing if there is no such mode.
+    fn dec_mode(&self, mode: u16) -> Option<bool> {
+        let flag = match mode {
+            1 => TermMode::APP_CURSOR,
+            6 => TermMode::ORIGIN,
+            7 => TermMode::LINE_WRAP,
+            25 => TermMode::SHOW_CURSOR,
+            47 | 1047 | 1049 => TermMode::ALT_SCREEN,
+            66 => TermMode::APP_KEYPAD,
+            1000 => TermMode::MOUSE_REPORT_CLICK,
+            1002 => TermMode::MOUSE_DRAG,
+            1003 => TermMode::MOUSE_MOTION,
+            1004 => TermMode::FOCUS_IN_OUT,
+            1005 => TermMode::UTF8_MOUSE,
+            1006 => TermMode::SGR_MOUSE,
+            1007 => TermMode::ALTERNATE_SCROLL,
+            1042 => TermMode::URGENCY_HINTS,
+            2004 => TermMode::BRACKETED_PASTE,
+            12 => return Some(self.term.cursor_style().blinking),
+            69 => return (self.level >= 4).then_some(self.sides.is_some()),
+            // The question is answered behind what was held back.
+            2026 => return Some(false),
+            other => return self.remembered.dec(other),
+        };
+        Some(self.has(flag))
+    }
+
+    /// DECRQM for a DEC mode.
+    pub(super) fn report_dec_mode(&self, mode: u16) {
+        let state = match mode {
+            // DECANM: there is no VT52 here. DECARM: keys are not repeated by the terminal.
+            2 | 8 => State::AlwaysOn,
+            // DECHCCM: the screen shows all columns.
+            60 => State::AlwaysOff,
+            mode => self.dec_mode(mode).into(),
+        };
+        self.report_mode_state("?", mode, state);
+    }
+
+    /// DECRQM for an ANSI mode.
+    pub(super) fn report_ansi_mode(&self, mode: u16) {
+        let state = match mode {
+            4 => Some(self.has(TermMode::INSERT)).into(),
+            20 => Some(self.has(TermMode::LINE_FEED_NEW_LINE)).into(),
+            mode if NEVER_ON.contains(&mode) => State::AlwaysOff,
+            mode => self.remembered.ansi(mode).into(),
+        };
+        self.report_mode_state("", mode, state);
+    }
+
+    fn report_mode_state(&self, marker: &str, mode: u16, state: State) {
+        // DECRQM came with level 3.
+        if self.level >= 3 {
+            self.outbox.reply(format!("\x1b[{marker}{mode};{}$y", state as u8).as_bytes());
+        }
+    }
+
+    /// XTSAVE. Which screen is shown is no part of it: the transcript would not learn of a change.
+    pub(super) fn save_modes(&mut self, modes: &[u16]) {
+        for mode in modes.iter().filter(|mode| !matches!(mode, 47 | 1047 | 1049)) {
+            if let Some(on) = self.dec_mode(*mode) {
+                self.remembered.saved.insert(*mode, on);
+            }
+        }
+    }
+
+    /// XTRESTORE: modes that were not saved stay as they are.
+    pub(super) fn restore_modes(&mut self, modes: &[u16]) {
+        for mode in modes {
+            if let Some(on) = self.remembered.saved.get(mode).copied()
+                && self.dec_mode(*mode) != Some(on)
+            {
+                self.change_mode(numbered(*mode), on);
+            }
+        }
+    }
+}
+
+/// The emulator's name for a mode, where it has one.
+fn numbered(mode: u16) -> PrivateMode {
+    use alacritty_terminal::vte::ansi::NamedPrivateMode as Named;
+    const NAMED: [Named; 17] = [
+        Named::CursorKeys,
+        Named::ColumnMode,
+        Named::Origin,
+        Named::LineWrap,
+        Named::BlinkingCursor,
+        Named::ShowCursor,
+        Named::ReportMouseClicks,
+        Named::ReportCellMouseMotion,
+        Named::ReportAllMouseMotion,
+        Named::ReportFocusInOut,
+        Named::Utf8Mouse,
+        Named::SgrMouse,
+        Named::AlternateScroll,
+        Named::UrgencyHints,
+        Named::SwapScreenAndSetRestoreCursor,
+        Named::BracketedPaste,
+        Named::SyncUpdate,
+    ];
+    NAMED.into_iter().find(|named| *named as u16 == mode).map_or(PrivateMode::Unknown(mode), PrivateMode::Named)
+}

@@ -1,0 +1,173 @@
+//! Answers to what programs ask of a terminal (DA, DSR, DECRQSS, XTWINOPS,
+//! XTVERSION, XTGETTCAP in xterm's ctlseqs; DEC STD 070).
+//!
+//! No answer repeats text that the output chose: an answer is typed into the
+//! program, and into whatever reads after it. So titles are reported as empty, and
+//! names of capabilities are only repeated where they are of our list.
+
+use std::fmt::Write as _;
+
+use alacritty_terminal::vte::ansi::CursorShape;
+
+use super::super::paint;
+use super::Page;
+
+/// A cell in pixels, as far as programs are told.
+const CELL: (usize, usize) = (8, 16);
+
+/// The release of xterm whose behaviour is claimed. Programs look at it to see what they may use.
+const LIKE_XTERM: u16 = 380;
+
+/// Capabilities that are told by name, as terminfo has them for our TERM.
+const CAPABILITIES: [(&str, &str); 4] = [("Co", "256"), ("colors", "256"), ("TN", "xterm-256color"), ("RGB", "8")];
+
+impl Page {
+    fn answer(&self, text: &str) {
+        self.outbox.reply(text.as_bytes());
+    }
+
+    /// DA. Primary: a VT420 with selective erase, horizontal scrolling, colours and rectangles.
+    pub(super) fn report_attributes(&self, kind: Option<char>) {
+        match kind {
+            None => self.answer(&format!("\x1b[?6{};6;21;22;28c", self.level)),
+            Some('>') => self.answer(&format!("\x1b[>41;{LIKE_XTERM};0c")),
+            // DECRPTUI: a unit id, which nobody has.
+            Some('=') => self.answer("\x1bP!|00000000\x1b\\"),
+            Some(_) => {}
+        }
+    }
+
+    /// Row and column of the cursor as positions are counted now, from 1.
+    fn reported_position(&self) -> (usize, usize) {
+        let ((row, column), home) = (self.at(), self.home());
+        (row.saturating_sub(home.0) + 1, column.saturating_sub(home.1) + 1)
+    }
+
+    /// DSR.
+    pub(super) fn report_status(&self, what: usize) {
+        match what {
+            5 => self.answer("\x1b[0n"),
+            6 => {
+                let (row, column) = self.reported_position();
+                self.answer(&format!("\x1b[{row};{column}R"));
+            }
+            _ => {}
+        }
+    }
+
+    /// DSR of DEC's kind (DECDSR).
+    pub(super) fn report_device(&self, params: &[u16]) {
+        match params.first().copied().unwrap_or(0) {
+            6 => {
+                let (row, column) = self.reported_position();
+                self.answer(&format!("\x1b[?{row};{column};1R"));
+            }
+            // No printer; user-defined keys locked; a keyboard of unknown language, ready; no locator.
+            15 => self.answer("\x1b[?13n"),
+            25 => self.answer("\x1b[?21n"),
+            26 => self.answer("\x1b[?27;0;0;0n"),
+            53 | 55 => self.answer("\x1b[?50n"),
+            56 => self.answer("\x1b[?57;0n"),
+            // No room for macros, whose checksum is that of nothing; no errors; no sessions.
+            62 => self.answer("\x1b[0*{"),
+            63 => self.answer(&format!("\x1bP{}!~0000\x1b\\", params.get(1).copied().unwrap_or(0))),
+            75 => self.answer("\x1b[?70n"),
+            85 => self.answer("\x1b[?83n"),
+            // The scheme of colours, which programs that know of it ask for: dark. Source:
+            // <https://contour-terminal.org/vt-extensions/color-palette-update-notifications/>.
+            996 => self.answer("\x1b[?997;1n"),
+            _ => {}
+        }
+    }
+
+    /// DECRQSS: the setting as the parameters of the sequence that would set it.
+    pub(super) fn report_setting(&self, name: &[u8]) {
+        let cursor = &self.term.grid().cursor;
+        let value = match name {
+            b"m" => paint::attributes(&cursor.template),
+            b"r" => format!("{};{}", self.top + 1, self.bottom + 1),
+            b"s" if self.level >= 4 => {
+                let (left, right) = self.left_and_right();
+                format!("{};{}", left + 1, right + 1)
+            }
+            // DECSLPP and DECSNLS: lines of the page and of the screen.
+            b"t" | b"*|" => self.rows().to_string(),
+            b" q" => self.cursor_style().to_string(),
+            b"\"q" => u8::from(self.protects()).to_string(),
+            b"*x" => if self.attributes_in_rectangle { "2" } else { "0" }.to_owned(),
+            b"\"p" => format!("6{};1", self.level),
+            // DECSASD and DECSSDT: there is no status line to write to.
+            b"$}" | b"$~" => "0".to_owned(),
+            // Behind a wrong name there is nothing to repeat.
+            _ => return self.answer("\x1bP0$r\x1b\\"),
+        };
+        let name = String::from_utf8_lossy(name);
+        self.answer(&format!("\x1bP1$r{value}{name}\x1b\\"));
+    }
+
+    /// The number that DECSCUSR would set the cursor's shape with.
+    fn cursor_style(&self) -> u8 {
+        let style = self.term.cursor_style();
+        let blinking = match style.shape {
+            CursorShape::Underline => 3,
+            CursorShape::Beam => 5,
+            CursorShape::Block | CursorShape::HollowBlock | CursorShape::Hidden => 1,
+        };
+        blinking + u8::from(!style.blinking)
+    }
+
+    /// XTWINOPS. Nothing here moves or resizes anybody's window: its size is that of who opened it.
+    pub(super) fn window_operation(&mut self, params: &[u16]) {
+        let (rows, columns) = (self.rows(), self.columns());
+        match params.first().copied().unwrap_or(0) {
+            // Not an icon, at the corner of the screen.
+            11 => self.answer("\x1b[1t"),
+            13 => self.answer("\x1b[3;0;0t"),
+            15 => self.answer(&format!("\x1b[5;{};{}t", rows * CELL.1, columns * CELL.0)),
+            16 => self.answer(&format!("\x1b[6;{};{}t", CELL.1, CELL.0)),
+            19 => self.answer(&format!("\x1b[9;{rows};{columns}t")),
+            20 => self.answer("\x1b]L\x1b\\"),
+            21 => self.answer("\x1b]l\x1b\\"),
+            // Titles of icons alone are not kept.
+            22 if params.get(1) != Some(&1) => self.titles.push(self.outbox.title()),
+            23 if params.get(1) != Some(&1) => {
+                if let Some(title) = self.titles.pop() {
+                    self.outbox.set_title(title);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// XTWINOPS 14.
+    pub(super) fn report_pixels(&self) {
+        self.answer(&format!("\x1b[4;{};{}t", self.rows() * CELL.1, self.columns() * CELL.0));
+    }
+
+    /// XTVERSION.
+    pub(super) fn report_version(&self) {
+        self.answer(concat!("\x1bP>|steplatch(", env!("CARGO_PKG_VERSION"), ")\x1b\\"));
+    }
+
+    /// XTGETTCAP: known names with their values, until the first that is not known.
+    pub(super) fn report_capabilities(&self, names: &[u8]) {
+        let mut known = String::new();
+        for name in names.split(|byte| *byte == b';') {
+            let Some((name, value)) = CAPABILITIES.iter().find(|(known, _)| hexadecimal(known).as_bytes() == name)
+            else {
+                break;
+            };
+            let separator = if known.is_empty() { "" } else { ";" };
+            // Writing to a String does not fail.
+            let _ = write!(known, "{separator}{}={}", hexadecimal(name), hexadecimal(value));
+        }
+        self.answer(&format!("\x1bP{}+r{known}\x1b\\", u8::from(!known.is_empty())));
+    }
+}
+
+fn hexadecimal(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut out, byte| {
+        let _ = write!(out, "{byte:02X}");
+        out
+    })
+}

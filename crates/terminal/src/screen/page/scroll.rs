@@ -1,0 +1,173 @@
+//! Moving the contents of the scroll area: rows up and down, columns left and right.
+//!
+//! IND, RI, SU, SD, IL, DL as ECMA-48 has them; DECIC, DECDC, DECBI and DECFI as
+//! in DEC STD 070. Without left and right margins, rows are moved by the emulator,
+//! which keeps what leaves at the top in its scrollback.
+
+use std::ops::Range;
+
+use alacritty_terminal::index::Column;
+use alacritty_terminal::vte::ansi::Handler as _;
+
+use super::{Page, line};
+
+/// Which way cells are shifted, and how far.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shift {
+    Left(usize),
+    Right(usize),
+}
+
+impl Page {
+    /// Moves the cursor down, and scrolls where that is at the bottom margin.
+    pub(super) fn index(&mut self) {
+        if self.sides.is_none() {
+            return self.term.linefeed();
+        }
+        let (row, column) = self.at();
+        if row == self.bottom {
+            if self.is_between_sides(column) {
+                self.scroll_rows_up(self.top, 1);
+            }
+        } else if row + 1 < self.rows() {
+            self.term.grid_mut().cursor.point.line += 1;
+        }
+    }
+
+    /// Moves what is from row `from` to the bottom margin up.
+    pub(super) fn scroll_rows_up(&mut self, from: usize, count: usize) {
+        match self.sides {
+            None if from == self.top => self.term.scroll_up(count),
+            None => self.scroll_whole_rows(from, |page| page.term.delete_lines(count)),
+            Some((left, right)) => {
+                let rows = from..self.bottom + 1;
+                let count = count.min(rows.len());
+                for row in rows.start..rows.end - count {
+                    self.copy_cells(row + count, row, left..right + 1);
+                }
+                self.blank_cells(rows.end - count..rows.end, left..right + 1);
+                self.mend_rows(rows);
+            }
+        }
+    }
+
+    /// Moves what is from row `from` to the bottom margin down.
+    pub(super) fn scroll_rows_down(&mut self, from: usize, count: usize) {
+        match self.sides {
+            None if from == self.top => self.term.scroll_down(count),
+            None => self.scroll_whole_rows(from, |page| page.term.insert_blank_lines(count)),
+            Some((left, right)) => {
+                let rows = from..self.bottom + 1;
+                let count = count.min(rows.len());
+                for row in (rows.start + count..rows.end).rev() {
+                    self.copy_cells(row - count, row, left..right + 1);
+                }
+                self.blank_cells(rows.start..rows.start + count, left..right + 1);
+                self.mend_rows(rows);
+            }
+        }
+    }
+
+    /// Has the emulator scroll from a row on, which it only does from the cursor's.
+    fn scroll_whole_rows(&mut self, from: usize, scroll: impl FnOnce(&mut Self)) {
+        let cursor = self.term.grid().cursor.point;
+        self.term.grid_mut().cursor.point.line = line(from);
+        scroll(self);
+        self.term.grid_mut().cursor.point = cursor;
+    }
+
+    fn copy_cells(&mut self, from: usize, to: usize, columns: Range<usize>) {
+        let columns = Column(columns.start)..Column(columns.end);
+        let cells = self.term.grid()[line(from)][columns.clone()].to_vec();
+        self.term.grid_mut()[line(to)][columns].clone_from_slice(&cells);
+    }
+
+    fn blank_cells(&mut self, rows: Range<usize>, columns: Range<usize>) {
+        let blank = self.blank();
+        for row in rows {
+            self.term.grid_mut()[line(row)][Column(columns.start)..Column(columns.end)].fill(blank.clone());
+        }
+    }
+
+    pub(super) fn mend_rows(&mut self, rows: Range<usize>) {
+        for row in rows {
+            self.mend(row);
+        }
+    }
+
+    /// Shifts cells of a row, from one column to another; what leaves at either end is gone.
+    pub(super) fn shift_cells(&mut self, row: usize, from: usize, to: usize, shift: Shift) {
+        let blank = self.blank();
+        let cells = &mut self.term.grid_mut()[line(row)][Column(from)..Column(to + 1)];
+        match shift {
+            Shift::Left(count) => {
+                let count = count.min(cells.len());
+                cells.rotate_left(count);
+                let kept = cells.len() - count;
+                cells[kept..].fill(blank);
+            }
+            Shift::Right(count) => {
+                let count = count.min(cells.len());
+                cells.rotate_right(count);
+                cells[..count].fill(blank);
+            }
+        }
+        self.mend(row);
+    }
+
+    fn shift_columns(&mut self, from: usize, shift: Shift) {
+        let right = self.left_and_right().1;
+        for row in self.top..=self.bottom {
+            self.shift_cells(row, from, right, shift);
+        }
+    }
+
+    /// SL and SR: shifts all of the scroll area.
+    pub(super) fn shift_area(&mut self, shift: Shift) {
+        if self.is_in_area(self.at()) {
+            self.shift_columns(self.left_and_right().0, shift);
+        }
+    }
+
+    /// DECIC.
+    pub(super) fn insert_columns(&mut self, count: usize) {
+        let here = self.at();
+        if self.is_in_area(here) {
+            self.shift_columns(here.1, Shift::Right(count));
+        }
+    }
+
+    /// DECDC.
+    pub(super) fn delete_columns(&mut self, count: usize) {
+        let here = self.at();
+        if self.is_in_area(here) {
+            self.shift_columns(here.1, Shift::Left(count));
+        }
+    }
+
+    /// DECBI: a column back, which at the left margin shifts the area instead.
+    pub(super) fn back_index(&mut self) {
+        let (row, column) = self.at();
+        let left = self.left_and_right().0;
+        if column == left {
+            if self.is_in_area((row, column)) {
+                self.shift_columns(left, Shift::Right(1));
+            }
+        } else {
+            self.place(row, column.saturating_sub(1));
+        }
+    }
+
+    /// DECFI: a column forward, which at the right margin shifts the area instead.
+    pub(super) fn forward_index(&mut self) {
+        let (row, column) = self.at();
+        let (left, right) = self.left_and_right();
+        if column == right {
+            if self.is_in_area((row, column)) {
+                self.shift_columns(left, Shift::Left(1));
+            }
+        } else {
+            self.place(row, column + 1);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Writing while left and right margins are on: lines end at the right margin, and
+//! go on at the left one.
+
+use alacritty_terminal::index::Column;
+use alacritty_terminal::term::TermMode;
+use alacritty_terminal::vte::ansi::{Handler as _, NamedMode};
+use unicode_width::UnicodeWidthChar as _;
+
+use super::{Page, Shift, line};
+
+impl Page {
+    /// Writes a character while left and right margins are on.
+    #[cold]
+    pub(super) fn input_between_sides(&mut self, character: char, left: usize, right: usize) {
+        let Some(width) = character.width() else { return };
+        if width == 0 {
+            self.term.input(character);
+            return;
+        }
+        let wraps = self.has(TermMode::LINE_WRAP);
+        if self.term.grid().cursor.input_needs_wrap && wraps {
+            self.next_line(left);
+        }
+        let edge = |column: usize, last: usize| if column <= right { right } else { last };
+        let last = self.columns() - 1;
+        if width == 2 && self.at().1 == edge(self.at().1, last) {
+            if !wraps {
+                self.term.grid_mut().cursor.input_needs_wrap = true;
+                return;
+            }
+            self.next_line(left);
+        }
+        let (row, column) = self.at();
+        let edge = edge(column, last);
+        let inserts = self.has(TermMode::INSERT);
+        if inserts {
+            self.shift_cells(row, column, edge, Shift::Right(width));
+            self.term.unset_mode(NamedMode::Insert.into());
+        }
+        self.term.grid_mut().cursor.input_needs_wrap = false;
+        self.term.input(character);
+        if inserts {
+            self.term.set_mode(NamedMode::Insert.into());
+        }
+        if column + width > edge {
+            let cursor = &mut self.term.grid_mut().cursor;
+            cursor.point.line = line(row);
+            cursor.point.column = Column(edge);
+            cursor.input_needs_wrap = true;
+        }
+    }
+
+    pub(super) fn next_line(&mut self, left: usize) {
+        self.index();
+        let row = self.at().0;
+        self.place(row, left);
+    }
+}

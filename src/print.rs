@@ -27,6 +27,13 @@ pub(crate) fn line(text: impl Display) -> io::Result<()> {
     writeln!(anstream::stdout().lock(), "{text}")
 }
 
+/// Prints a text as it is, without an end of line of ours.
+pub(crate) fn exactly(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
 /// Prints a value as JSON on standard output.
 pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;

@@ -9,12 +9,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand, ValueEnum};
 use steplatch_protocol::{
-    ContentMode, ExitTerminal, GetScreenContent, ListTerminalSessions, OpenTerminal, Place, ScreenFormat, SendInput,
-    SessionInfo,
+    ContentMode, ExitTerminal, GetScreenContent, ListTerminalSessions, OpenTerminal, Place, RunCommand, ScreenFormat,
+    SendInput, SessionInfo,
 };
 
 use crate::attach::{DetachKey, attach};
-use crate::failure::Failure;
+use crate::failure::{FAILED, Failure};
 use crate::record::record;
 use crate::{front, print};
 
@@ -41,6 +41,8 @@ pub(crate) enum Terminal {
     },
     /// Type into a terminal
     Send(Send),
+    /// Run one command in a terminal's shell; print what it printed, exit with its exit code
+    Run(RunOne),
     /// Print the screen of a terminal, or its output
     Screen(Screen),
     /// Record what a terminal shows, until it ends or ctrl-c
@@ -108,6 +110,24 @@ pub(crate) struct Send {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct RunOne {
+    /// Id or name of the terminal; its shell must be at its prompt
+    id: String,
+    /// The command: one argument in the shell's own language, or its words
+    #[arg(trailing_var_arg = true, required = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    command: Vec<String>,
+    /// Seconds to wait for its end
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600.0)]
+    timeout: f64,
+    /// Folder to change to first
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Screen {
     /// Id or name of the terminal
     id: String,
@@ -168,6 +188,7 @@ impl Terminal {
             Self::List { json } => list(place, json).await,
             Self::Attach { id, detach_key, hold } => attach(place, &id, detach_key, hold).await,
             Self::Send(command) => command.run(place).await,
+            Self::Run(command) => command.run(place).await,
             Self::Screen(command) => command.run(place).await,
             Self::Record { id, file, idle_limit } => record(place, &id, file, idle_limit).await,
             Self::Close(command) => command.run(place).await,
@@ -222,15 +243,29 @@ async fn list(place: &Place, json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What a person wants to know of a terminal at a glance: whether it waits for them.
+fn state(session: &SessionInfo) -> String {
+    match (session.state.as_str(), session.exit_code) {
+        ("exited", Some(code)) => return format!("exited {code}"),
+        ("exited", None) => return "exited".to_owned(),
+        _ => {}
+    }
+    if let Some(holder) = &session.held_by {
+        return format!("held by {holder}");
+    }
+    let waits = session.awaiting_input == Some(true);
+    match (session.busy, waits) {
+        _ if session.password => "wants a password",
+        (Some(false), _) => "at prompt",
+        (_, true) => "waits for input",
+        (Some(true), false) => "busy",
+        (None, false) => "running",
+    }
+    .to_owned()
+}
+
 fn row(session: &SessionInfo) -> Vec<String> {
-    let state = match (session.state.as_str(), session.busy, session.exit_code) {
-        ("exited", _, Some(code)) => format!("exited {code}"),
-        ("exited", _, None) => "exited".to_owned(),
-        _ if session.held_by.is_some() => format!("held by {}", session.held_by.as_deref().unwrap_or_default()),
-        (_, Some(true), _) => "busy".to_owned(),
-        (_, Some(false), _) => "at prompt".to_owned(),
-        (_, None, _) => "running".to_owned(),
-    };
+    let state = state(session);
     let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     vec![
         session.session_id.clone(),
@@ -302,6 +337,35 @@ impl Destination {
             Self::File(file) => writeln!(file, "{text}"),
             Self::Output => print::line(text),
         }
+    }
+}
+
+impl RunOne {
+    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        let client = front::client(place).await?;
+        let reply = client
+            .call(RunCommand {
+                session_id: Some(self.id),
+                // One argument is a command line; several are its words.
+                command: match self.command.as_slice() {
+                    [line] => line.clone(),
+                    words => shell_words::join(words),
+                },
+                timeout: self.timeout,
+                working_directory: self.cwd,
+                limit: Some(PAGE),
+            })
+            .await?;
+        if self.json {
+            print::json(&reply)?;
+        } else {
+            print::exactly(&reply.output)?;
+            if let Some(error) = reply.error.filter(|_| !reply.success) {
+                return Err(Failure::work(error));
+            }
+        }
+        // As a shell passes on the exit code of what it ran.
+        Ok(ExitCode::from(reply.exit_code.map_or(FAILED, |code| u8::try_from(code & 0xff).unwrap_or(FAILED))))
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod draft;
 mod excerpt;
+mod floods;
 mod ledger;
 mod seat;
 mod shell;
@@ -17,9 +18,10 @@ use serde::{Deserialize, Serialize};
 use steplatch_ids::TerminalId;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
+pub(crate) use floods::Floods;
 pub use ledger::Stage;
 pub use seat::{HandedBack, HoldKey, Holder};
-pub(crate) use task::{FLOODS_AT_ONCE, Parts, run};
+pub(crate) use task::{Parts, run};
 
 use crate::command::{CommandRequest, Ran, RunError};
 use crate::exchange::{self, Files, Script, Told, Variable, VariablesError};

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use steplatch_ids::TerminalId;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 use crate::history::{Disk, History};
 use crate::hushed::Hushed;
 use crate::integration::Integration;
 use crate::process::{Child, Orphans, Program, Pty, SpawnError, TERMINAL_VARIABLE};
 use crate::screen::{Emulator, Size};
-use crate::terminal::{Closing, Description, FLOODS_AT_ONCE, Life, Open, Parts, Terminal, run};
+use crate::terminal::{Closing, Description, Floods, Life, Open, Parts, Terminal, run};
 use crate::transcript::Transcript;
 
 /// What holds for every terminal of a process.
@@ -128,7 +128,7 @@ pub struct Terminals {
     /// What steps have opened, oldest first.
     opened: Arc<Mutex<VecDeque<(String, Opening)>>>,
     hushed: Hushed,
-    floods: Arc<Semaphore>,
+    floods: Floods,
     count: Arc<watch::Sender<usize>>,
 }
 
@@ -155,7 +155,7 @@ impl Terminals {
             names: Arc::default(),
             opened: Arc::default(),
             hushed: Hushed::default(),
-            floods: Arc::new(Semaphore::new(FLOODS_AT_ONCE)),
+            floods: Floods::default(),
             count: Arc::new(watch::Sender::new(0)),
         })
     }

@@ -11,12 +11,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use self::exchanging::Exchanging;
 use self::running::{Done, Running};
 use self::states::States;
+use super::floods::{Floods, Place};
 use super::ledger::{Entry, Ledger, Stage};
 use super::seat::Seat;
 use super::shell::Shell;
@@ -48,18 +49,14 @@ pub(crate) struct Parts {
     pub(crate) idle: Option<Duration>,
     /// Where lines go that are typed unseen.
     pub(crate) hushed: Hushed,
-    /// Turns of terminals that print without end; see [`FLOODS_AT_ONCE`].
-    pub(crate) floods: Arc<Semaphore>,
+    /// The queue of terminals that print without end.
+    pub(crate) floods: Floods,
     /// What its handles are told of it.
     pub(crate) life: Life,
 }
 
 /// Portions read in one turn, so that a flood does not keep requests waiting.
 const READS_PER_TURN: usize = 3;
-
-/// Terminals that print without end take their turns in a queue of their own, and so many of them at once are ready to
-/// run. Everybody else comes to their turn at once, however many terminals flood.
-pub(crate) const FLOODS_AT_ONCE: usize = 2;
 
 /// Portions of a turn after each of which the waits are looked at, before the rest is read.
 const PROMPT_PORTIONS: usize = 2;
@@ -92,9 +89,7 @@ struct Task {
     last_use: Instant,
     hushed: Hushed,
     hushed_line: HushedLine,
-    floods: Arc<Semaphore>,
-    /// The last turn ended before the output did.
-    flooding: bool,
+    place: Place,
     /// The other side is closed: nothing to read, nobody to write to.
     closed: bool,
     /// The program ended so; the rest of its output is awaited until then.
@@ -175,8 +170,7 @@ pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Requ
         last_use: Instant::now(),
         hushed: parts.hushed,
         hushed_line: HushedLine::default(),
-        floods: parts.floods,
-        flooding: false,
+        place: Place::new(parts.floods),
         closed: false,
         ending: None,
         ended: None,
@@ -204,7 +198,6 @@ type ClosingRequest = Option<(Closing, oneshot::Sender<Closed>)>;
 impl Task {
     /// Serves until somebody closes the terminal, its grace time is over, or nobody is left to ask.
     async fn serve(&mut self, requests: &mut mpsc::UnboundedReceiver<Request>) -> ClosingRequest {
-        let floods = self.floods.clone();
         loop {
             let more = self.look_at_waits();
             let deadline = self.next_deadline();
@@ -215,9 +208,8 @@ impl Task {
                     Some(Request::Close(closing, reply)) => return Some((closing, reply)),
                     Some(request) => self.handle(request),
                 },
-                result = self.pty.readable(), if readable && !self.flooding => self.take_turn(result),
-                // The semaphore is never closed.
-                Ok(turn) = floods.acquire(), if readable && self.flooding => {
+                result = self.pty.readable(), if readable && !self.place.is_flooding() => self.take_turn(result),
+                turn = self.place.turn(), if readable && self.place.is_flooding() => {
                     self.take_turn(Ok(()));
                     drop(turn);
                     // It may be the only one that floods: others get their turn all the same.
@@ -338,7 +330,7 @@ impl Task {
 
     fn read(&mut self) {
         let mut buffer = [0u8; 16 * 1024];
-        self.flooding = true;
+        self.place.set_flooding(true);
         for portion in 0..READS_PER_TURN {
             match self.pty.read(&mut buffer) {
                 Ok(Read::Bytes(count)) => {
@@ -349,11 +341,12 @@ impl Task {
                     }
                 }
                 Ok(Read::Nothing) => {
-                    self.flooding = false;
+                    self.place.set_flooding(false);
                     break;
                 }
                 Ok(Read::End) | Err(_) => {
                     self.closed = true;
+                    self.place.set_flooding(false);
                     self.outgoing.clear();
                     break;
                 }

@@ -1,0 +1,133 @@
+//! Turns of terminals that print without end.
+//!
+//! A terminal that always has more to read is always ready to run, and so is the
+//! program that fills it. A hundred of them would stand before the one whose output
+//! somebody waits for: in our own queue, and in the kernel's for every process on
+//! the way to who waits. So they queue among themselves here, and when they are a
+//! crowd, each turn is followed by a pause: programs that print faster than that
+//! wait for us, and everybody else is served at once. Nothing is lost by it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Terminals that flood and may be ready to run at the same time.
+const AT_ONCE: usize = 2;
+
+/// More of them than this are a crowd.
+const CROWD: usize = 4;
+
+/// The pause after a turn in a crowd. With turns of some twelve kilobytes that is a dozen megabytes a second in all,
+/// which takes a quarter of two cores.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The queue of all terminals of a process. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Floods {
+    turns: Arc<Semaphore>,
+    flooding: Arc<AtomicUsize>,
+}
+
+impl Default for Floods {
+    fn default() -> Self {
+        Self { turns: Arc::new(Semaphore::new(AT_ONCE)), flooding: Arc::default() }
+    }
+}
+
+/// One terminal's place in the queue.
+#[derive(Debug)]
+pub(super) struct Place {
+    floods: Floods,
+    flooding: bool,
+}
+
+/// A turn. It is over when this is dropped.
+#[derive(Debug)]
+pub(super) struct Turn {
+    permit: Option<OwnedSemaphorePermit>,
+    paused: bool,
+}
+
+impl Place {
+    pub(super) fn new(floods: Floods) -> Self {
+        Self { floods, flooding: false }
+    }
+
+    /// Notes whether the last turn ended before the output did.
+    pub(super) fn set_flooding(&mut self, flooding: bool) {
+        if flooding != self.flooding {
+            self.flooding = flooding;
+            if flooding {
+                self.floods.flooding.fetch_add(1, Ordering::Relaxed);
+            } else {
+                self.floods.flooding.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(super) fn is_flooding(&self) -> bool {
+        self.flooding
+    }
+
+    /// Waits for the next turn. Whoever stops waiting goes to the end of the queue.
+    pub(super) fn turn(&self) -> impl Future<Output = Turn> + use<> {
+        let floods = self.floods.clone();
+        async move {
+            // It is never closed.
+            let permit = floods.turns.acquire_owned().await.ok();
+            Turn { permit, paused: floods.flooding.load(Ordering::Relaxed) > CROWD }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.set_flooding(false);
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let (Some(permit), true) = (self.permit.take(), self.paused) {
+            tokio::spawn(async move {
+                tokio::time::sleep(PAUSE).await;
+                drop(permit);
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_few_take_turns_without_a_pause_and_a_crowd_with_one() {
+        let floods = Floods::default();
+        let mut places: Vec<_> = (0..=CROWD).map(|_| Place::new(floods.clone())).collect();
+        let began = tokio::time::Instant::now();
+        for place in &mut places[..CROWD] {
+            place.set_flooding(true);
+        }
+        for place in places.iter().cycle().take(1000) {
+            drop(place.turn().await);
+        }
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        places[CROWD].set_flooding(true);
+        for place in places.iter().cycle().take(1000) {
+            drop(place.turn().await);
+        }
+        // Two at once, so two for each pause.
+        let crowded = began.elapsed();
+        assert!((PAUSE * 498..=PAUSE * 502).contains(&crowded), "{crowded:?}");
+        places.truncate(CROWD);
+        let began = tokio::time::Instant::now();
+        tokio::time::sleep(PAUSE * 2).await;
+        for place in places.iter().cycle().take(1000) {
+            drop(place.turn().await);
+        }
+        assert_eq!(began.elapsed(), PAUSE * 2, "one that is gone is no part of a crowd");
+    }
+}

@@ -49,8 +49,8 @@ class Server:
                     yield process
 
     def memory(self):
-        """Returns the bytes of memory that its processes hold (resident set size)."""
-        return self._sum(lambda process: process.memory_info().rss)
+        """Returns the bytes of memory that its processes hold; what they share is counted once (proportional set size)."""
+        return self._sum(lambda process: process.memory_full_info().pss)
 
     def threads(self):
         return self._sum(lambda process: process.num_threads())

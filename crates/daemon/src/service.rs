@@ -176,8 +176,8 @@ impl Service {
             Command::RunCommand(verb) => Answer::of(sessions.run_command(caller, verb, step).await),
             Command::GetVariables(verb) => Answer::of(sessions.variables(verb).await),
             Command::SetVariables(verb) => Answer::of(sessions.set_variables(verb).await),
-            Command::ResizeTerminal(verb) => Answer::of(sessions.resize(verb).await),
-            Command::SendSignal(verb) => Answer::of(sessions.signal(verb).await),
+            Command::ResizeTerminal(verb) => Answer::of(sessions.resize(caller, verb).await),
+            Command::SendSignal(verb) => Answer::of(sessions.signal(caller, verb).await),
             Command::WriteTerminal(verb) => Answer::of(sessions.write(verb, step).await),
             Command::AttachTerminal(verb) => {
                 let (reply, events) = sessions.attach(caller, verb).await;
@@ -233,7 +233,7 @@ async fn act(sessions: &Sessions, caller: &Arc<Caller>, action: Command, step: O
         Command::AwaitOutput(verb) => Answer::of(sessions.wait(caller, verb).await),
         Command::GetScreenContent(verb) => Answer::of(sessions.read(caller, verb).await),
         Command::ListTerminalSessions(_) => Answer::of(sessions.list().await),
-        Command::ExitTerminal(verb) => Answer::of(sessions.exit(verb).await),
+        Command::ExitTerminal(verb) => Answer::of(sessions.exit(caller, verb).await),
         other => Answer::failure(format!("a workflow can not do {other:?}")),
     }
 }

@@ -30,7 +30,7 @@ use steplatch_terminal::{
 
 pub(crate) use attach::TerminalEvents;
 use signals::signal_named;
-use trouble::{Trouble, not_opened};
+use trouble::{Trouble, held, not_opened};
 
 use crate::caller::Caller;
 use crate::moment;
@@ -364,11 +364,22 @@ impl Sessions {
         ListTerminalSessionsReply { success: true, total_sessions: sessions.len(), sessions }
     }
 
-    pub(crate) async fn exit(&self, verb: ExitTerminal) -> ExitTerminalReply {
+    /// Finds a session that this caller may act on: a program may not while a person holds it.
+    async fn free_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, Trouble> {
+        let terminal = self.find(session).await?;
+        match terminal.describe().await?.holder.filter(|_| !caller.person) {
+            None => Ok(terminal),
+            Some(holder) => Err(Trouble::Words(held(&holder))),
+        }
+    }
+
+    pub(crate) async fn exit(&self, caller: &Caller, verb: ExitTerminal) -> ExitTerminalReply {
         let session_id = verb.session_id.clone();
         let failed = |message: String| ExitTerminalReply { session_id, message, ..ExitTerminalReply::default() };
-        let Some(terminal) = self.hosts.get(&verb.session_id).await else {
-            return failed("Session not found".to_owned());
+        let terminal = match self.free_for(caller, &verb.session_id).await {
+            Ok(terminal) => terminal,
+            Err(Trouble::Words(held)) => return failed(held),
+            Err(Trouble::Ask(_)) => return failed("Session not found".to_owned()),
         };
         let signal = match (verb.force, verb.signal.as_deref().map(signal_named)) {
             (true, _) => Some(steplatch_terminal::Signal::KILL),
@@ -393,22 +404,22 @@ impl Sessions {
         }
     }
 
-    pub(crate) async fn resize(&self, verb: ResizeTerminal) -> ResizeTerminalReply {
+    pub(crate) async fn resize(&self, caller: &Caller, verb: ResizeTerminal) -> ResizeTerminalReply {
         let resized = async {
             let size = Size { cols: verb.cols, rows: verb.rows };
             let size = size.checked().ok_or_else(|| {
                 format!("a terminal has 2 to 1000 columns and rows, not {} by {}", verb.cols, verb.rows)
             })?;
-            Ok::<_, Trouble>(self.find(&verb.session_id).await?.resize(size).await?)
+            Ok::<_, Trouble>(self.free_for(caller, &verb.session_id).await?.resize(size).await?)
         };
         let error = self.failure(&verb.session_id, resized.await).await;
         ResizeTerminalReply { success: error.is_none(), session_id: verb.session_id, error }
     }
 
-    pub(crate) async fn signal(&self, verb: SendSignal) -> SendSignalReply {
+    pub(crate) async fn signal(&self, caller: &Caller, verb: SendSignal) -> SendSignalReply {
         let signalled = async {
             let signal = signal_named(&verb.signal)?;
-            Ok::<_, Trouble>(self.find(&verb.session_id).await?.signal(signal).await?)
+            Ok::<_, Trouble>(self.free_for(caller, &verb.session_id).await?.signal(signal).await?)
         };
         let error = self.failure(&verb.session_id, signalled.await).await;
         let message = if error.is_none() { "Signal sent" } else { "Signal not sent" }.to_owned();

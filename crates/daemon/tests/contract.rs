@@ -10,8 +10,8 @@ use steplatch_daemon::{Daemon, Options};
 use steplatch_host::Starter;
 use steplatch_protocol::{
     AttachTerminal, AwaitOutput, AwaitReason, AwaitUntil, CallError, ContentMode, DaemonStatus, ErrorCode,
-    ExitTerminal, GetScreenContent, Hello, ListTerminalSessions, ListWorkflowRuns, OpenTerminal, ScreenFormat,
-    SendInput, SendSignal, WriteTerminal,
+    ExitTerminal, GetScreenContent, GetVariables, Hello, ListTerminalSessions, ListWorkflowRuns, OpenTerminal,
+    RunCommand, ScreenFormat, SendInput, SendSignal, SetVariables, WriteTerminal,
 };
 use steplatch_testkit::TestDaemon;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -393,6 +393,93 @@ async fn socket_and_folders_are_private() {
     assert_eq!(mode(&daemon.place().lock()), 0o600);
 }
 
+fn run(session: Option<&str>, command: &str) -> RunCommand {
+    RunCommand {
+        session_id: session.map(str::to_owned),
+        command: command.into(),
+        timeout: 20.0,
+        ..RunCommand::default()
+    }
+}
+
+#[tokio::test]
+async fn a_command_is_run_with_its_exact_output_in_a_live_shell_and_in_a_fresh_one() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let ran = daemon.call(run(Some(&session.id), "cd /tmp; x=7; printf 'a\\nb'; (exit 3)")).await;
+    assert_eq!((ran.success, ran.output.as_str(), ran.exit_code), (true, "a\nb", Some(3)), "{ran:?}");
+    let kept = daemon.call(run(Some(&session.id), "echo $PWD $x")).await;
+    assert_eq!((kept.output.as_str(), kept.exit_code), ("/tmp 7\n", Some(0)));
+    let fresh = daemon.call(run(None, "echo x=$x; no-such-program")).await;
+    assert!(fresh.output.starts_with("x=\n") && fresh.output.contains("not found"), "{}", fresh.output);
+    assert_eq!((fresh.exit_code, fresh.session_id), (Some(127), None));
+    let slow = RunCommand { timeout: 0.2, ..run(None, "echo begun; sleep 1000") };
+    let slow = daemon.call(slow).await;
+    assert!(slow.timed_out && !slow.success && slow.output == "begun\n", "{slow:?}");
+    let left = slow.session_id.unwrap();
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 2, "the slow one goes on");
+    let busy = daemon.call(run(Some(&left), "echo more")).await;
+    assert!(busy.error.unwrap().starts_with("the shell is busy, 'sleep' runs in the foreground"));
+    let python = daemon
+        .open(OpenTerminal {
+            command: Some(vec!["python3".into(), "-q".into()]),
+            cols: 80,
+            rows: 24,
+            wait_ready: true,
+            ..Default::default()
+        })
+        .await;
+    let elsewhere = daemon.call(run(Some(&python.id), "print(1)")).await;
+    let error = elsewhere.error.unwrap();
+    assert!(error.contains("'python3' runs") && error.ends_with("send_input and await_output"), "{error}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn variables_of_a_live_shell_are_told_and_set_without_a_trace() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    session.types("clear; unexported=$'two\\nlines'\n").await;
+    session.sees("[$#] $").await;
+    let before = session.screen().await;
+    let set = SetVariables {
+        session_id: session.id.clone(),
+        variables: [("TARGET".to_owned(), "it's \"quoted\"".to_owned())].into(),
+        export: true,
+    };
+    let set = daemon.call(set).await;
+    assert!(set.success, "{:?}", set.error);
+    let names = ["unexported", "TARGET", "NOT_THERE"].map(str::to_owned).to_vec();
+    let told = daemon.call(GetVariables { session_id: session.id.clone(), names }).await;
+    let value = |name: &str| told.variables[name].as_ref().map(|variable| (variable.value.as_str(), variable.exported));
+    assert_eq!(value("unexported"), Some(("two\nlines", false)));
+    assert_eq!(value("TARGET"), Some(("it's \"quoted\"", true)));
+    assert_eq!(value("NOT_THERE"), None);
+    assert_eq!(session.screen().await, before);
+    let bad = daemon.call(GetVariables { session_id: session.id.clone(), names: vec!["a-b".into()] }).await;
+    assert!(bad.error.unwrap().starts_with("'a-b' is not a name"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_unused_terminal_is_closed_when_that_is_configured_and_one_that_is_watched_is_not() {
+    let options = steplatch_terminal::Options { idle: Some(Duration::from_millis(300)), ..Default::default() };
+    let daemon = TestDaemon::with(options).await;
+    let (unused, watched) = (daemon.bash().await, daemon.bash().await);
+    let attach = AttachTerminal { session_id: watched.id.clone(), ..AttachTerminal::default() };
+    let (_, _events) = daemon.client().subscribe(attach).await.unwrap();
+    loop {
+        let open = daemon.call(ListTerminalSessions {}).await.sessions;
+        if open.iter().all(|session| session.session_id != unused.id) {
+            assert_eq!(open.len(), 1);
+            assert_eq!(open[0].session_id, watched.id);
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    daemon.stop().await;
+}
+
 #[tokio::test]
 async fn a_person_takes_over_and_the_agent_is_told_who_and_then_what_changed() {
     let daemon = TestDaemon::new().await;
@@ -406,6 +493,13 @@ async fn a_person_takes_over_and_the_agent_is_told_who_and_then_what_changed() {
     let error = refused.error.unwrap();
     assert!(error.starts_with("ann has held this terminal since 20"), "{error}");
     assert_eq!(daemon.call(ListTerminalSessions {}).await.sessions[0].held_by.as_deref(), Some("ann"));
+    let id = session.id.clone();
+    let signalled = daemon.call(SendSignal { session_id: id.clone(), signal: "INT".into() }).await;
+    assert!(signalled.error.unwrap().starts_with("ann has held"), "signals are writes");
+    let closed = daemon.call(ExitTerminal { session_id: id.clone(), ..Default::default() }).await;
+    assert!(!closed.success && closed.message.starts_with("ann has held"), "{closed:?}");
+    let ran = daemon.call(run(Some(&id), "echo mine")).await;
+    assert!(ran.error.unwrap().starts_with("ann has held"));
     let types = |text: &str, key: Option<&str>| {
         let bytes = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);
         person.call(WriteTerminal { session_id: session.id.clone(), bytes, hold_key: key.map(str::to_owned) })

@@ -163,10 +163,10 @@ impl Driver {
                 self.deadline = Some(timer.abort_handle());
             }
             Effect::CloseTerminal { session_id } => {
-                let sessions = self.shared.sessions.clone();
+                let (sessions, caller) = (self.shared.sessions.clone(), self.caller.clone());
                 closing.push(tokio::spawn(async move {
-                    // One that somebody closed before is closed.
-                    sessions.exit(ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+                    // One that somebody closed before is closed, and one that a person holds is theirs.
+                    sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
                 }));
             }
         }
@@ -203,7 +203,7 @@ async fn act(
             && opens
         {
             let session_id = session_id.to_owned();
-            sessions.exit(ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+            sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
         }
     };
     // An opening can not be taken back half-way, so it is carried to its end by itself; all else ends with us.

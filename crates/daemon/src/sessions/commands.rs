@@ -65,7 +65,7 @@ impl Sessions {
         if reply.timed_out {
             return RunCommandReply { session_id: Some(session_id), ..reply };
         }
-        self.exit(ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+        self.exit(caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
         RunCommandReply { session_id: None, offset: None, ..reply }
     }
 

@@ -202,7 +202,9 @@ async fn stop(place: &Place, keep_terminals: bool, json: bool) -> Result<ExitCod
 
 /// Closes terminals that are kept for a daemon that is not there. Returns whether there was anybody who kept some.
 async fn end_hosts(place: &Place, json: bool) -> Result<bool, Failure> {
-    let Ok(hosts) = Hosts::find(place.runtime(), host_starter(place)?, env!("CARGO_PKG_VERSION"), drop).await else {
+    let Ok(hosts) =
+        Hosts::find(place.runtime(), place.state(), host_starter(place)?, env!("CARGO_PKG_VERSION"), drop).await
+    else {
         return Ok(false);
     };
     let found = hosts.status().await;
@@ -291,6 +293,7 @@ fn told(status: &DaemonStatusReply) -> String {
     let hosts = status.hosts.iter().map(|host| {
         let state = match host.state.as_str() {
             "older" => ", older: keeps its terminals, opens no new ones",
+            "silent" => ", does not answer: its terminals can not be reached; end it with: steplatch daemon stop",
             "foreign" => ", speaks another version: its terminals go on but can not be reached; end it with: steplatch daemon stop",
             _ => "",
         };

@@ -98,8 +98,10 @@ impl Daemon {
         }
         let secrets = Arc::new(Secrets::default());
         let hidden = secrets.clone();
-        let hosts =
-            Hosts::find(place.runtime(), starter, env!("CARGO_PKG_VERSION"), move |secret| hidden.add(&secret)).await?;
+        let hosts = Hosts::find(place.runtime(), place.state(), starter, env!("CARGO_PKG_VERSION"), move |secret| {
+            hidden.hide(&secret)
+        })
+        .await?;
         let first = hosts.clone();
         tokio::spawn(async move {
             if let Err(error) = first.prepare().await {

@@ -29,6 +29,7 @@ pub(crate) struct Service {
     pub(crate) stop: watch::Sender<Option<Ending>>,
     sessions: Sessions,
     runs: Runs,
+    secrets: Arc<Secrets>,
     clients: AtomicUsize,
     started: Instant,
 }
@@ -96,11 +97,13 @@ impl Drop for Counted<'_> {
 
 impl Service {
     pub(crate) fn new(place: Place, hosts: Hosts, secrets: Arc<Secrets>) -> Self {
-        let sessions = Sessions::new(hosts, secrets.clone());
+        let stop = watch::Sender::new(None);
+        let sessions = Sessions::new(hosts, secrets.clone(), stop.subscribe());
         Self {
             place,
-            stop: watch::Sender::new(None),
-            runs: Runs::new(sessions.clone(), secrets),
+            stop,
+            runs: Runs::new(sessions.clone(), secrets.clone()),
+            secrets,
             sessions,
             clients: AtomicUsize::new(0),
             started: Instant::now(),
@@ -194,7 +197,14 @@ impl Service {
                 return (Answer::of(reply), events.map(Following::Run));
             }
         };
-        (answer, None)
+        (self.without_secrets(answer), None)
+    }
+
+    /// What was typed as a secret is in no reply: not in an error, not in the name of a folder.
+    fn without_secrets(&self, mut answer: Answer) -> Answer {
+        self.secrets.mask_in(&mut answer.data);
+        answer.error = self.secrets.masked_if(answer.error);
+        answer
     }
 
     async fn status(&self) -> DaemonStatusReply {
@@ -206,6 +216,7 @@ impl Service {
                 HostState::Current => "current",
                 HostState::Older => "older",
                 HostState::Foreign => "foreign",
+                HostState::Silent => "silent",
             }
             .to_owned(),
         });

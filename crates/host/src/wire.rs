@@ -17,7 +17,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
-    CommandRequest, HoldKey, Holder, Input, Limit, OpenError, Part, Quiet, Size, SpawnError, Spec, Target, Until,
+    CommandRequest, Hidden, HoldKey, Holder, Input, Limit, OpenError, Part, Quiet, Size, SpawnError, Spec, Target,
+    Until,
 };
 
 /// The version of what is spoken. A host that speaks another one keeps its terminals and is not asked about them.
@@ -49,7 +50,7 @@ pub enum Ask {
     /// Something about one terminal.
     Terminal(TerminalId, TerminalAsk),
     /// Hide this text from now on, for whoever serves the terminals next. → `()`
-    Remember(String),
+    Remember(Hidden),
     /// Take no new terminals, and end with the last one. → `()`
     Retire,
     /// Close every terminal, and end. → `()`
@@ -177,6 +178,7 @@ impl From<OpenError> for OpenRefused {
         match error {
             OpenError::TooMany { most } => Self::TooMany { most },
             OpenError::NameTaken { name, by } => Self::NameTaken { name, by },
+            error @ OpenError::NameLikeId { .. } => Self::Other(format!("{error}; choose another one")),
             OpenError::OpenedBefore { terminal } => Self::OpenedBefore { terminal },
             OpenError::Program(SpawnError::NotFound(program)) => Self::NotFound(program),
             OpenError::Program(SpawnError::NoFolder(folder)) => Self::NoFolder(folder),

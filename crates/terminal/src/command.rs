@@ -96,6 +96,9 @@ pub enum RunError {
     /// The program has ended.
     #[error("its program has ended")]
     Ended(Option<Exit>),
+    /// The step ran a command before, and what came of it is no longer kept.
+    #[error("this step was run before; it is not run again, and what came of it is no longer kept")]
+    Forgotten,
     /// Somebody else holds the terminal.
     #[error("{} holds the terminal", .0.name)]
     Held(Holder),

@@ -87,6 +87,12 @@ pub enum InputError {
         /// Bytes that wait.
         waiting: usize,
     },
+    /// It is longer than what is taken at once.
+    #[error("it is longer than {} MB; send it in parts", .most >> 20)]
+    TooLong {
+        /// The most bytes.
+        most: usize,
+    },
     /// Somebody else holds the terminal.
     #[error("{} holds the terminal", .0.name)]
     Held(Holder),

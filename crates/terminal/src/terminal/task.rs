@@ -252,7 +252,10 @@ impl Task {
 
     /// When it is closed because nobody uses it.
     fn idle_until(&self) -> Option<Instant> {
-        let used = !self.waits.is_empty() || self.viewers.receiver_count() > 0;
+        let used = !self.waits.is_empty()
+            || self.running.is_some()
+            || self.exchanging.is_some()
+            || self.viewers.receiver_count() > 0;
         self.idle.filter(|_| !used).map(|idle| self.last_use.max(self.last_output) + idle)
     }
 
@@ -461,6 +464,9 @@ impl Task {
         if self.closed {
             return drop(reply.send(Err(InputError::Ended(None))));
         }
+        if bytes.len() > MOST_WAITING_INPUT {
+            return drop(reply.send(Err(InputError::TooLong { most: MOST_WAITING_INPUT })));
+        }
         if self.outgoing.len() + bytes.len() > MOST_WAITING_INPUT {
             return drop(reply.send(Err(InputError::Full { waiting: self.outgoing.len() })));
         }
@@ -475,11 +481,13 @@ impl Task {
             self.echo.expect(&format!("{}{}", input.text, if enters { "\n" } else { "" }), offset);
         }
         if unseen {
-            self.hushed_line.take_in(&bytes, &self.hushed);
+            self.hushed_line.take_in(&bytes, &self.description.id, &self.hushed);
+        } else {
+            self.hushed_line.finish(&self.description.id, &self.hushed);
         }
         if let Some(step) = &input.step {
             let upto = self.written + (self.outgoing.len() + bytes.len()) as u64;
-            self.ledger.intend(step, offset, self.shell.prompts, upto);
+            self.ledger.intend(step, !input.raw.is_empty(), offset, self.shell.prompts, upto);
         }
         let prompts = self.shell.prompts;
         self.shell.draft.type_in(&bytes);

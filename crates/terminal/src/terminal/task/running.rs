@@ -23,23 +23,48 @@ type Reply = oneshot::Sender<Result<Ran, RunError>>;
 /// What came of the commands that were run as a step, newest last.
 #[derive(Debug, Default)]
 pub(super) struct Done {
-    all: VecDeque<(String, Result<Ran, RunError>)>,
+    /// None where only that it was run is still known.
+    all: VecDeque<(String, Option<Result<Ran, RunError>>)>,
+    /// How many of the newest have their outcome.
+    whole: usize,
+    /// Bytes of output in them.
+    bytes: usize,
 }
 
 /// Commands that are remembered; only the last ones are ever asked for again.
-const MOST: usize = 32;
+const MOST: usize = 4000;
+
+/// Outcomes that are remembered, and how large they may be together: one that was told is not asked for long after.
+const MOST_WHOLE: usize = 16;
+const MOST_BYTES: usize = 256 << 10;
 
 impl Done {
     fn add(&mut self, step: String, ran: Result<Ran, RunError>) {
         if self.all.len() == MOST {
             self.all.pop_front();
         }
-        self.all.push_back((step, ran));
+        self.bytes += size(&ran);
+        self.whole += 1;
+        self.all.push_back((step, Some(ran)));
+        // The newest one stays, however large: it is the one that is asked for again.
+        while self.whole > 1 && (self.whole > MOST_WHOLE || self.bytes > MOST_BYTES) {
+            let oldest = self.all.len() - self.whole;
+            if let Some(ran) = self.all[oldest].1.take() {
+                self.bytes -= size(&ran);
+            }
+            self.whole -= 1;
+        }
     }
 
+    /// Returns what came of a step, if it was run.
     fn find(&self, step: &str) -> Option<Result<Ran, RunError>> {
-        self.all.iter().rev().find(|(known, _)| known == step).map(|(_, ran)| ran.clone())
+        let (_, ran) = self.all.iter().rev().find(|(known, _)| known == step)?;
+        Some(ran.clone().unwrap_or(Err(RunError::Forgotten)))
     }
+}
+
+fn size(ran: &Result<Ran, RunError>) -> usize {
+    ran.as_ref().map_or(0, |ran| ran.output.len() + ran.tail.as_ref().map_or(0, String::len))
 }
 
 /// A command that somebody waits for.
@@ -223,6 +248,9 @@ impl Task {
             && let Some(line) = running.then.take()
         {
             // Somebody may have begun to type between the change of folder and the command.
+            if let Err(holder) = self.seat.admits(None) {
+                return self.tell_of_command(running, Err(RunError::Held(holder)));
+            }
             return match self.half_typed() {
                 None => self.enter(running, &line),
                 Some(text) => self.tell_of_command(running, Err(RunError::HalfTyped { text })),

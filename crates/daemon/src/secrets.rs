@@ -260,6 +260,27 @@ mod tests {
     }
 
     #[test]
+    fn the_oldest_secret_is_forgotten_first_however_short_the_newest_is() {
+        let secrets = Secrets::default();
+        for number in 0..MOST {
+            secrets.add(&format!("a rather long secret {number}"));
+        }
+        secrets.add("tiny");
+        assert_eq!(secrets.masked("tiny".into()), MASK);
+        assert_eq!(secrets.masked("a rather long secret 0.".into()), "a rather long secret 0.");
+        assert_eq!(secrets.masked("a rather long secret 1.".into()), format!("{MASK}."));
+    }
+
+    #[test]
+    fn what_was_typed_unseen_is_hidden_in_its_terminal_only() {
+        let (secrets, one, other) = (Secrets::default(), TerminalId::random(), TerminalId::random());
+        secrets.hide(&Hidden { terminal: Some(one.clone()), text: "root".to_owned() });
+        assert_eq!(secrets.within(&one).masked("root".into()), MASK);
+        assert_eq!(secrets.within(&other).masked("root".into()), "root");
+        assert_eq!(secrets.masked("root".into()), "root");
+    }
+
+    #[test]
     fn a_secret_is_hidden_where_rows_groups_and_cuts_divide_it() {
         let secrets = Secrets::default();
         secrets.add("supersecret-value");

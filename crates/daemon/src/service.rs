@@ -13,7 +13,7 @@ use steplatch_protocol::{
     Command, DaemonStatusReply, ErrorCode, Hello, HelloReply, HostInfo, PROTOCOL_VERSION, Place, Refusal,
     StopDaemonReply, VERBS,
 };
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::caller::Caller;
 use crate::connection::Outgoing;
@@ -27,6 +27,8 @@ use crate::sessions::{Sessions, TerminalEvents};
 pub(crate) struct Service {
     pub(crate) place: Place,
     pub(crate) stop: watch::Sender<Option<Ending>>,
+    /// Somebody does not find the socket.
+    pub(crate) listen_again: Arc<Notify>,
     sessions: Sessions,
     runs: Runs,
     secrets: Arc<Secrets>,
@@ -65,7 +67,7 @@ impl Answer {
 #[derive(Debug)]
 pub(crate) enum Following {
     Run(RunEvents),
-    Terminal(TerminalEvents),
+    Terminal(Box<TerminalEvents>),
     /// The end of the daemon, which cuts off whoever has not been answered yet.
     Stop(watch::Sender<Option<Ending>>, Ending),
 }
@@ -102,6 +104,7 @@ impl Service {
         Self {
             place,
             stop,
+            listen_again: Arc::default(),
             runs: Runs::new(sessions.clone(), secrets.clone()),
             secrets,
             sessions,
@@ -184,7 +187,7 @@ impl Service {
             Command::WriteTerminal(verb) => Answer::of(sessions.write(verb, step).await),
             Command::AttachTerminal(verb) => {
                 let (reply, events) = sessions.attach(caller, verb).await;
-                return (Answer::of(reply), events.map(Following::Terminal));
+                return (Answer::of(reply), events.map(|events| Following::Terminal(Box::new(events))));
             }
             Command::HandBackTerminal(verb) => Answer::of(sessions.hand_back(verb).await),
             Command::RunWorkflow(verb) => Answer::of(self.runs.run(caller, verb).await),

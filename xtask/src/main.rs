@@ -24,6 +24,7 @@ cargo xtask test [--quick] [ARGUMENTS]   Check format and lints, then run all te
                                          --quick leaves format and lints out; ARGUMENTS go to cargo test.
 cargo xtask bench terminals [--no-peer]  Measure terminals over MCP, beside a peer (which needs tmux) and a bare
                                          pseudo-terminal, and print one table.
+cargo xtask bench engine                 Measure the journal of runs, beside a bare loop of SQLite on the same disk.
 cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake and the search of a wait; ARGUMENTS go to Criterion.
 ";
 
@@ -37,9 +38,10 @@ fn main() -> ExitCode {
         }
         ["test", rest @ ..] => test::run(&repository, rest),
         ["bench", "terminals", rest @ ..] => bench::terminals(&repository, rest),
+        ["bench", "engine"] => bench::engine(&repository),
         ["bench", "micro", rest @ ..] => bench::micro(&repository, rest),
         ["bench", ..] => {
-            anyhow::bail!("There are two benchmarks: cargo xtask bench terminals, cargo xtask bench micro.")
+            anyhow::bail!("There are three benchmarks: cargo xtask bench terminals, … bench engine, … bench micro.")
         }
         [other, ..] => anyhow::bail!("There is no chore '{other}'. Run cargo xtask to see which there are."),
     });

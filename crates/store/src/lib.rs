@@ -10,8 +10,10 @@ mod conformance;
 mod error;
 mod journal;
 mod memory;
+mod sqlite;
 
 pub use conformance::Scripted;
 pub use error::{AppendError, OpenError, ReadError, StorageError};
 pub use journal::{Append, Appended, Journal, KnownRun, Record, Retention, RunFilter, Summary};
 pub use memory::MemoryJournal;
+pub use sqlite::{SqliteJournal, SqliteOptions};

@@ -320,7 +320,7 @@ fn told(status: &DaemonStatusReply) -> String {
             "foreign" => ", speaks another version: its terminals go on but can not be reached; end it with: steplatch daemon stop",
             _ => "",
         };
-        vec!["keeper".to_owned(), format!("pid {}, version {}, {} open{state}", host.pid, host.version, host.terminals)]
+        vec!["host".to_owned(), format!("pid {}, version {}, {} open{state}", host.pid, host.version, host.terminals)]
     });
     let rows = rows.map(|(name, value)| vec![name.to_owned(), value]).into_iter().chain(hosts);
     print::table(&rows.collect::<Vec<_>>())

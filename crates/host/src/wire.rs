@@ -299,6 +299,40 @@ mod tests {
         assert!(matches!(first_frame(&bytes[taken..]), Ok(Some((_, 8, _)))));
     }
 
+    proptest::proptest! {
+        #[test]
+        fn bytes_that_nobody_meant_do_no_harm(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
+            if let Ok(Some((taken, _, body))) = first_frame(&bytes) {
+                assert!(taken <= bytes.len() && body.end <= taken);
+            }
+            // Whatever they say: a question or an error.
+            let _ = read_body::<Ask>(&bytes);
+        }
+
+        #[test]
+        fn frames_are_read_whole_wherever_they_were_cut(
+            texts in proptest::collection::vec(".{0,40}", 1..6),
+            cut in proptest::num::usize::ANY,
+        ) {
+            let mut bytes = Vec::new();
+            for (number, text) in texts.iter().enumerate() {
+                write_frame(&mut bytes, number as u64, &Ask::Find(text.clone()));
+            }
+            let cut = cut % (bytes.len() + 1);
+            let (mut read, mut pending) = (Vec::new(), Vec::new());
+            for portion in [&bytes[..cut], &bytes[cut..]] {
+                pending.extend_from_slice(portion);
+                while let Some((taken, _, body)) = first_frame(&pending).unwrap() {
+                    let Ok(Ask::Find(text)) = read_body(&pending[body]) else { panic!("another question") };
+                    read.push(text);
+                    pending.drain(..taken);
+                }
+            }
+            assert_eq!(read, texts);
+            assert!(pending.is_empty());
+        }
+    }
+
     #[test]
     fn what_is_no_frame_is_refused() {
         assert_eq!(first_frame(&[0xff; 20]), Err(BadFrame));

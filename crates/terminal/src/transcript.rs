@@ -50,6 +50,8 @@ pub(crate) enum Pause {
     Control(Control),
     /// More combining characters on one cell than any script has.
     Overloaded,
+    /// REP: the last character is to be drawn so often again. The final byte is the last that was taken.
+    Repeat(u16),
     /// The program asks which keyboard modes are on (kitty protocol); this is the answer.
     KeyboardQuery(u8),
 }
@@ -395,7 +397,7 @@ impl Perform for Writer {
         }
     }
 
-    fn csi_dispatch(&mut self, params: &Params, intermediates: &[u8], _ignore: bool, action: char) {
+    fn csi_dispatch(&mut self, params: &Params, intermediates: &[u8], ignore: bool, action: char) {
         let first = params.iter().next().and_then(|param| param.first().copied()).unwrap_or(0);
         match (intermediates, action) {
             // CUU, CUD, CNL, CPL, CUP, HVP, VPA, VPR: the cursor leaves its row.
@@ -431,6 +433,10 @@ impl Perform for Writer {
             ([b'='], 'u') => {
                 let how = params.iter().nth(1).and_then(|param| param.first().copied()).unwrap_or(1);
                 self.keyboard.set(self.alternate, first, how);
+            }
+            // A combining character that is repeated would pile up on one cell.
+            ([], 'b') if !ignore => {
+                self.pause = Some(Pause::Repeat(if self.combining > 0 { 0 } else { first.max(1) }));
             }
             ([b'?'], 'u') => self.pause = Some(Pause::KeyboardQuery(self.keyboard.flags(self.alternate))),
             ([b'!'], 'p') => self.pause = Some(Pause::SoftReset),

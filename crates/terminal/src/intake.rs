@@ -5,9 +5,10 @@
 
 use crate::characters::Characters;
 use crate::guard::Guard;
-use crate::screen::Screen;
 use crate::screen::control::Control;
+use crate::screen::{Cursor, Screen, Size};
 use crate::transcript::{Pause, Transcript};
+use unicode_width::UnicodeWidthChar as _;
 
 /// The parsers get output in pieces no larger than this: one of them looks ahead for each invalid byte.
 const PIECE: usize = 4096;
@@ -18,16 +19,40 @@ pub(crate) struct Intake {
     characters: Characters,
     pub(crate) transcript: Transcript,
     pub(crate) screen: Box<dyn Screen>,
+    /// Where the cursor stood behind the last prompt, and the size of the screen then.
+    prompted: Option<(Cursor, Size)>,
 }
 
 impl Intake {
     pub(crate) fn new(transcript: Transcript, screen: Box<dyn Screen>) -> Self {
-        Self { guard: Guard::default(), characters: Characters::default(), transcript, screen }
+        Self { guard: Guard::default(), characters: Characters::default(), transcript, screen, prompted: None }
+    }
+
+    /// Returns what the screen shows from the end of the prompt to the row of the cursor; nothing if no prompt is known.
+    pub(crate) fn behind_prompt(&self) -> Option<String> {
+        let (prompt, size) = self.prompted?;
+        let here = self.screen.cursor().row;
+        if size != self.screen.size() || here < prompt.row {
+            return None;
+        }
+        let text = self.screen.text();
+        let rows = text.lines().skip(prompt.row.into()).take(usize::from(here - prompt.row) + 1);
+        let mut shown = String::new();
+        for (index, row) in rows.enumerate() {
+            let mut left = if index == 0 { usize::from(prompt.col) } else { 0 };
+            shown.extend(row.chars().skip_while(|character| {
+                let within = left > 0;
+                left = left.saturating_sub(character.width().unwrap_or(0));
+                within
+            }));
+        }
+        Some(shown)
     }
 
     /// Takes in what one read brought. What the program is owed in answer to its questions goes to `replies`.
     pub(crate) fn take_in(&mut self, bytes: &[u8], replies: &mut impl Extend<u8>) {
         let (screen, transcript, characters) = (&mut self.screen, &mut self.transcript, &mut self.characters);
+        let prompted = &mut self.prompted;
         screen.begin_portion();
         // A rectangle that is to be filled, unless the very next sequence covers it.
         let mut fill: Option<Fill> = None;
@@ -53,6 +78,7 @@ impl Intake {
                     replies.extend(screen.take_replies());
                     match pause {
                         None | Some(Pause::Repeat(_)) => {}
+                        Some(Pause::LineBegins) => *prompted = Some((screen.cursor(), screen.size())),
                         Some(Pause::SoftReset) => screen.soft_reset(),
                         Some(Pause::Overloaded) => screen.relieve(),
                         Some(Pause::Control(control)) if control.fills().is_some() => {
@@ -130,7 +156,7 @@ mod tests {
 
     use super::*;
     use crate::history::{History, Zone};
-    use crate::screen::{Emulator, Size};
+    use crate::screen::Emulator;
 
     /// What terminals are sent, in pieces that a generator can shuffle.
     const PIECES: [&[u8]; 36] = [

@@ -50,6 +50,8 @@ pub(crate) enum Pause {
     Control(Control),
     /// More combining characters on one cell than any script has.
     Overloaded,
+    /// The prompt ends here, and what is typed begins.
+    LineBegins,
     /// REP: the last character is to be drawn so often again. The final byte is the last that was taken.
     Repeat(u16),
     /// The program asks which keyboard modes are on (kitty protocol); this is the answer.
@@ -270,6 +272,7 @@ impl Writer {
                 self.enter(Zone::Input);
                 self.line_behind_prompt = false;
                 self.mark(Mark::PromptReady);
+                self.pause = Some(Pause::LineBegins);
             }
             Some(b"C") => {
                 self.pending_return = false;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::exchange::runs;
+use crate::exchange::{runs, typed};
 use crate::integration::{Kind, quoted};
 use crate::process::Exit;
 use crate::terminal::{Gone, Holder, Limit};
@@ -76,7 +76,7 @@ pub enum RunError {
         program: Option<String>,
     },
     /// Something is typed at the prompt and not entered.
-    #[error("'{text}' is typed at the prompt and not entered; enter it or take it back first")]
+    #[error("{} at the prompt and not entered; enter it, or give it up with Ctrl-C", typed(.text))]
     HalfTyped {
         /// What is typed.
         text: String,
@@ -84,6 +84,14 @@ pub enum RunError {
     /// The command contains a character that is a key to a shell rather than text.
     #[error("the command contains the control character U+{0:04X}, which can not be entered as text")]
     Control(u32),
+    /// The shell could not change to the folder; the command was not run.
+    #[error("the shell can not change to {folder}; the command was not run. It said: {said}")]
+    NoFolder {
+        /// The folder, as it was asked for.
+        folder: String,
+        /// What the shell said.
+        said: String,
+    },
     /// The shell waits for more: a quote, a bracket or a block is open. What was entered was taken back.
     #[error("the command is not complete: the shell waits for more of it, such as a closing quote or 'done'")]
     Incomplete,

@@ -7,6 +7,7 @@ mod ledger;
 mod seat;
 mod shell;
 mod task;
+mod viewers;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -270,14 +271,14 @@ pub struct Attached {
     pub snapshot: String,
     /// The size of the screen.
     pub size: Size,
-    /// The output from then on, as the program wrote it.
+    /// The output from then on, as the program wrote it, without what would be answered by whoever shows it.
     pub output: broadcast::Receiver<Output>,
 }
 
 /// A portion of output, or its end.
 #[derive(Debug, Clone)]
 pub enum Output {
-    /// Bytes as the program wrote them.
+    /// Bytes as the program wrote them, without its questions to the terminal and what is for a clipboard.
     Bytes(Arc<[u8]>),
     /// The screen has another size now.
     Resized(Size),

@@ -607,13 +607,16 @@ async fn a_command_runs_in_the_folder_that_it_is_given() {
         assert_eq!(ran.unwrap().output, format!("{folder}\n.\n..\n"), "{shell}");
         assert_eq!(session.view().await.cwd.as_deref(), Some(folder), "{shell}");
         let missing = CommandRequest { working_directory: Some("/no/such".into()), ..request("echo ran") };
-        let ran = session.0.run(missing).await.unwrap();
+        let refused = session.0.run(missing).await.unwrap_err();
         assert!(
-            ran.exit_code != Some(0) && ran.output.contains("/no/such") && !ran.output.contains("ran\n"),
-            "{ran:?}"
+            matches!(&refused, RunError::NoFolder { folder, said } if folder == "/no/such" && said.contains(folder)),
+            "{shell}: {refused:?}"
         );
+        assert!(!session.history().await.contains("ran\n"), "{shell}");
         let dash = CommandRequest { working_directory: Some("-".into()), ..request("echo ran") };
-        assert!(session.0.run(dash).await.unwrap().exit_code != Some(0), "{shell}: there is no folder called -");
+        let refused = session.0.run(dash).await.unwrap_err();
+        assert!(matches!(refused, RunError::NoFolder { .. }), "{shell}: there is no folder called -");
+        assert_eq!(session.view().await.cwd.as_deref(), Some(folder), "{shell}");
     }
 }
 
@@ -687,6 +690,14 @@ async fn a_line_that_somebody_has_begun_is_not_spoilt() {
         session.prompt().await;
         session.types("gone\u{15}").await;
         assert_eq!(session.gives("echo next").await.0, "next\n", "{shell}: what was taken back does not count");
+        session.types("\u{1b}[A").await;
+        session.comes_to("the last command", |view| view.screen.trim_end().ends_with("echo next")).await;
+        let refused = session.tries("true").await.unwrap_err();
+        assert_eq!(refused, RunError::HalfTyped { text: "echo next".into() }, "{shell}");
+        assert!(refused.to_string().contains("Ctrl-C"), "{refused}");
+        session.types("\u{15}").await;
+        session.comes_to("it is gone", |view| !view.screen.trim_end().ends_with("echo next")).await;
+        assert_eq!(session.gives("echo again").await.0, "again\n", "{shell}: the screen shows that nothing stands");
         session.types("sleep 0.2\nahe").await;
         session.sees("ahe").await;
         session.prompt().await;

@@ -21,6 +21,7 @@ use super::floods::{Floods, Place};
 use super::ledger::{Entry, Ledger, Stage};
 use super::seat::Seat;
 use super::shell::Shell;
+use super::viewers::WithoutQuestions;
 use super::{Attached, Closed, Closing, Description, Input, InputError, Life, Output, Request, Sent, View, excerpt};
 use crate::echo::{Echo, Followed};
 use crate::history::Zone;
@@ -107,6 +108,7 @@ struct Task {
     exchanging: Option<Exchanging>,
     waits: Vec<Pending>,
     viewers: broadcast::Sender<Output>,
+    without_questions: WithoutQuestions,
 }
 
 /// Somebody who waits.
@@ -182,6 +184,7 @@ pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Requ
         exchanging: None,
         waits: Vec::new(),
         viewers: broadcast::Sender::new(VIEWER_BACKLOG),
+        without_questions: WithoutQuestions::default(),
     };
     let closing = task.serve(&mut requests).await;
     task.life.close();
@@ -394,7 +397,10 @@ impl Task {
         self.follow_echo(before);
         if self.viewers.receiver_count() > 0 {
             // Nobody listening is no error, and a slow listener is told that it missed something.
-            let _ = self.viewers.send(Output::Bytes(Arc::from(bytes)));
+            let shown = self.without_questions.pass(bytes);
+            let _ = self.viewers.send(Output::Bytes(Arc::from(shown)));
+        } else {
+            self.without_questions.reset();
         }
     }
 

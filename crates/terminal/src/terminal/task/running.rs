@@ -74,8 +74,8 @@ pub(super) struct Running {
     pub(super) deadline: Instant,
     limit: Limit,
     kind: Kind,
-    /// What is entered once this one has succeeded.
-    then: Option<String>,
+    /// What is entered once this one has succeeded, and the folder that this one changes to.
+    then: Option<(String, String)>,
     /// It is over when the shell has shown more prompts than this.
     prompts: u64,
     /// Offsets: of all output when the line was entered, where the shell took it, where the command began and ended.
@@ -138,7 +138,7 @@ impl Task {
             Err(error) => return drop(reply.send(Err(error))),
         };
         let (first, then) = match change {
-            Some(change) => (change, Some(command)),
+            Some(change) => (change, Some((command, request.working_directory.unwrap_or_default()))),
             None => (command, None),
         };
         let running = Running {
@@ -185,11 +185,7 @@ impl Task {
 
     /// What is typed at the prompt and not entered.
     pub(super) fn half_typed(&self) -> Option<String> {
-        let screen = &self.intake.screen;
-        self.shell.draft.standing(|| {
-            let row = usize::from(screen.cursor().row);
-            screen.text().lines().nth(row).unwrap_or_default().to_owned()
-        })
+        self.shell.draft.standing(|| self.intake.behind_prompt())
     }
 
     /// Enters a line, for which `running` waits.
@@ -244,9 +240,12 @@ impl Task {
             return self.tell_of_command(running, Err(RunError::Incomplete));
         }
         if matches!(over, Over::AtPrompt)
-            && running.exit_code == Some(0)
-            && let Some(line) = running.then.take()
+            && let Some((line, folder)) = running.then.take()
         {
+            if running.exit_code != Some(0) {
+                let said = self.ran(&running, over).output.trim_end().to_owned();
+                return self.tell_of_command(running, Err(RunError::NoFolder { folder, said }));
+            }
             // Somebody may have begun to type between the change of folder and the command.
             if let Err(holder) = self.seat.admits(None) {
                 return self.tell_of_command(running, Err(RunError::Held(holder)));

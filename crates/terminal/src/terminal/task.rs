@@ -245,7 +245,7 @@ impl Task {
             self.ended.map(|(_, until)| until),
             self.shell.doubtful,
             self.shell.look_at,
-            self.running.as_ref().map(|running| running.deadline),
+            self.running.as_ref().map(Running::due),
             self.exchanging.as_ref().map(|exchanging| exchanging.deadline),
             self.intake.screen.held_until().map(Instant::from_std),
             self.idle_until(),

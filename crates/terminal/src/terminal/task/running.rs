@@ -5,6 +5,7 @@
 //! again before it is over.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -86,6 +87,18 @@ pub(super) struct Running {
     exit_code: Option<i32>,
     /// The shell wants more than it was given.
     incomplete: bool,
+    /// When it is told once more that there is no more: a shell that is just about to read loses what is typed.
+    take_back: Option<Instant>,
+}
+
+/// How long a shell may take to give up what was not complete.
+const TAKES_BACK: Duration = Duration::from_millis(250);
+
+impl Running {
+    /// When something is to be done for it next.
+    pub(super) fn due(&self) -> Instant {
+        self.take_back.map_or(self.deadline, |again| again.min(self.deadline))
+    }
 }
 
 /// Why nobody waits for a command any more.
@@ -155,6 +168,7 @@ impl Task {
             ended: None,
             exit_code: None,
             incomplete: false,
+            take_back: None,
         };
         self.enter(running, &first);
     }
@@ -215,6 +229,7 @@ impl Task {
             running.note(marked);
             if running.incomplete && marked.mark == Mark::MoreWanted && running.kind != Kind::Fish {
                 // Taken back as a person would.
+                running.take_back = Some(Instant::now() + TAKES_BACK);
                 self.outgoing.push_back(0x03);
                 self.write_waiting();
             }
@@ -223,6 +238,14 @@ impl Task {
 
     /// Answers who waits for a command, if it is over or their time is.
     pub(super) fn look_at_command(&mut self) {
+        if let Some(running) = &mut self.running
+            && let Some(again) = &mut running.take_back
+            && Instant::now() >= *again
+        {
+            *again = Instant::now() + TAKES_BACK;
+            self.outgoing.push_back(0x03);
+            self.write_waiting();
+        }
         let Some(running) = &self.running else { return };
         let over = if let Some(exit) = self.exit() {
             Over::Exited(exit)

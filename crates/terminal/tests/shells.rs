@@ -593,6 +593,42 @@ async fn a_command_that_is_not_whole_is_taken_back() {
 }
 
 #[tokio::test]
+async fn a_shell_without_a_line_editor_asks_for_each_line_and_gets_it() {
+    for rc in ["set +o emacs; set +o vi", "bind 'set enable-bracketed-paste off'"] {
+        let world = World::new();
+        world.file(".bashrc", &format!("{rc}\n"));
+        let session = world.open(&["bash"]).await;
+        for _ in 0..2 {
+            for (command, output, code) in [
+                ("for n in 1 2\ndo\n\techo line $n\ndone", "line 1\nline 2\n", Some(0)),
+                ("if false\nthen echo no\nfi; sh -c 'exit 3'", "", Some(3)),
+                ("echo one", "one\n", Some(0)),
+            ] {
+                assert_eq!(session.gives(command).await, (output.into(), code), "{rc}: {command:?}");
+            }
+            assert_eq!(session.tries("for n in 1 2\ndo").await, Err(RunError::Incomplete), "{rc}");
+            assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{rc}");
+            let ran = session.runs("echo one\nsh -c 'sleep 0.1; echo two; exit 5'").await;
+            assert!(ran.output.starts_with("one\n") && ran.output.ends_with("two\n"), "{rc}: {ran:?}");
+            assert_eq!(ran.exit_code, Some(5), "{rc}: {ran:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_zsh_takes_for_its_history_is_called_so() {
+    let world = World::new();
+    let session = world.open(&["zsh"]).await;
+    let refused = session.tries("echo \"hi!\"").await.unwrap_err();
+    assert_eq!(refused, RunError::Expanded);
+    assert!(refused.to_string().contains("'!'"), "{refused}");
+    assert_eq!(session.tries("echo 'hi!").await, Err(RunError::Incomplete));
+    assert_eq!(session.gives("echo 'hi!'").await, ("hi!\n".into(), Some(0)));
+    session.runs("setopt no_bang_hist").await;
+    assert_eq!(session.gives("echo \"hi!\"").await, ("hi!\n".into(), Some(0)));
+}
+
+#[tokio::test]
 async fn a_command_runs_in_the_folder_that_it_is_given() {
     for shell in SHELLS {
         let world = World::new();

@@ -95,7 +95,8 @@ impl Sessions {
                 let error = format!("{error}: send_input and await_output");
                 RunCommandReply { session_id, ..failed(error) }
             }
-            Ok(Err(error)) => RunCommandReply { session_id, ..failed(error.to_string()) },
+            // What stands at the prompt and what the shell said is output.
+            Ok(Err(error)) => RunCommandReply { session_id, ..failed(self.secrets.masked(error.to_string())) },
             Err(error) => failed(self.words(terminal.id().as_str(), error.into()).await),
         }
     }

@@ -125,7 +125,7 @@ impl WithoutQuestions {
                 ESC => return self.give_up(out),
                 // DECRQSS and XTGETTCAP.
                 b'q' if self.held[self.body..].iter().any(|byte| matches!(byte, b'$' | b'+')) => {
-                    self.drop_string(false)
+                    self.drop_string(false);
                 }
                 0x40..=0x7e | CAN | SUB => self.finish(byte, out),
                 _ => self.hold(byte, out),
@@ -213,7 +213,7 @@ impl WithoutQuestions {
             }
             // Colours are short, too.
             State::Command { .. } if number(&self.held[self.body..]).is_some_and(is_of_colours) => {
-                self.drop_string(true)
+                self.drop_string(true);
             }
             _ => {
                 out.append(&mut self.held);

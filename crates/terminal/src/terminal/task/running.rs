@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Task;
-use crate::command::{self, CommandRequest, Ran, RunError};
+use crate::command::{self, CommandRequest, Editor, Ran, RunError};
 use crate::history::Zone;
 use crate::integration::Kind;
 use crate::process::Exit;
@@ -85,8 +85,12 @@ pub(super) struct Running {
     began: Option<u64>,
     ended: Option<u64>,
     exit_code: Option<i32>,
+    /// How often the shell asks for more and gets it: where it has no line editor it reads line by line.
+    asks: usize,
     /// The shell wants more than it was given.
     incomplete: bool,
+    /// What zsh takes for the end of its history expansion is in the command, and is taken out of it.
+    expanded: bool,
     /// When it is told once more that there is no more: a shell that is just about to read loses what is typed.
     take_back: Option<Instant>,
 }
@@ -122,6 +126,7 @@ impl Running {
                 self.ended = Some(marked.offset);
                 self.exit_code = code;
             }
+            Mark::MoreWanted if self.asks > 0 => self.asks -= 1,
             Mark::MoreWanted => self.incomplete = true,
             _ => {}
         }
@@ -167,7 +172,9 @@ impl Task {
             began: None,
             ended: None,
             exit_code: None,
+            asks: 0,
             incomplete: false,
+            expanded: false,
             take_back: None,
         };
         self.enter(running, &first);
@@ -205,7 +212,15 @@ impl Task {
     /// Enters a line, for which `running` waits.
     fn enter(&mut self, running: Running, line: &str) {
         let offset = self.intake.transcript.history().end();
-        let keys = command::keys(line, running.kind, self.intake.screen.modes().bracketed_paste);
+        let editor = if self.intake.screen.modes().bracketed_paste {
+            Editor::TakesPastes
+        } else if running.kind == Kind::Bash && self.pty.line_discipline().is_some_and(|now| now.whole_lines) {
+            Editor::None
+        } else {
+            Editor::TakesKeys
+        };
+        let keys = command::keys(line, running.kind, editor);
+        let asks = if editor == Editor::None { line.matches('\n').count() } else { 0 };
         self.input_offset = offset;
         self.echo.expect(&format!("{line}\n"), offset);
         self.running = Some(Running {
@@ -215,10 +230,12 @@ impl Task {
             began: None,
             ended: None,
             exit_code: None,
+            asks,
+            expanded: running.kind == Kind::Zsh && line.contains("!\""),
             ..running
         });
         self.shell.draft.type_in(b"\r");
-        self.shell.send_off(1);
+        self.shell.send_off(1 + asks);
         self.outgoing.extend(keys);
         self.write_waiting();
     }
@@ -260,7 +277,8 @@ impl Task {
         };
         let Some(mut running) = self.running.take() else { return };
         if running.incomplete && matches!(over, Over::AtPrompt | Over::OutOfTime) {
-            return self.tell_of_command(running, Err(RunError::Incomplete));
+            let error = if running.expanded { RunError::Expanded } else { RunError::Incomplete };
+            return self.tell_of_command(running, Err(error));
         }
         if matches!(over, Over::AtPrompt)
             && let Some((line, folder)) = running.then.take()

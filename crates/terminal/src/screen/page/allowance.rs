@@ -7,8 +7,8 @@
 
 use super::Page;
 
-/// Cells that one read may have drawn by sequences that draw many. Takes less than 10 ms on a slow machine.
-const CELLS: usize = 1_000_000;
+/// Cells that one read may have drawn by sequences that draw many. Takes about a millisecond.
+const CELLS: usize = 200_000;
 
 /// Screens of any size that may be drawn all the same.
 const SCREENS: usize = 2;

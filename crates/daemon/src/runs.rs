@@ -5,6 +5,7 @@
 //! outcomes back. A run goes on whoever asked for it.
 
 mod catalog;
+mod contract;
 mod drive;
 mod event;
 mod report;

@@ -29,6 +29,7 @@ use steplatch_terminal::{
 };
 
 pub(crate) use attach::TerminalEvents;
+pub(crate) use commands::NotAsked;
 use signals::signal_named;
 use trouble::{Trouble, held, not_opened};
 

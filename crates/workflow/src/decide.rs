@@ -5,6 +5,9 @@
 //! never fails and never waits: what makes no sense (an outcome for a step that is
 //! not the current one, an input to a run that is over) decides nothing.
 
+mod contract;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -12,8 +15,8 @@ use steplatch_ids::{RunId, StepId};
 
 use crate::condition::{ConditionError, Ending};
 use crate::definition::{Definition, State};
-use crate::event::{Event, FailureReason, Limits, Outcome, SEMANTICS_VERSION};
-use crate::history::{CurrentStep, History, Status, Terminals};
+use crate::event::{Event, FailureReason, Limits, Outcome, SEMANTICS_VERSION, ShellAnswer};
+use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
 use crate::substitute::{self, Lookup};
 use crate::time::{Timestamp, spoken};
 use crate::tool;
@@ -30,6 +33,13 @@ pub enum Input {
         step: StepId,
         /// What came of it.
         outcome: Outcome,
+    },
+    /// The shell did what was asked of its variables, or could not be asked.
+    ShellAnswered {
+        /// Which request it answers.
+        step: StepId,
+        /// What came of it.
+        answer: ShellAnswer,
     },
     /// The time that the whole run may take is over.
     DeadlinePassed,
@@ -87,6 +97,25 @@ pub enum Effect {
         /// As for [`Effect::Perform`], counted from when the state was entered.
         limit: Option<Duration>,
     },
+    /// Set and export variables of a shell, invisibly, and bring [`Input::ShellAnswered`] back. Done twice it does
+    /// no more than done once.
+    SetVariables {
+        /// The step that asks.
+        step: StepId,
+        /// The terminal of the shell.
+        session_id: String,
+        /// The variables, with their values.
+        variables: BTreeMap<String, String>,
+    },
+    /// Look variables of a shell up, invisibly, and bring [`Input::ShellAnswered`] back.
+    ReadVariables {
+        /// The step that asks.
+        step: StepId,
+        /// The terminal of the shell.
+        session_id: String,
+        /// The variables.
+        names: Vec<String>,
+    },
     /// Stop waiting for a step. Its outcome, should it come, is of no interest.
     Abandon {
         /// The step.
@@ -115,9 +144,16 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             Some(current) if current.step == step => Move::new(definition, history, now).complete(current, outcome),
             _ => Decision::default(),
         },
+        (Status::Running, Input::ShellAnswered { step, answer }) => match history.exchange() {
+            Some(exchange) if exchange.step == step => Move::new(definition, history, now).answered(exchange, answer),
+            _ => Decision::default(),
+        },
         (Status::Running, Input::DeadlinePassed) => Move::new(definition, history, now).pass_deadline(),
         (Status::Running, Input::Cancel { reason }) => Move::new(definition, history, now).cancel(reason),
-        (Status::NotStarted, Input::Outcome { .. } | Input::DeadlinePassed | Input::Cancel { .. })
+        (
+            Status::NotStarted,
+            Input::Outcome { .. } | Input::ShellAnswered { .. } | Input::DeadlinePassed | Input::Cancel { .. },
+        )
         | (Status::Running, Input::Start(_))
         | (Status::Completed | Status::Failed { .. } | Status::Cancelled { .. }, _) => Decision::default(),
     }
@@ -135,7 +171,7 @@ pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
         Status::Running => {
             let passed = history.started_at().map_or(Duration::ZERO, |started| now.since(started));
             let after = history.limits().execution_timeout().saturating_sub(passed);
-            let pending = history.current().map(asking);
+            let pending = history.current().map(asking).or_else(|| history.exchange().map(exchanging));
             [Effect::ArmDeadline { after }].into_iter().chain(pending).collect()
         }
     }
@@ -160,7 +196,7 @@ fn begin(definition: &Definition, start: Start, now: Timestamp) -> Decision {
     let mut begin = Move::new(definition, &history, now);
     begin.decision.effects.push(Effect::ArmDeadline { after: start.limits.execution_timeout() });
     begin.decision.events.push(started);
-    begin.enter(definition.initial_state(), history.variables(), history.terminals())
+    begin.begin_with_arguments(definition.initial_state())
 }
 
 /// A decision in the making.
@@ -198,12 +234,9 @@ impl<'a> Move<'a> {
                 let to = to.to_owned();
                 self.record(Event::Transitioned { at: self.now, from: name.to_owned(), to: to.clone(), because });
                 let history = self.history;
-                self.enter(&to, &history.variables().after(name, &result), &terminals)
+                self.approach(&to, &history.variables().after(name, &result), &terminals)
             }
-            Ok(None) if tool::succeeded(&result) => {
-                self.record(Event::Completed { at: self.now });
-                self.decision
-            }
+            Ok(None) if tool::succeeded(&result) => self.finish(&terminals),
             Ok(None) => {
                 let error = action_error(name, tool, &result);
                 self.fail(FailureReason::ActionFailed, error, &terminals)
@@ -225,7 +258,10 @@ impl<'a> Move<'a> {
         let step =
             StepId { run: run.clone(), place: name.to_owned(), visit: self.history.visits(name).saturating_add(1) };
         let tool = state.action().tool().to_owned();
-        let params = params(state, variables, terminals);
+        let mut params = params(state, variables, terminals);
+        if tool == tool::OPEN_TERMINAL && !self.history.arguments_checked() && terminals.is_empty() {
+            hand_over(&self.given_arguments(), &mut params);
+        }
         let limit = limit(state);
         if tool == tool::SLEEP
             && let Err(error) = tool::sleep_duration(&params)
@@ -241,7 +277,7 @@ impl<'a> Move<'a> {
 
     fn pass_deadline(self) -> Decision {
         let timeout = spoken(self.history.limits().execution_timeout());
-        let place = self.history.final_state().map(|name| format!(" in state '{name}'")).unwrap_or_default();
+        let place = self.history.last_state().map(|name| format!(" in state '{name}'")).unwrap_or_default();
         let history = self.history;
         let error = format!("Workflow execution timed out after {timeout}{place}");
         self.abandoning().fail(FailureReason::TimedOut, error, history.terminals())
@@ -256,8 +292,9 @@ impl<'a> Move<'a> {
     }
 
     fn abandoning(mut self) -> Self {
-        let current = self.history.current();
-        self.decision.effects.extend(current.map(|current| Effect::Abandon { step: current.step.clone() }));
+        let current = self.history.current().map(|current| &current.step);
+        let waited_for = current.or_else(|| self.history.exchange().map(|exchange| &exchange.step));
+        self.decision.effects.extend(waited_for.map(|step| Effect::Abandon { step: step.clone() }));
         self
     }
 
@@ -326,6 +363,32 @@ fn asking(current: &CurrentStep) -> Effect {
     match tool::sleep_duration(&params) {
         Ok(duration) if tool == tool::SLEEP => Effect::Sleep { step, until: entered_at.after(duration), limit },
         _ => Effect::Perform { step, tool, params, limit },
+    }
+}
+
+/// Returns the effect that brings a request to the shell its answer.
+fn exchanging(exchange: &Exchange) -> Effect {
+    let Exchange { step, session_id, set, read, .. } = exchange.clone();
+    if set.is_empty() {
+        Effect::ReadVariables { step, session_id, names: read }
+    } else {
+        Effect::SetVariables { step, session_id, variables: set }
+    }
+}
+
+/// Puts arguments into the environment of a terminal that is about to be opened, where its author put nothing else.
+fn hand_over(given: &BTreeMap<String, String>, params: &mut Map<String, Value>) {
+    if given.is_empty() {
+        return;
+    }
+    let environment = params.entry("environment").or_insert(Value::Null);
+    if environment.is_null() {
+        *environment = Value::Object(Map::new());
+    }
+    if let Value::Object(environment) = environment {
+        for (name, value) in given {
+            environment.entry(name.as_str()).or_insert_with(|| value.as_str().into());
+        }
     }
 }
 

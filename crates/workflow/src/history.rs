@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 
-use crate::event::{Event, FailureReason, Limits, Outcome};
+use crate::event::{Event, FailureReason, Limits, Outcome, Purpose, ShellAnswer, Side};
 use crate::time::Timestamp;
 use crate::tool;
 use crate::variables::Variables;
@@ -50,6 +50,23 @@ pub struct CurrentStep {
     pub entered_at: Timestamp,
 }
 
+/// A request to the shell that has no answer yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Exchange {
+    /// Under which name it was asked.
+    pub step: StepId,
+    /// The terminal whose shell is asked.
+    pub session_id: String,
+    /// What for.
+    pub purpose: Purpose,
+    /// The variables to be set, with their values.
+    pub set: BTreeMap<String, String>,
+    /// The variables to be told.
+    pub read: Vec<String>,
+    /// The state to be entered when the contract holds; none when the run is complete then.
+    pub then: Option<String>,
+}
+
 /// Everything that the events of a run say, up to the last one applied.
 ///
 /// Applying an event never fails: what has happened is not up for debate.
@@ -67,8 +84,15 @@ pub struct History {
     variables: Variables,
     visits: BTreeMap<String, u32>,
     states_executed: u32,
-    final_state: Option<String>,
+    last_state: Option<String>,
     current: Option<CurrentStep>,
+    exchange: Option<Exchange>,
+    /// How often the shell was asked.
+    exchanges: u32,
+    /// The arguments that are set, as far as that is known.
+    arguments: BTreeMap<String, String>,
+    arguments_checked: bool,
+    return_values: BTreeMap<String, String>,
     terminals: Terminals,
 }
 
@@ -104,6 +128,21 @@ impl Terminals {
     /// Returns the terminals that the run opened and did not close.
     pub(crate) fn open(&self) -> &[String] {
         &self.open
+    }
+
+    /// Returns the terminal whose shell the contract is with, when there is one that is open.
+    pub(crate) fn of_contract(&self) -> Option<&str> {
+        self.given.as_ref().or(self.open.last()).map(String::as_str)
+    }
+
+    /// Tells whether the run was given a terminal.
+    pub(crate) fn is_given(&self) -> bool {
+        self.given.is_some()
+    }
+
+    /// Tells whether the run works without a terminal so far.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.given.is_none() && self.last_opened.is_none()
     }
 
     /// Returns the terminal for an action that names none: the one the run was given, else the one it opened
@@ -149,12 +188,16 @@ impl History {
                 if let Some(session) = session_id {
                     self.variables.set_standard("session_id", session.as_str());
                 }
+                for side in ["arguments", "return_values"] {
+                    let names = definition.get(side).and_then(Value::as_object);
+                    self.variables.leave_to_shell(names.into_iter().flat_map(Map::keys));
+                }
                 self.definition = Some(definition.clone());
             }
             Event::StateEntered { at, step, tool, params, limit } => {
                 self.states_executed += 1;
                 self.visits.insert(step.place.clone(), step.visit);
-                self.final_state = Some(step.place.clone());
+                self.last_state = Some(step.place.clone());
                 self.current = Some(CurrentStep {
                     step: step.clone(),
                     tool: tool.clone(),
@@ -165,6 +208,23 @@ impl History {
             }
             Event::StateCompleted { step, outcome, .. } => self.complete(step, outcome),
             Event::Transitioned { .. } => {}
+            Event::VariablesAsked { step, session_id, purpose, set, read, then, .. } => {
+                self.exchanges += 1;
+                self.exchange = Some(Exchange {
+                    step: step.clone(),
+                    session_id: session_id.clone(),
+                    purpose: *purpose,
+                    set: set.clone(),
+                    read: read.clone(),
+                    then: then.clone(),
+                });
+            }
+            Event::VariablesTold { step, answer, .. } => self.learn(step, answer),
+            Event::ContractChecked { side: Side::Arguments, values, .. } => {
+                self.arguments_checked = true;
+                self.arguments.clone_from(values);
+            }
+            Event::ContractChecked { side: Side::ReturnValues, values, .. } => self.return_values.clone_from(values),
             Event::Completed { at } => self.end(Status::Completed, *at),
             Event::Failed { at, reason, error } => {
                 self.end(Status::Failed { reason: *reason, error: error.clone() }, *at);
@@ -181,10 +241,19 @@ impl History {
         }
     }
 
+    fn learn(&mut self, step: &StepId, answer: &ShellAnswer) {
+        if let Some(exchange) = self.exchange.take_if(|exchange| exchange.step == *step)
+            && exchange.purpose.side() == Side::Arguments
+        {
+            self.arguments.extend(learned(&exchange, answer));
+        }
+    }
+
     fn end(&mut self, status: Status, at: Timestamp) {
         self.status = status;
         self.ended_at = Some(at);
         self.current = None;
+        self.exchange = None;
     }
 
     /// Returns how many events this history has seen: the number of the next one, counted from 0.
@@ -253,10 +322,46 @@ impl History {
         &self.variables
     }
 
-    /// Returns the name of the last state that was executed, finished or not.
+    /// Returns the name of the last state that was executed, finished or not; `validation_failed` or
+    /// `return_validation_failed` when the run broke off because its contract did not hold.
     #[must_use]
     pub fn final_state(&self) -> Option<&str> {
-        self.final_state.as_deref()
+        match self.status {
+            Status::Failed { reason: FailureReason::ArgumentsInvalid, .. } => Some("validation_failed"),
+            Status::Failed { reason: FailureReason::ReturnValuesInvalid, .. } => Some("return_validation_failed"),
+            _ => self.last_state(),
+        }
+    }
+
+    /// Returns the name of the last state that was executed, finished or not, however the run ended.
+    #[must_use]
+    pub fn last_state(&self) -> Option<&str> {
+        self.last_state.as_deref()
+    }
+
+    /// Returns the request to the shell whose answer the run waits for.
+    #[must_use]
+    pub fn exchange(&self) -> Option<&Exchange> {
+        self.exchange.as_ref()
+    }
+
+    /// Returns the return values that the run left in its shell, once they were looked up; secrets
+    /// are hidden.
+    #[must_use]
+    pub fn return_values(&self) -> &BTreeMap<String, String> {
+        &self.return_values
+    }
+
+    pub(crate) fn arguments(&self) -> &BTreeMap<String, String> {
+        &self.arguments
+    }
+
+    pub(crate) fn arguments_checked(&self) -> bool {
+        self.arguments_checked
+    }
+
+    pub(crate) fn exchanges(&self) -> u32 {
+        self.exchanges
     }
 
     /// Returns how many states were executed, the current one included.
@@ -300,6 +405,17 @@ impl History {
     pub(crate) fn visits(&self, state: &str) -> u32 {
         self.visits.get(state).copied().unwrap_or(0)
     }
+}
+
+/// Returns the variables that are known to be set once a request was answered.
+pub(crate) fn learned(exchange: &Exchange, answer: &ShellAnswer) -> BTreeMap<String, String> {
+    let mut known = BTreeMap::new();
+    if let ShellAnswer::Told { values } = answer {
+        known.clone_from(&exchange.set);
+        let wanted = exchange.read.iter().filter_map(|name| Some((name.clone(), values.get(name)?.clone()?)));
+        known.extend(wanted);
+    }
+    known
 }
 
 impl<'a> Extend<&'a Event> for History {

@@ -9,6 +9,7 @@
 //! definition, history and input give the same decision, today and on replay.
 
 mod condition;
+mod contract;
 mod decide;
 mod definition;
 mod event;
@@ -20,10 +21,11 @@ mod tool;
 mod variables;
 
 pub use condition::{Condition, ConditionError};
+pub use contract::{Contract, ContractVariable, ValueSchema};
 pub use decide::{Decision, Effect, Input, Start, decide, resume};
 pub use definition::{Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition};
-pub use event::{Event, FailureReason, InvalidLimits, Limits, Outcome, SEMANTICS_VERSION};
-pub use history::{CurrentStep, History, Status};
+pub use event::{Event, FailureReason, InvalidLimits, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer, Side};
+pub use history::{CurrentStep, Exchange, History, Status};
 pub use log::{LogEntry, execution_log};
 pub use time::Timestamp;
 pub use variables::Variables;

@@ -13,6 +13,7 @@ use steplatch_workflow::{
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
+use super::contract;
 use super::{Progress, RunState, Shared};
 use crate::caller::Caller;
 use crate::moment;
@@ -63,6 +64,7 @@ impl Driver {
     pub(super) async fn drive(mut self, start: Start, mut received: mpsc::UnboundedReceiver<Input>) {
         let mut input = Input::Start(start);
         loop {
+            contract::hide(&self.definition, &self.history, &input, &self.shared.secrets);
             let Decision { events, effects } = decide(&self.definition, &self.history, input, moment::now());
             if let Err(error) = self.append(&effects, &events).await {
                 tracing::error!(run = %self.run, error, "a run can not be remembered and stops here");
@@ -146,6 +148,18 @@ impl Driver {
                 self.await_outcome(step, acting);
             }
             Effect::Sleep { step, until, limit } => self.await_outcome(step, sleep(until, limit)),
+            Effect::SetVariables { step, session_id, variables } => {
+                let sessions = self.shared.sessions.clone();
+                let caller = self.caller.clone();
+                let answering = async move { contract::set(&sessions, &caller, session_id, variables).await };
+                self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: answering.await } });
+            }
+            Effect::ReadVariables { step, session_id, names } => {
+                let sessions = self.shared.sessions.clone();
+                let caller = self.caller.clone();
+                let answering = async move { contract::read(&sessions, &caller, session_id, names).await };
+                self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: answering.await } });
+            }
             Effect::Abandon { step } => {
                 if let Some((current, task)) = self.in_flight.take()
                     && current == step
@@ -173,13 +187,16 @@ impl Driver {
     }
 
     fn await_outcome(&mut self, step: StepId, outcome: impl Future<Output = Outcome> + Send + 'static) {
+        self.await_input(step.clone(), async { Input::Outcome { step, outcome: outcome.await } });
+    }
+
+    fn await_input(&mut self, step: StepId, input: impl Future<Output = Input> + Send + 'static) {
         let inputs = self.inputs.clone();
-        let current = step.clone();
         let task = tokio::spawn(async move {
-            let outcome = outcome.await;
-            let _ = inputs.send(Input::Outcome { step, outcome });
+            // A run that is over does not mind.
+            let _ = inputs.send(input.await);
         });
-        self.in_flight = Some((current, task.abort_handle()));
+        self.in_flight = Some((step, task.abort_handle()));
     }
 }
 

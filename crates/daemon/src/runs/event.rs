@@ -88,6 +88,11 @@ fn told(run: &Run, record: &Record) -> Option<RunEvent> {
         Event::Transitioned { from, to, because, .. } => {
             ("transition", json!({"from": from, "to": to, "because": because}))
         }
+        // Each request would be told twice: what came of all of them is what matters.
+        Event::VariablesAsked { .. } | Event::VariablesTold { .. } => return None,
+        Event::ContractChecked { side, values, holds, error, .. } => {
+            ("contract_checked", json!({"side": side, "variables": values, "success": holds, "error": error}))
+        }
         Event::Completed { .. } => ("workflow_completed", json!({})),
         Event::Failed { reason, error, .. } => ("workflow_failed", json!({"reason": reason, "error": error})),
         Event::Cancelled { reason, .. } => ("workflow_cancelled", json!({"reason": reason})),

@@ -59,11 +59,9 @@ impl Reader<'_> {
         let object = self.findings.object(&place, "a workflow definition", DOCUMENT_KEYS)?;
         let name = object.get("name").and_then(|place| self.name(&place));
         let description = object.get("description").and_then(|place| self.description(&place));
-        for key in ["arguments", "return_values"] {
-            if let Some(place) = object.get(key).filter(|place| *place.value != Value::Object(Map::new())) {
-                self.findings.error(&place.pointer, format!("'{key}' is not supported by this version"));
-            }
-        }
+        let arguments = self.findings.contract(&object, "arguments");
+        let return_values = self.findings.contract(&object, "return_values");
+        self.findings.disjoint(&object, &arguments, &return_values);
         let initial = self.findings.required(&object, "initial_state");
         let initial_name = initial.as_ref().and_then(|place| self.findings.text(place, "'initial_state'"));
         let states = self.findings.required(&object, "states");
@@ -86,7 +84,8 @@ impl Reader<'_> {
             self.findings.problems.extend(reach::warnings(&initial_state, &states));
         }
         let document = document.clone();
-        Some(Definition { document, name, description, initial_state, states, warnings: Vec::new() })
+        let warnings = Vec::new();
+        Some(Definition { document, name, description, arguments, return_values, initial_state, states, warnings })
     }
 
     fn name(&mut self, place: &Place<'_>) -> Option<WorkflowName> {

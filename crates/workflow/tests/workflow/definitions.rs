@@ -201,13 +201,6 @@ fn what_this_version_does_not_do_is_refused_clearly() {
     ] {
         assert_eq!(problems(&document), expected);
     }
-    let mut document = one_state(&json!({}));
-    document["arguments"] = json!({"HOME": "where to build"});
-    document["return_values"] = json!({"STATUS": "what came of it"});
-    assert_eq!(
-        problems(&document),
-        "/arguments: 'arguments' is not supported by this version\n/return_values: 'return_values' is not supported by this version"
-    );
 }
 
 #[test]

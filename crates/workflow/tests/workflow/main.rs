@@ -1,5 +1,6 @@
 //! Machine workflows, from document to end, told as small stories.
 
+mod contracts;
 mod decisions;
 mod definitions;
 mod machine;

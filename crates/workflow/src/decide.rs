@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 
+use crate::child::{self, Child, MOST_LEVELS};
 use crate::condition::{ConditionError, Ending};
 use crate::definition::{Definition, State};
 use crate::event::{Event, FailureReason, Limits, Outcome, SEMANTICS_VERSION, ShellAnswer};
@@ -63,6 +64,10 @@ pub struct Start {
     pub limits: Limits,
     /// Whether its terminals stay open when it fails or is cancelled.
     pub keep_terminals: bool,
+    /// The step of another run that starts it.
+    pub parent: Option<StepId>,
+    /// How many runs it is below the first one: 0 for one that nobody's run starts.
+    pub depth: u32,
 }
 
 /// What follows from an input.
@@ -97,6 +102,22 @@ pub enum Effect {
         /// As for [`Effect::Perform`], counted from when the state was entered.
         limit: Option<Duration>,
     },
+    /// Start another run, and bring what it came to ([`child_outcome`](crate::child_outcome)) back as an outcome.
+    StartRun {
+        /// The step that asks: a step starts one run and never a second one.
+        step: StepId,
+        /// What to start.
+        child: Box<Child>,
+        /// As for [`Effect::Perform`]; the child is cancelled then.
+        limit: Option<Duration>,
+    },
+    /// Bring this outcome back: it was known without doing anything.
+    Answer {
+        /// The step.
+        step: StepId,
+        /// Its outcome.
+        outcome: Outcome,
+    },
     /// Set and export variables of a shell, invisibly, and bring [`Input::ShellAnswered`] back. Done twice it does
     /// no more than done once.
     SetVariables {
@@ -116,7 +137,7 @@ pub enum Effect {
         /// The variables.
         names: Vec<String>,
     },
-    /// Stop waiting for a step. Its outcome, should it come, is of no interest.
+    /// Stop waiting for a step, and cancel the run that it started. Its outcome, should it come, is of no interest.
     Abandon {
         /// The step.
         step: StepId,
@@ -171,7 +192,10 @@ pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
         Status::Running => {
             let passed = history.started_at().map_or(Duration::ZERO, |started| now.since(started));
             let after = history.limits().execution_timeout().saturating_sub(passed);
-            let pending = history.current().map(asking).or_else(|| history.exchange().map(exchanging));
+            let pending = history
+                .current()
+                .map(|current| asking(current, history.depth()))
+                .or_else(|| history.exchange().map(exchanging));
             [Effect::ArmDeadline { after }].into_iter().chain(pending).collect()
         }
     }
@@ -191,6 +215,8 @@ fn begin(definition: &Definition, start: Start, now: Timestamp) -> Decision {
         limits: start.limits,
         keep_terminals: start.keep_terminals,
         semantics_version: SEMANTICS_VERSION,
+        parent: start.parent,
+        depth: start.depth,
     };
     let history = History::from_iter([&started]);
     let mut begin = Move::new(definition, &history, now);
@@ -269,7 +295,7 @@ impl<'a> Move<'a> {
             return self.fail(FailureReason::BadParameters, format!("State '{name}': {error}"), terminals);
         }
         let entered = CurrentStep { step, tool, params, limit, entered_at: self.now };
-        self.decision.effects.push(asking(&entered));
+        self.decision.effects.push(asking(&entered, self.history.depth()));
         let CurrentStep { step, tool, params, limit, entered_at: at } = entered;
         self.record(Event::StateEntered { at, step, tool, params, limit });
         self.decision
@@ -338,8 +364,12 @@ fn next<'d>(
 /// Returns the parameters of a state's action, with variables replaced and the run's terminal filled in.
 fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<String, Value> {
     let action = state.action();
-    let replaced =
-        |(name, value): (&String, &Value)| (name.clone(), substitute::value(value, variables, !action.is_text(name)));
+    let whole = |name: &str| action.tool() == tool::RUN_WORKFLOW && name == child::DEFINITION;
+    let replaced = |(name, value): (&String, &Value)| {
+        let value =
+            if whole(name) { value.clone() } else { substitute::value(value, variables, !action.is_text(name)) };
+        (name.clone(), value)
+    };
     let mut params: Map<String, Value> = action.params().iter().map(replaced).collect();
     let left_out = params.get("session_id").is_none_or(Value::is_null);
     if action.takes_session()
@@ -353,13 +383,24 @@ fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<
 
 /// Returns how long a state may take; `None` where the action bounds itself.
 fn limit(state: &State) -> Option<Duration> {
-    let own = matches!(state.action().tool(), tool::AWAIT_OUTPUT | tool::SLEEP);
+    let own = matches!(state.action().tool(), tool::AWAIT_OUTPUT | tool::SLEEP | tool::RUN_WORKFLOW);
     state.timeout().or_else(|| (!own).then_some(tool::USUAL_LIMIT))
 }
 
 /// Returns the effect that brings a step its outcome.
-fn asking(current: &CurrentStep) -> Effect {
+fn asking(current: &CurrentStep, depth: u32) -> Effect {
     let CurrentStep { step, tool, params, limit, entered_at } = current.clone();
+    if tool == tool::RUN_WORKFLOW {
+        let child = Child::read(&params, depth.saturating_add(1));
+        return match child {
+            Ok(child) if child.depth <= MOST_LEVELS => Effect::StartRun { step, child: Box::new(child), limit },
+            Ok(_) => {
+                let error = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
+                Effect::Answer { step, outcome: child::refused(error) }
+            }
+            Err(error) => Effect::Answer { step, outcome: child::refused(error) },
+        };
+    }
     match tool::sleep_duration(&params) {
         Ok(duration) if tool == tool::SLEEP => Effect::Sleep { step, until: entered_at.after(duration), limit },
         _ => Effect::Perform { step, tool, params, limit },

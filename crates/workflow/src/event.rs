@@ -39,6 +39,12 @@ pub enum Event {
         keep_terminals: bool,
         /// The rules it follows.
         semantics_version: u32,
+        /// The step of another run that started it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<StepId>,
+        /// How many runs it is below the first one.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        depth: u32,
     },
     /// A state was entered and its action asked for.
     StateEntered {
@@ -141,6 +147,12 @@ pub enum Event {
         /// Why, in the words of who did.
         reason: String,
     },
+}
+
+// The shape is serde's.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Event {

@@ -77,6 +77,9 @@ pub struct History {
     run: Option<RunId>,
     definition: Option<Value>,
     semantics_version: u32,
+    parent: Option<StepId>,
+    depth: u32,
+    recursion_depth: u32,
     limits: Limits,
     keep_terminals: bool,
     started_at: Option<Timestamp>,
@@ -172,6 +175,8 @@ impl History {
                 limits,
                 keep_terminals,
                 semantics_version,
+                parent,
+                depth,
             } => {
                 self.status = Status::Running;
                 self.started_at = Some(*at);
@@ -179,6 +184,9 @@ impl History {
                 self.limits = *limits;
                 self.keep_terminals = *keep_terminals;
                 self.semantics_version = *semantics_version;
+                self.parent.clone_from(parent);
+                self.depth = *depth;
+                self.recursion_depth = *depth;
                 self.terminals.given.clone_from(session_id);
                 self.variables = Variables::new(variables.clone());
                 self.variables.set_standard("run_id", run.as_str());
@@ -238,6 +246,11 @@ impl History {
             let result = outcome.result(&step.place, &current.tool, current.limit);
             self.variables.record(&step.place, &result);
             self.terminals.record(&current.tool, &current.params, &result);
+            if current.tool == tool::RUN_WORKFLOW
+                && let Some(reached) = result.get("recursion_depth").and_then(Value::as_u64)
+            {
+                self.recursion_depth = self.recursion_depth.max(u32::try_from(reached).unwrap_or(u32::MAX));
+            }
         }
     }
 
@@ -290,6 +303,24 @@ impl History {
     #[must_use]
     pub fn semantics_version(&self) -> u32 {
         self.semantics_version
+    }
+
+    /// Returns the step of another run that started this one.
+    #[must_use]
+    pub fn parent(&self) -> Option<&StepId> {
+        self.parent.as_ref()
+    }
+
+    /// Returns how many runs it is below the first one: 0 for one that nobody's run started.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// Returns the deepest level that this run and those that it started came to.
+    #[must_use]
+    pub fn recursion_depth(&self) -> u32 {
+        self.recursion_depth
     }
 
     /// Returns how far the run may go.

@@ -8,6 +8,7 @@
 //! Nothing in here waits, reads a clock, opens a file or draws a number. The same
 //! definition, history and input give the same decision, today and on replay.
 
+mod child;
 mod condition;
 mod contract;
 mod decide;
@@ -20,6 +21,7 @@ mod time;
 mod tool;
 mod variables;
 
+pub use child::{Child, ChildWorkflow, MOST_LEVELS, child_outcome};
 pub use condition::{Condition, ConditionError};
 pub use contract::{Contract, ContractVariable, ValueSchema};
 pub use decide::{Decision, Effect, Input, Start, decide, resume};

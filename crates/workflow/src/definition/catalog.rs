@@ -6,7 +6,8 @@ use super::Problem;
 
 /// The tools that a state may name, told by whoever performs them.
 pub trait ToolCatalog {
-    /// Returns the names of all tools. `sleep` is not among them: it belongs to every machine.
+    /// Returns the names of all tools. `sleep` and `run_workflow` are not among them: they belong to
+    /// every machine.
     fn tools(&self) -> Vec<String>;
 
     /// Checks the parameters of one of these tools as far as they are literal.

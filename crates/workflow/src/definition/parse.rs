@@ -8,6 +8,7 @@ use steplatch_pattern::Pattern;
 
 use super::document::{Findings, Object, Place, kind, suggestion};
 use super::{Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, reach};
+use crate::child::{self, MOST_LEVELS};
 use crate::condition::{Condition, PatternText, Test};
 use crate::{substitute, tool};
 
@@ -35,7 +36,12 @@ const TIMEOUT_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=300.0;
 
 /// Reads a whole document.
 pub(super) fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Definition, Problems> {
-    let mut reader = Reader { tools, findings: Findings::default() };
+    parse_at(document, tools, 0)
+}
+
+/// Reads a document that stands in others, so many levels deep.
+fn parse_at(document: &Value, tools: &dyn ToolCatalog, level: u32) -> Result<Definition, Problems> {
+    let mut reader = Reader { tools, findings: Findings::default(), level };
     let definition = reader.document(document);
     let problems = reader.findings.problems;
     let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
@@ -51,6 +57,8 @@ pub(super) fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Definit
 struct Reader<'a> {
     tools: &'a dyn ToolCatalog,
     findings: Findings,
+    /// In how many other documents this one stands.
+    level: u32,
 }
 
 impl Reader<'_> {
@@ -166,22 +174,58 @@ impl Reader<'_> {
             return None;
         }
         let mut known = self.tools.tools();
-        if !known.iter().any(|known| known == tool) && tool != tool::SLEEP {
-            known.push(tool::SLEEP.to_owned());
+        known.extend(tool::OF_MACHINES.iter().map(ToString::to_string));
+        if !known.iter().any(|known| known == tool) {
             let meant = suggestion(tool, known.iter().map(String::as_str));
             let or = if meant.is_empty() { format!(", known are {}", known.join(", ")) } else { meant };
             self.findings.error(&place.pointer, format!("unknown tool '{tool}'{or}"));
             return None;
         }
-        let problems = if tool == tool::SLEEP { check_sleep(&params) } else { self.tools.check(tool, &params) };
+        let problems = match tool {
+            tool::SLEEP => check_sleep(&params),
+            tool::RUN_WORKFLOW => self.check_child(&params),
+            _ => self.tools.check(tool, &params),
+        };
         self.findings.problems.extend(
             problems
                 .into_iter()
                 .map(|problem| Problem { pointer: format!("{}/params{}", object.pointer, problem.pointer), ..problem }),
         );
         let text_params = params.keys().filter(|param| self.tools.takes_text(tool, param)).cloned().collect();
-        let takes_session = tool != tool::SLEEP && self.tools.takes_session(tool);
+        let takes_session = match tool {
+            tool::SLEEP => false,
+            tool::RUN_WORKFLOW => true,
+            _ => self.tools.takes_session(tool),
+        };
         Some(Action { tool: tool.to_owned(), params, takes_session, text_params })
+    }
+
+    fn check_child(&self, params: &Map<String, Value>) -> Vec<Problem> {
+        let mut problems = unknown_keys(params, "a run_workflow", child::CHILD_KEYS);
+        let complaints = child::complaints(params, |value| value.to_string().contains('{'));
+        problems.extend(complaints.into_iter().map(|(param, complaint)| {
+            // A parameter that is left out has no place.
+            let pointer = if params.contains_key(param) { format!("/{param}") } else { String::new() };
+            Problem::error(pointer, complaint)
+        }));
+        match params.get(child::DEFINITION) {
+            Some(document) if document.is_object() && self.level >= MOST_LEVELS => {
+                let message = format!("workflows are nested at most {MOST_LEVELS} levels deep");
+                problems.push(Problem::error(format!("/{}", child::DEFINITION), message));
+            }
+            Some(document) if document.is_object() => {
+                let inner = match parse_at(document, self.tools, self.level + 1) {
+                    Ok(definition) => definition.warnings,
+                    Err(problems) => problems.into_iter().collect(),
+                };
+                problems.extend(inner.into_iter().map(|problem| {
+                    let pointer = format!("/{}{}", child::DEFINITION, problem.pointer);
+                    Problem { pointer, ..problem }
+                }));
+            }
+            _ => {}
+        }
+        problems
     }
 
     fn transitions(&mut self, state: &str, place: &Place<'_>, known: &Object<'_>) -> Vec<Option<Transition>> {
@@ -322,15 +366,20 @@ impl Reader<'_> {
 }
 
 fn check_sleep(params: &Map<String, Value>) -> Vec<Problem> {
-    let unknown = params.keys().filter(|key| *key != "seconds").map(|key| {
-        let message = format!("unknown key '{key}' in a sleep{}", suggestion(key, ["seconds"].into_iter()));
-        Problem::error(format!("/{}", super::document::escaped(key)), message)
-    });
-    let mut problems: Vec<_> = unknown.collect();
+    let mut problems = unknown_keys(params, "a sleep", &["seconds"]);
     let told_later = params.get("seconds").and_then(Value::as_str).is_some_and(|text| text.contains('{'));
     if !told_later && let Err(error) = tool::sleep_duration(params) {
         let pointer = if params.contains_key("seconds") { "/seconds" } else { "" };
         problems.push(Problem::error(pointer, error.to_string()));
     }
     problems
+}
+
+fn unknown_keys(params: &Map<String, Value>, what: &str, known: &[&str]) -> Vec<Problem> {
+    let unknown = params.keys().filter(|key| !known.contains(&key.as_str()));
+    let problem = |key: &String| {
+        let message = format!("unknown key '{key}' in {what}{}", suggestion(key, known.iter().copied()));
+        Problem::error(format!("/{}", super::document::escaped(key)), message)
+    };
+    unknown.map(problem).collect()
 }

@@ -191,10 +191,6 @@ fn what_this_version_does_not_do_is_refused_clearly() {
             "/states/start/action/tool: action 'run_node' is not supported by this version",
         ),
         (
-            one_state(&json!({"action": {"tool": "run_workflow"}})),
-            "/states/start/action/tool: action 'run_workflow' is not supported by this version",
-        ),
-        (
             with_condition(&json!({"condition": {"description": "it looks fine"}})),
             "/states/start/transitions/0/condition/description: a condition with 'description' is not supported by this version",
         ),

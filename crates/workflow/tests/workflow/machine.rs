@@ -59,6 +59,8 @@ pub(crate) fn start() -> Start {
         variables: Map::new(),
         limits: Limits::default(),
         keep_terminals: false,
+        parent: None,
+        depth: 0,
     }
 }
 

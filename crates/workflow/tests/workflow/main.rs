@@ -4,4 +4,5 @@ mod contracts;
 mod decisions;
 mod definitions;
 mod machine;
+mod nested;
 mod properties;

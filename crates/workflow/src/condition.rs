@@ -10,6 +10,8 @@ use crate::tool;
 #[derive(Debug, Clone)]
 pub struct Condition {
     pub(crate) tests: Vec<Test>,
+    /// What somebody has to judge besides.
+    pub(crate) description: Option<String>,
 }
 
 /// One thing that must hold.
@@ -68,7 +70,7 @@ impl Ending<'_> {
 }
 
 impl Condition {
-    /// Says in words why the condition holds, or `None` when it does not.
+    /// Says in words why the condition holds, or `None` when it does not. What somebody has to judge is left out.
     pub(crate) fn holds(&self, ending: Ending<'_>, variables: &impl Lookup) -> Result<Option<String>, ConditionError> {
         let mut reasons = Vec::new();
         for test in &self.tests {
@@ -80,14 +82,25 @@ impl Condition {
         Ok(Some(if reasons.is_empty() { "it is always taken".to_owned() } else { reasons.join(" and ") }))
     }
 
+    /// Returns what somebody has to judge, if there is such a thing.
+    pub(crate) fn described(&self, variables: &impl Lookup) -> Option<String> {
+        self.description.as_ref().map(|description| substitute::text(description, variables))
+    }
+
+    /// Returns what the condition asks somebody to judge, as it is written.
+    #[must_use]
+    pub fn description(&self) -> Option<&str> {
+        self.description.as_deref()
+    }
+
     /// Tells whether the condition holds whatever happens.
     pub(crate) fn always(&self) -> bool {
-        self.tests.is_empty()
+        self.tests.is_empty() && self.description.is_none()
     }
 
     /// Tells whether the condition asks for nothing but this success or failure.
     pub(crate) fn is_success(&self, success: bool) -> bool {
-        matches!(self.tests[..], [Test::Success(expected)] if expected == success)
+        self.description.is_none() && matches!(self.tests[..], [Test::Success(expected)] if expected == success)
     }
 }
 
@@ -196,7 +209,7 @@ mod tests {
         let result = map(&json!({"success": true, "exit_code": 3, "screen_content": "say a.b"}));
         let ending =
             Ending { tool: "send_input", params: &Map::new(), result: &result, timed_out: false, unknown: false };
-        let holds = |test: Test| Condition { tests: vec![test] }.holds(ending, &variables);
+        let holds = |test: Test| Condition { tests: vec![test], description: None }.holds(ending, &variables);
         let equals = |value: Value| Test::FieldEquals { field: "exit_code".into(), value };
         assert_eq!(holds(equals(json!("{code}"))), Ok(Some("exit_code equals 3".into())));
         let contains = Test::FieldContains { field: "screen_content".into(), text: "say {name}".into() };
@@ -215,7 +228,7 @@ mod tests {
             timed_out: false,
             unknown: false,
         };
-        let always = Condition { tests: Vec::new() };
+        let always = Condition { tests: Vec::new(), description: None };
         assert_eq!(always.holds(ending, &Variables::default()), Ok(Some("it is always taken".into())));
     }
 }

@@ -6,22 +6,26 @@
 //! not the current one, an input to a run that is over) decides nothing.
 
 mod contract;
+mod gate;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 
 use crate::child::{self, Child, MOST_LEVELS};
-use crate::condition::{ConditionError, Ending};
+use crate::condition::Ending;
 use crate::definition::{Definition, State};
-use crate::event::{Event, FailureReason, Limits, Outcome, SEMANTICS_VERSION, ShellAnswer};
+use crate::event::{Choice, Event, FailureReason, Limits, Outcome, SEMANTICS_VERSION, ShellAnswer};
 use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
 use crate::substitute::{self, Lookup};
 use crate::time::{Timestamp, spoken};
 use crate::tool;
 use crate::variables::Variables;
+
+pub use gate::NONE_OF_THESE;
 
 /// Something that happened outside and that a run must answer to.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +45,15 @@ pub enum Input {
         step: StepId,
         /// What came of it.
         answer: ShellAnswer,
+    },
+    /// Somebody judged what a gate asked.
+    GateAnswered {
+        /// The step whose gate it is.
+        step: StepId,
+        /// One of the gate's choices; anything else decides nothing.
+        choice: String,
+        /// Who judged.
+        by: String,
     },
     /// The time that the whole run may take is over.
     DeadlinePassed,
@@ -118,6 +131,17 @@ pub enum Effect {
         /// Its outcome.
         outcome: Outcome,
     },
+    /// Ask somebody which of the choices holds, and bring [`Input::GateAnswered`] back.
+    OpenGate {
+        /// The step that asks.
+        step: StepId,
+        /// The question.
+        prompt: String,
+        /// What can be answered.
+        choices: Vec<String>,
+        /// What there is to judge: the result of the state's action, its screen among it.
+        context: Map<String, Value>,
+    },
     /// Set and export variables of a shell, invisibly, and bring [`Input::ShellAnswered`] back. Done twice it does
     /// no more than done once.
     SetVariables {
@@ -147,10 +171,34 @@ pub enum Effect {
         /// The time, counted from now.
         after: Duration,
     },
+    /// Forget about [`Input::DeadlinePassed`] until it is armed again: the run waits for somebody.
+    DisarmDeadline,
     /// Close a terminal that the run opened.
     CloseTerminal {
         /// The terminal's id.
         session_id: String,
+    },
+}
+
+/// Where a state leads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Way {
+    /// To another state.
+    Go {
+        /// Which.
+        to: String,
+        /// Why, in words.
+        because: String,
+    },
+    /// To the end of what the run was written for.
+    Complete,
+    /// Nowhere.
+    Fail {
+        /// What kind of failure it is.
+        reason: FailureReason,
+        /// What happened.
+        error: String,
     },
 }
 
@@ -169,13 +217,18 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             Some(exchange) if exchange.step == step => Move::new(definition, history, now).answered(exchange, answer),
             _ => Decision::default(),
         },
+        (Status::Waiting, Input::GateAnswered { step, choice, by }) => match history.gate() {
+            Some(gate) if gate.step == step => Move::new(definition, history, now).pass_gate(gate, choice, by),
+            _ => Decision::default(),
+        },
         (Status::Running, Input::DeadlinePassed) => Move::new(definition, history, now).pass_deadline(),
-        (Status::Running, Input::Cancel { reason }) => Move::new(definition, history, now).cancel(reason),
-        (
-            Status::NotStarted,
-            Input::Outcome { .. } | Input::ShellAnswered { .. } | Input::DeadlinePassed | Input::Cancel { .. },
-        )
-        | (Status::Running, Input::Start(_))
+        (Status::Running | Status::Waiting, Input::Cancel { reason }) => {
+            Move::new(definition, history, now).cancel(reason)
+        }
+        (Status::NotStarted, _)
+        | (Status::Running, Input::Start(_) | Input::GateAnswered { .. })
+        // Time spent waiting for somebody does not count.
+        | (Status::Waiting, _)
         | (Status::Completed | Status::Failed { .. } | Status::Cancelled { .. }, _) => Decision::default(),
     }
 }
@@ -189,9 +242,9 @@ pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
     match history.status() {
         Status::NotStarted | Status::Completed => Vec::new(),
         Status::Failed { .. } | Status::Cancelled { .. } => closing(history.open_terminals(), history.keep_terminals()),
+        Status::Waiting => history.gate().map(gate::asking).into_iter().collect(),
         Status::Running => {
-            let passed = history.started_at().map_or(Duration::ZERO, |started| now.since(started));
-            let after = history.limits().execution_timeout().saturating_sub(passed);
+            let after = history.time_left(now);
             let pending = history
                 .current()
                 .map(|current| asking(current, history.depth()))
@@ -255,19 +308,22 @@ impl<'a> Move<'a> {
             unknown: outcome == Outcome::Unknown,
         };
         let Some(state) = self.definition.state(name) else { return self.lost(name, &terminals) };
-        match next(state, ending, self.history.variables()) {
-            Ok(Some((to, because))) => {
-                let to = to.to_owned();
-                self.record(Event::Transitioned { at: self.now, from: name.to_owned(), to: to.clone(), because });
-                let history = self.history;
-                self.approach(&to, &history.variables().after(name, &result), &terminals)
+        let history = self.history;
+        match next(state, ending, history.variables()) {
+            Next::Follow(way) => self.follow(name, way, &history.variables().after(name, &result), &terminals),
+            Next::Judge { choices, otherwise } => self.open_gate(step.clone(), choices, otherwise, result.into_owned()),
+        }
+    }
+
+    /// Goes where a state leads.
+    fn follow(mut self, from: &str, way: Way, variables: &impl Lookup, terminals: &Terminals) -> Decision {
+        match way {
+            Way::Go { to, because } => {
+                self.record(Event::Transitioned { at: self.now, from: from.to_owned(), to: to.clone(), because });
+                self.approach(&to, variables, terminals)
             }
-            Ok(None) if tool::succeeded(&result) => self.finish(&terminals),
-            Ok(None) => {
-                let error = action_error(name, tool, &result);
-                self.fail(FailureReason::ActionFailed, error, &terminals)
-            }
-            Err(error) => self.fail(FailureReason::BadPattern, format!("State '{name}': {error}"), &terminals),
+            Way::Complete => self.finish(terminals),
+            Way::Fail { reason, error } => self.fail(reason, error, terminals),
         }
     }
 
@@ -319,7 +375,9 @@ impl<'a> Move<'a> {
 
     fn abandoning(mut self) -> Self {
         let current = self.history.current().map(|current| &current.step);
-        let waited_for = current.or_else(|| self.history.exchange().map(|exchange| &exchange.step));
+        let waited_for = current
+            .or_else(|| self.history.exchange().map(|exchange| &exchange.step))
+            .or_else(|| self.history.gate().map(|gate| &gate.step));
         self.decision.effects.extend(waited_for.map(|step| Effect::Abandon { step: step.clone() }));
         self
     }
@@ -339,26 +397,56 @@ impl<'a> Move<'a> {
     }
 }
 
-/// Chooses where a state leads, and says why: `None` when the run ends here.
-fn next<'d>(
-    state: &'d State,
-    ending: Ending<'_>,
-    variables: &Variables,
-) -> Result<Option<(&'d str, String)>, ConditionError> {
-    let on_timeout = |because: &str| state.on_timeout().map(|to| (to, because.to_owned()));
+/// What the end of a state calls for.
+enum Next {
+    Follow(Way),
+    /// Somebody has to say which of these holds; if none does, it goes on as `otherwise` says.
+    Judge {
+        choices: Vec<Choice>,
+        otherwise: Way,
+    },
+}
+
+/// Chooses where a state leads.
+fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
+    let on_timeout =
+        |because: &str| state.on_timeout().map(|to| Way::Go { to: to.to_owned(), because: because.to_owned() });
     if ending.timed_out
-        && let Some(to) = on_timeout("the state timed out")
+        && let Some(way) = on_timeout("the state timed out")
     {
-        return Ok(Some(to));
+        return Next::Follow(way);
     }
+    let mut choices = Vec::new();
+    let mut chosen = None;
     // Conditions see the variables as they were when the state was entered: `{match_text}` in one is what an
     // earlier state found, to be compared with what this one returned.
     for transition in state.transitions() {
-        if let Some(because) = transition.condition().holds(ending, variables)? {
-            return Ok(Some((transition.next_state(), because)));
+        let (condition, to) = (transition.condition(), transition.next_state().to_owned());
+        match condition.holds(ending, variables) {
+            Ok(None) => {}
+            Ok(Some(because)) => match condition.described(variables) {
+                Some(description) => choices.push(Choice { description, next_state: to }),
+                None => {
+                    chosen = Some(Way::Go { to, because });
+                    break;
+                }
+            },
+            Err(error) => {
+                let error = format!("State '{}': {error}", state.name());
+                return Next::Follow(Way::Fail { reason: FailureReason::BadPattern, error });
+            }
         }
     }
-    Ok(if ending.found_nothing() { on_timeout("the output did not come") } else { None })
+    let late = || if ending.found_nothing() { on_timeout("the output did not come") } else { None };
+    let way = chosen.or_else(late).unwrap_or_else(|| {
+        if tool::succeeded(ending.result) {
+            Way::Complete
+        } else {
+            let error = action_error(state.name(), ending.tool, ending.result);
+            Way::Fail { reason: FailureReason::ActionFailed, error }
+        }
+    });
+    if choices.is_empty() { Next::Follow(way) } else { Next::Judge { choices, otherwise: way } }
 }
 
 /// Returns the parameters of a state's action, with variables replaced and the run's terminal filled in.

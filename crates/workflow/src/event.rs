@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 
+use crate::decide::Way;
 use crate::time::{self, Timestamp};
 
 /// The rules that a run started today follows to its end. Raise it when the same history would be decided differently.
@@ -82,6 +83,30 @@ pub enum Event {
         to: String,
         /// The condition that held, in words.
         because: String,
+    },
+    /// Somebody was asked to judge where a state leads.
+    GateOpened {
+        /// When.
+        at: Timestamp,
+        /// The step whose end is to be judged.
+        step: StepId,
+        /// What can be chosen.
+        choices: Vec<Choice>,
+        /// What follows when none of them holds.
+        otherwise: Way,
+        /// What there is to judge: the result of the state's action.
+        context: Map<String, Value>,
+    },
+    /// Somebody judged.
+    GateAnswered {
+        /// When.
+        at: Timestamp,
+        /// The step whose gate it was.
+        step: StepId,
+        /// What was chosen.
+        choice: String,
+        /// Who chose.
+        by: String,
     },
     /// The shell was asked to set or to tell variables of a contract.
     VariablesAsked {
@@ -164,6 +189,8 @@ impl Event {
             | Self::StateEntered { at, .. }
             | Self::StateCompleted { at, .. }
             | Self::Transitioned { at, .. }
+            | Self::GateOpened { at, .. }
+            | Self::GateAnswered { at, .. }
             | Self::VariablesAsked { at, .. }
             | Self::VariablesTold { at, .. }
             | Self::ContractChecked { at, .. }
@@ -172,6 +199,15 @@ impl Event {
             | Self::Cancelled { at, .. } => *at,
         }
     }
+}
+
+/// One way that a gate offers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choice {
+    /// What holds when this one is chosen.
+    pub description: String,
+    /// Where it leads.
+    pub next_state: String,
 }
 
 /// A side of a contract with the shell.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 
-use crate::event::{Event, FailureReason, Limits, Outcome, Purpose, ShellAnswer, Side};
+use crate::decide::Way;
+use crate::event::{Choice, Event, FailureReason, Limits, Outcome, Purpose, ShellAnswer, Side};
 use crate::time::Timestamp;
 use crate::tool;
 use crate::variables::Variables;
@@ -19,6 +20,8 @@ pub enum Status {
     NotStarted,
     /// It is on its way.
     Running,
+    /// It waits for somebody to judge; its time does not go on.
+    Waiting,
     /// It did what it was written for.
     Completed,
     /// It broke off.
@@ -67,6 +70,21 @@ pub struct Exchange {
     pub then: Option<String>,
 }
 
+/// A question that waits for somebody's judgement.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gate {
+    /// The step whose end is to be judged.
+    pub step: StepId,
+    /// What can be chosen, besides "none of these".
+    pub choices: Vec<Choice>,
+    /// What follows when none of them holds.
+    pub otherwise: Way,
+    /// What there is to judge.
+    pub context: Map<String, Value>,
+    /// Since when it waits.
+    pub opened_at: Timestamp,
+}
+
 /// Everything that the events of a run say, up to the last one applied.
 ///
 /// Applying an event never fails: what has happened is not up for debate.
@@ -90,6 +108,9 @@ pub struct History {
     last_state: Option<String>,
     current: Option<CurrentStep>,
     exchange: Option<Exchange>,
+    gate: Option<Gate>,
+    /// How long the run has waited at gates that were answered.
+    waited: Duration,
     /// How often the shell was asked.
     exchanges: u32,
     /// The arguments that are set, as far as that is known.
@@ -216,6 +237,23 @@ impl History {
             }
             Event::StateCompleted { step, outcome, .. } => self.complete(step, outcome),
             Event::Transitioned { .. } => {}
+            Event::GateOpened { at, step, choices, otherwise, context } => {
+                self.status = Status::Waiting;
+                self.gate = Some(Gate {
+                    step: step.clone(),
+                    choices: choices.clone(),
+                    otherwise: otherwise.clone(),
+                    context: context.clone(),
+                    opened_at: *at,
+                });
+            }
+            Event::GateAnswered { at, step, choice, .. } => {
+                if let Some(gate) = self.gate.take_if(|gate| gate.step == *step) {
+                    self.status = Status::Running;
+                    self.waited += at.since(gate.opened_at);
+                    self.variables.set_standard("answer", choice.as_str());
+                }
+            }
             Event::VariablesAsked { step, session_id, purpose, set, read, then, .. } => {
                 self.exchanges += 1;
                 self.exchange = Some(Exchange {
@@ -267,6 +305,7 @@ impl History {
         self.ended_at = Some(at);
         self.current = None;
         self.exchange = None;
+        self.gate = None;
     }
 
     /// Returns how many events this history has seen: the number of the next one, counted from 0.
@@ -284,7 +323,7 @@ impl History {
     /// Tells whether the run is over, in whatever way.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        !matches!(self.status, Status::NotStarted | Status::Running)
+        !matches!(self.status, Status::NotStarted | Status::Running | Status::Waiting)
     }
 
     /// Returns the run's id, once it has started.
@@ -376,6 +415,20 @@ impl History {
         self.exchange.as_ref()
     }
 
+    /// Returns the question that the run waits at.
+    #[must_use]
+    pub fn gate(&self) -> Option<&Gate> {
+        self.gate.as_ref()
+    }
+
+    /// Returns how long the run may still go on at `now`, the time at gates not counted.
+    #[must_use]
+    pub fn time_left(&self, now: Timestamp) -> Duration {
+        let passed = self.started_at.map_or(Duration::ZERO, |started| now.since(started));
+        let waiting = self.gate.as_ref().map_or(Duration::ZERO, |gate| now.since(gate.opened_at));
+        self.limits.execution_timeout().saturating_sub(passed.saturating_sub(self.waited + waiting))
+    }
+
     /// Returns the return values that the run left in its shell, once they were looked up; secrets
     /// are hidden.
     #[must_use]
@@ -413,7 +466,7 @@ impl History {
         match &self.status {
             Status::Failed { error, .. } => Some(error),
             Status::Cancelled { reason } => Some(reason),
-            Status::NotStarted | Status::Running | Status::Completed => None,
+            Status::NotStarted | Status::Running | Status::Waiting | Status::Completed => None,
         }
     }
 

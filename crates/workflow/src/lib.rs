@@ -24,10 +24,12 @@ mod variables;
 pub use child::{Child, ChildWorkflow, MOST_LEVELS, child_outcome};
 pub use condition::{Condition, ConditionError};
 pub use contract::{Contract, ContractVariable, ValueSchema};
-pub use decide::{Decision, Effect, Input, Start, decide, resume};
+pub use decide::{Decision, Effect, Input, NONE_OF_THESE, Start, Way, decide, resume};
 pub use definition::{Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition};
-pub use event::{Event, FailureReason, InvalidLimits, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer, Side};
-pub use history::{CurrentStep, Exchange, History, Status};
+pub use event::{
+    Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer, Side,
+};
+pub use history::{CurrentStep, Exchange, Gate, History, Status};
 pub use log::{LogEntry, execution_log};
 pub use time::Timestamp;
 pub use variables::Variables;

@@ -104,6 +104,8 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
     match event {
         Event::Started { .. }
         | Event::StateEntered { .. }
+        | Event::GateOpened { .. }
+        | Event::GateAnswered { .. }
         | Event::VariablesAsked { .. }
         | Event::VariablesTold { .. }
         | Event::Completed { .. } => None,

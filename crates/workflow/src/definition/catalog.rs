@@ -19,6 +19,11 @@ pub trait ToolCatalog {
     /// Tells whether the tool works on a terminal, named by its parameter `session_id`.
     fn takes_session(&self, tool: &str) -> bool;
 
+    /// Tells whether somebody can be asked to judge a described condition.
+    fn has_judges(&self) -> bool {
+        false
+    }
+
     /// Tells whether a parameter is text, or is made of texts.
     ///
     /// `"{exit_code}"` then becomes `"0"`; elsewhere it keeps the variable's type and becomes `0`.

@@ -10,6 +10,7 @@ use super::document::{Findings, Object, Place, kind, suggestion};
 use super::{Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, reach};
 use crate::child::{self, MOST_LEVELS};
 use crate::condition::{Condition, PatternText, Test};
+use crate::decide::NONE_OF_THESE;
 use crate::{substitute, tool};
 
 const DOCUMENT_KEYS: &[&str] = &["name", "description", "arguments", "return_values", "initial_state", "states"];
@@ -235,7 +236,9 @@ impl Reader<'_> {
             let message = format!("a state has at most {MOST_TRANSITIONS} transitions, not {count}");
             self.findings.error(&place.pointer, message);
         }
-        items.iter().map(|item| self.transition(state, item, known)).collect()
+        let transitions: Vec<_> = items.iter().map(|item| self.transition(state, item, known)).collect();
+        self.tell_apart(place, &transitions);
+        transitions
     }
 
     fn transition(&mut self, state: &str, place: &Place<'_>, known: &Object<'_>) -> Option<Transition> {
@@ -273,7 +276,8 @@ impl Reader<'_> {
                     .map(|(key, place)| self.tests(key, &place))
                     .collect();
                 let tests = tests.into_iter().collect::<Option<Vec<_>>>()?.concat();
-                Some(Condition { tests })
+                let description = object.get("description").and_then(|place| place.value.as_str()).map(str::to_owned);
+                Some(Condition { tests, description })
             }
             other => {
                 let message = format!("a condition must be an object or a word, not {}", kind(other));
@@ -306,7 +310,7 @@ impl Reader<'_> {
                 return None;
             }
         };
-        Some(Condition { tests: vec![test] })
+        Some(Condition { tests: vec![test], description: None })
     }
 
     /// Reads one key of a condition: several tests where it names several fields, `None` when it is wrong.
@@ -332,14 +336,48 @@ impl Reader<'_> {
                 return tests.into_iter().collect();
             }
             "description" => {
-                let message = "a condition with 'description' is not supported by this version";
-                self.findings.error(&place.pointer, message);
-                return None;
+                self.judged(place)?;
+                return Some(Vec::new());
             }
             // Reported as an unknown key already.
             _ => return None,
         };
         Some(vec![test])
+    }
+
+    /// Checks what somebody is to judge.
+    fn judged(&mut self, place: &Place<'_>) -> Option<()> {
+        if !self.tools.has_judges() {
+            let message = "a condition with 'description' is not supported by this version";
+            self.findings.error(&place.pointer, message);
+            return None;
+        }
+        let description = self.findings.text(place, "'description'")?;
+        let length = description.chars().count();
+        if description.trim().is_empty() || length > LONGEST_DESCRIPTION {
+            let message =
+                format!("what is to be judged has 1 to {LONGEST_DESCRIPTION} characters, not {length} or only blanks");
+            self.findings.error(&place.pointer, message);
+            return None;
+        }
+        if description == NONE_OF_THESE {
+            let message = format!("'{NONE_OF_THESE}' is a choice that is there anyway");
+            self.findings.error(&place.pointer, message);
+            return None;
+        }
+        Some(())
+    }
+
+    /// Says which conditions of a state could not be told apart by who judges.
+    fn tell_apart(&mut self, place: &Place<'_>, transitions: &[Option<Transition>]) {
+        let described = |transition: &Option<Transition>| transition.as_ref()?.condition.description.clone();
+        let descriptions: Vec<_> = transitions.iter().map(described).collect();
+        for (index, description) in descriptions.iter().enumerate() {
+            if description.is_some() && descriptions[..index].contains(description) {
+                let pointer = format!("{}/{index}/condition/description", place.pointer);
+                self.findings.error(&pointer, "another transition of this state has the same description");
+            }
+        }
     }
 
     fn contains(&mut self, field: &str, place: &Place<'_>) -> Option<Test> {

@@ -31,6 +31,10 @@ impl ToolCatalog for Tools {
         !matches!(tool, "open_terminal" | "list_terminal_sessions")
     }
 
+    fn has_judges(&self) -> bool {
+        true
+    }
+
     fn takes_text(&self, tool: &str, param: &str) -> bool {
         (tool, param) == ("send_input", "input_text")
     }

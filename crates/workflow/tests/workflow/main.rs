@@ -3,6 +3,7 @@
 mod contracts;
 mod decisions;
 mod definitions;
+mod gates;
 mod machine;
 mod nested;
 mod properties;

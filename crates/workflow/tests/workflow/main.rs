@@ -4,6 +4,7 @@ mod contracts;
 mod decisions;
 mod definitions;
 mod gates;
+mod generated;
+mod laws;
 mod machine;
 mod nested;
-mod properties;

@@ -386,3 +386,84 @@ async fn secret_variables_of_a_contract_are_hidden_however_short_they_are() {
     assert!(!told.contains("it's here") && !told.contains("ereh s'ti"), "{told}");
     assert!(!told.contains("747"), "too short to be hidden in a screen, and told nowhere: {told}");
 }
+
+/// A machine whose only state runs another one.
+fn nesting(inner: &Value) -> Value {
+    let mut outer = machine("nest", json!({"nest": last("run_workflow", &json!({"workflow_definition": inner}))}));
+    outer["name"] = "outer".into();
+    outer
+}
+
+#[tokio::test]
+async fn a_nested_run_is_a_run_of_its_own_and_its_end_the_result() {
+    let daemon = TestDaemon::new().await;
+    let mut inner = contract(true);
+    inner["name"] = "inner".into();
+    let mut outer = nesting(&inner);
+    outer["states"]["nest"]["action"]["params"]["initial_variables"] = json!({"ROOT": "{place}"});
+    let verb = RunWorkflow {
+        workflow_definition: Some(outer),
+        initial_variables: Some([("place".to_owned(), "/here".to_owned())].into()),
+        wait_seconds: Some(30.0),
+        ..RunWorkflow::default()
+    };
+    let reply = daemon.call(verb).await;
+    assert_eq!((reply.status.as_str(), reply.recursion_depth), ("completed", 1), "{reply:#?}");
+    let result = &reply.execution_log[0]["result"];
+    assert_eq!(result["return_values"]["STATUS"], "/here in debug mode");
+    assert_eq!((&result["workflow_final_state"], &result["workflow_name"]), (&json!("rest"), &json!("inner")));
+    assert_eq!(result["open_terminals"].as_array().unwrap().len(), 1);
+    let runs = daemon.call(ListWorkflowRuns::default()).await.runs;
+    assert_eq!(runs.len(), 2);
+    let inner = runs.iter().find(|run| run.workflow_id == "inner").unwrap();
+    assert_eq!(inner.parent_run_id.as_deref(), Some(reply.run_id.as_str()));
+    assert_eq!(inner.input, *json!({"ROOT": "/here"}).as_object().unwrap(), "and nothing else of its parent");
+}
+
+#[tokio::test]
+async fn a_nested_run_that_fails_fails_its_state_and_names_why() {
+    let daemon = TestDaemon::new().await;
+    let inner = machine("open", json!({"open": last("open_terminal", &json!({"shell": "no-such-shell"}))}));
+    let reply = daemon.run(nesting(&inner)).await;
+    assert_eq!(reply.status, "failed");
+    let error = reply.error.unwrap();
+    assert!(error.starts_with("State 'nest' failed: State 'open' failed: program 'no-such-shell'"), "{error}");
+    let named = json!({"nest": last("run_workflow", &json!({"workflow_name": "elsewhere"}))});
+    let error = daemon.run(machine("nest", named)).await.error.unwrap();
+    assert!(error.contains("Workflow 'elsewhere' not found"), "{error}");
+}
+
+#[tokio::test]
+async fn a_nested_run_ends_with_its_parent_and_with_its_state() {
+    let daemon = TestDaemon::new().await;
+    let inner = machine(
+        "open",
+        json!({"open": state("open_terminal", &json!({}), "wait"), "wait": last("sleep", &json!({"seconds": 600}))}),
+    );
+    let mut outer = nesting(&inner);
+    outer["states"]["nest"]["timeout"] = json!(1.5);
+    let reply = daemon.run(outer).await;
+    assert_eq!(reply.error.as_deref(), Some("State 'nest' timed out after 1.5s"));
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+
+    let definition = nesting(&nesting(&inner));
+    let verb = RunWorkflow { workflow_definition: Some(definition), wait_seconds: Some(0.0), ..RunWorkflow::default() };
+    let run_id = daemon.call(verb).await.run_id;
+    let innermost = loop {
+        let runs = daemon.call(ListWorkflowRuns { state: Some("running".into()), ..Default::default() }).await.runs;
+        // It begins when its parents have, which is soon, and each look is an answer of the daemon.
+        if let Some(run) = runs.into_iter().find(|run| run.workflow_id == "test") {
+            break run.run_id;
+        }
+    };
+    let (_, mut events) =
+        daemon.client().subscribe(Subscribe { run_id: innermost.clone(), from_seq: None }).await.unwrap();
+    while let Some(event) = events.next().await {
+        if event["event_type"] == "state_entered" && event["data"]["state"] == "wait" {
+            break;
+        }
+    }
+    daemon.call(CancelWorkflow { run_id }).await;
+    assert_eq!(daemon.call(GetRun { run_id: innermost, wait_seconds: None }).await.status, "cancelled");
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+}

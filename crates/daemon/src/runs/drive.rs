@@ -13,8 +13,7 @@ use steplatch_workflow::{
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
-use super::contract;
-use super::{Progress, RunState, Shared};
+use super::{Progress, RunState, Shared, child, contract};
 use crate::caller::Caller;
 use crate::moment;
 use crate::service::perform;
@@ -123,7 +122,7 @@ impl Driver {
 
     fn publish(&self) {
         let state = match self.history.status() {
-            Status::NotStarted | Status::Running => RunState::Running,
+            Status::NotStarted | Status::Running | Status::Waiting => RunState::Running,
             Status::Completed => RunState::Completed,
             Status::Failed { .. } => RunState::Failed,
             Status::Cancelled { .. } => RunState::Cancelled,
@@ -148,6 +147,22 @@ impl Driver {
                 self.await_outcome(step, acting);
             }
             Effect::Sleep { step, until, limit } => self.await_outcome(step, sleep(until, limit)),
+            Effect::StartRun { step, child, limit } => {
+                let (shared, caller) = (self.shared.clone(), self.caller.clone());
+                self.await_outcome(step.clone(), child::perform(shared, caller, step, *child, limit));
+            }
+            Effect::Answer { step, outcome } => self.await_outcome(step, std::future::ready(outcome)),
+            // No definition that asks for a judgement is accepted (`catalog.rs`), so no run comes to a gate.
+            Effect::OpenGate { step, .. } => {
+                tracing::error!(run = %self.run, %step, "nobody is there to judge");
+                let reason = "nobody is there to judge what it asks".to_owned();
+                self.await_input(step, std::future::ready(Input::Cancel { reason }));
+            }
+            Effect::DisarmDeadline => {
+                if let Some(deadline) = self.deadline.take() {
+                    deadline.abort();
+                }
+            }
             Effect::SetVariables { step, session_id, variables } => {
                 let sessions = self.shared.sessions.clone();
                 let caller = self.caller.clone();
@@ -166,6 +181,10 @@ impl Driver {
                 {
                     task.abort();
                 }
+                // A run that it started ends before this one counts as over: its terminals are closed then.
+                if let Some(run) = self.shared.started_by(&step) {
+                    closing.push(tokio::spawn(async move { child::give_up(&run).await }));
+                }
             }
             Effect::ArmDeadline { after } => {
                 let inputs = self.inputs.clone();
@@ -174,7 +193,9 @@ impl Driver {
                     // A run that is over does not mind.
                     let _ = inputs.send(Input::DeadlinePassed);
                 });
-                self.deadline = Some(timer.abort_handle());
+                if let Some(before) = self.deadline.replace(timer.abort_handle()) {
+                    before.abort();
+                }
             }
             Effect::CloseTerminal { session_id } => {
                 let (sessions, caller) = (self.shared.sessions.clone(), self.caller.clone());

@@ -54,7 +54,7 @@ pub(super) fn of(run: &Run, records: &[Record], secrets: &Secrets) -> RunReply {
             .map(|(name, value)| (name.clone(), Value::String(secrets.masked(value.clone()))))
             .collect(),
         session_id: history.session_id().map(str::to_owned),
-        recursion_depth: 0,
+        recursion_depth: history.recursion_depth(),
         error: secrets.masked_if(progress.error),
     }
 }

@@ -32,7 +32,7 @@ use crate::caller::Caller;
 use crate::moment;
 use crate::secrets::Secrets;
 use crate::sessions::Sessions;
-use catalog::TerminalTools;
+pub use catalog::TerminalTools;
 use named::{NamedWorkflows, NoLibrary};
 
 /// How long a start waits for the end of its run unless it says otherwise.

@@ -16,17 +16,6 @@ use crate::substitute;
 /// How many levels of runs a run may have below itself.
 pub const MOST_LEVELS: u32 = 5;
 
-/// Parameters of `run_workflow` as an action.
-pub(crate) const CHILD_KEYS: &[&str] = &[
-    DEFINITION,
-    "workflow_name",
-    "session_id",
-    "initial_variables",
-    "max_states",
-    "execution_timeout",
-    "keep_terminals",
-];
-
 /// The parameter that holds a whole definition. Its placeholders are the child's, so they are not replaced.
 pub(crate) const DEFINITION: &str = "workflow_definition";
 

@@ -1,5 +1,7 @@
 //! When a transition is taken.
 
+use std::fmt;
+
 use serde_json::{Map, Value};
 use steplatch_pattern::{Pattern, PatternError, TooMuchWork};
 
@@ -101,6 +103,39 @@ impl Condition {
     /// Tells whether the condition asks for nothing but this success or failure.
     pub(crate) fn is_success(&self, success: bool) -> bool {
         self.description.is_none() && matches!(self.tests[..], [Test::Success(expected)] if expected == success)
+    }
+}
+
+/// In a few words, as authors would say it: `success and exit_code = 0`.
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tests = self.tests.iter().map(Test::to_string);
+        let judged = self.description.iter().map(|description| format!("judged: {description}"));
+        let words: Vec<String> = tests.chain(judged).collect();
+        f.write_str(if words.is_empty() { "always" } else { "" })?;
+        f.write_str(&words.join(" and "))
+    }
+}
+
+impl fmt::Display for Test {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Success(true) => f.write_str("success"),
+            Self::Success(false) => f.write_str("failure"),
+            Self::Pattern { pattern, found } => {
+                let source = match pattern {
+                    PatternText::Compiled(pattern) => pattern.as_str(),
+                    PatternText::Template(template) => template,
+                };
+                write!(f, "{}/{source}/", if *found { "" } else { "not " })
+            }
+            Self::FieldEquals { field, value } => write!(f, "{field} = {}", substitute::as_text(value)),
+            Self::FieldContains { field, text } => write!(f, "{field} contains {text}"),
+            Self::TimeoutOccurred(true) => f.write_str("timeout"),
+            Self::TimeoutOccurred(false) => f.write_str("no timeout"),
+            Self::OutcomeUnknown(true) => f.write_str("outcome unknown"),
+            Self::OutcomeUnknown(false) => f.write_str("outcome known"),
+        }
     }
 }
 

@@ -11,6 +11,8 @@ mod document;
 mod parse;
 mod problem;
 mod reach;
+mod schema;
+mod shape;
 
 use std::time::Duration;
 
@@ -23,6 +25,7 @@ use crate::contract::Contract;
 
 pub use catalog::ToolCatalog;
 pub use problem::{Problem, Problems, Severity};
+pub use schema::{documentation, schema};
 
 /// A machine workflow that passed every check.
 #[derive(Debug, Clone)]

@@ -14,6 +14,7 @@ mod contract;
 mod decide;
 mod definition;
 mod event;
+mod graph;
 mod history;
 mod log;
 mod substitute;
@@ -25,10 +26,13 @@ pub use child::{Child, ChildWorkflow, MOST_LEVELS, child_outcome};
 pub use condition::{Condition, ConditionError};
 pub use contract::{Contract, ContractVariable, ValueSchema};
 pub use decide::{Decision, Effect, Input, NONE_OF_THESE, Start, Way, decide, resume};
-pub use definition::{Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition};
+pub use definition::{
+    Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, documentation, schema,
+};
 pub use event::{
     Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer, Side,
 };
+pub use graph::mermaid;
 pub use history::{CurrentStep, Exchange, Gate, History, Status};
 pub use log::{LogEntry, execution_log};
 pub use time::Timestamp;

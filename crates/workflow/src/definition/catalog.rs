@@ -16,6 +16,12 @@ pub trait ToolCatalog {
     /// it is filled in. The pointers of the problems begin at the parameters (`/timeout`).
     fn check(&self, tool: &str, params: &Map<String, Value>) -> Vec<Problem>;
 
+    /// Returns the JSON Schema of a tool's parameters, of which the description says what the tool does.
+    fn schema(&self, tool: &str) -> Option<Value> {
+        let _ = tool;
+        None
+    }
+
     /// Tells whether the tool works on a terminal, named by its parameter `session_id`.
     fn takes_session(&self, tool: &str) -> bool;
 

@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::document::{Findings, Object, Place, kind, suggestion};
+use super::shape::VARIABLE_KEYS;
 use crate::contract::{Contract, ContractVariable, KEYWORDS, ValueSchema};
 use crate::substitute;
 
-const VARIABLE_KEYS: &[&str] = &["name", "description", "required", "default", "secret", "schema"];
 pub(super) const MOST_VARIABLES: usize = 20;
 pub(super) const LONGEST_VARIABLE: usize = 64;
 
@@ -55,7 +55,7 @@ impl Findings {
                 schema: None,
             });
         }
-        let object = self.object(place, "a variable of a contract", VARIABLE_KEYS)?;
+        let object = self.object(place, "a variable of a contract", &VARIABLE_KEYS)?;
         if let Some(place) = object.get("name")
             && let Some(written) = self.text(&place, "'name'")
             && written != name

@@ -7,32 +7,20 @@ use steplatch_ids::{InvalidId, WorkflowName};
 use steplatch_pattern::Pattern;
 
 use super::document::{Findings, Object, Place, kind, suggestion};
+use super::shape::{
+    ACTION_KEYS, CONDITION_KEYS, CONDITION_WORDS, DOCUMENT_KEYS, RUN_WORKFLOW_KEYS, SLEEP_KEYS, STATE_KEYS,
+    TRANSITION_KEYS,
+};
 use super::{Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, reach};
 use crate::child::{self, MOST_LEVELS};
 use crate::condition::{Condition, PatternText, Test};
 use crate::decide::NONE_OF_THESE;
 use crate::{substitute, tool};
 
-const DOCUMENT_KEYS: &[&str] = &["name", "description", "arguments", "return_values", "initial_state", "states"];
-const STATE_KEYS: &[&str] = &["action", "transitions", "timeout", "timeout_seconds", "on_timeout"];
-const ACTION_KEYS: &[&str] = &["tool", "params"];
-const TRANSITION_KEYS: &[&str] = &["condition", "pattern", "next_state"];
-const CONDITION_KEYS: &[&str] = &[
-    "success",
-    "pattern_match",
-    "pattern_not_match",
-    "field_equals",
-    "field_contains",
-    "timeout_occurred",
-    "outcome_unknown",
-    "description",
-];
-const CONDITION_WORDS: &[&str] = &["success", "failure", "pattern_match", "pattern_no_match", "timeout"];
-
-const MOST_STATES: usize = 100;
-const MOST_TRANSITIONS: usize = 20;
-const LONGEST_NAME: usize = 64;
-const LONGEST_DESCRIPTION: usize = 500;
+pub(super) const MOST_STATES: usize = 100;
+pub(super) const MOST_TRANSITIONS: usize = 20;
+pub(super) const LONGEST_NAME: usize = 64;
+pub(super) const LONGEST_DESCRIPTION: usize = 500;
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=300.0;
 
 /// Reads a whole document.
@@ -65,7 +53,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn document(&mut self, document: &Value) -> Option<Definition> {
         let place = Place { value: document, pointer: String::new() };
-        let object = self.findings.object(&place, "a workflow definition", DOCUMENT_KEYS)?;
+        let object = self.findings.object(&place, "a workflow definition", &DOCUMENT_KEYS)?;
         let name = object.get("name").and_then(|place| self.name(&place));
         let description = object.get("description").and_then(|place| self.description(&place));
         let arguments = self.findings.contract(&object, "arguments");
@@ -82,7 +70,8 @@ impl Reader<'_> {
         if let (Some(place), Some(name)) = (&initial, initial_name)
             && !states.fields.contains_key(name)
         {
-            self.findings.error(&place.pointer, format!("Initial state '{name}' not found in states"));
+            let meant = suggestion(name, states.fields.keys().map(String::as_str));
+            self.findings.error(&place.pointer, format!("Initial state '{name}' not found in states{meant}"));
         }
         let known = states.clone();
         let states: Vec<_> = states.iter().map(|(name, place)| self.state(name, &place, &known)).collect();
@@ -126,14 +115,15 @@ impl Reader<'_> {
             let message = format!("'{name}' is not a name for a state (1 to {LONGEST_NAME} letters, digits or '_')");
             self.findings.error(&place.pointer, message);
         }
-        let object = self.findings.object(place, "a state", STATE_KEYS)?;
+        let object = self.findings.object(place, "a state", &STATE_KEYS)?;
         let action = self.findings.required(&object, "action").and_then(|place| self.action(&place));
         let transitions = object.get("transitions").map(|place| self.transitions(name, &place, known));
         let timeout = self.timeout(&object);
         let on_timeout = object.get("on_timeout").and_then(|place| {
             let target = self.findings.text(&place, "'on_timeout'")?;
             if !known.fields.contains_key(target) {
-                let message = format!("State '{name}' timeout target '{target}' not found");
+                let meant = suggestion(target, known.fields.keys().map(String::as_str));
+                let message = format!("State '{name}' timeout target '{target}' not found{meant}");
                 self.findings.error(&place.pointer, message);
             }
             Some(target.to_owned())
@@ -163,7 +153,7 @@ impl Reader<'_> {
     }
 
     fn action(&mut self, place: &Place<'_>) -> Option<Action> {
-        let object = self.findings.object(place, "an action", ACTION_KEYS)?;
+        let object = self.findings.object(place, "an action", &ACTION_KEYS)?;
         let params = match object.get("params") {
             Some(params) => self.findings.free_object(&params, "'params'")?.fields.clone(),
             None => Map::new(),
@@ -202,7 +192,7 @@ impl Reader<'_> {
     }
 
     fn check_child(&self, params: &Map<String, Value>) -> Vec<Problem> {
-        let mut problems = unknown_keys(params, "a run_workflow", child::CHILD_KEYS);
+        let mut problems = unknown_keys(params, "a run_workflow", &RUN_WORKFLOW_KEYS);
         let complaints = child::complaints(params, |value| value.to_string().contains('{'));
         problems.extend(complaints.into_iter().map(|(param, complaint)| {
             // A parameter that is left out has no place.
@@ -242,7 +232,7 @@ impl Reader<'_> {
     }
 
     fn transition(&mut self, state: &str, place: &Place<'_>, known: &Object<'_>) -> Option<Transition> {
-        let object = self.findings.object(place, "a transition", TRANSITION_KEYS)?;
+        let object = self.findings.object(place, "a transition", &TRANSITION_KEYS)?;
         let condition = match object.get("condition") {
             None => {
                 let message = "'condition' is missing; write {} for one that always holds";
@@ -254,7 +244,8 @@ impl Reader<'_> {
         let next = self.findings.required(&object, "next_state")?;
         let next_state = self.findings.text(&next, "'next_state'")?;
         if !known.fields.contains_key(next_state) {
-            let message = format!("State '{state}' references non-existent state '{next_state}'");
+            let meant = suggestion(next_state, known.fields.keys().map(String::as_str));
+            let message = format!("State '{state}' references non-existent state '{next_state}'{meant}");
             self.findings.error(&next.pointer, message);
         }
         Some(Transition { condition: condition?, next_state: next_state.to_owned() })
@@ -269,7 +260,7 @@ impl Reader<'_> {
                         "'pattern' belongs to a condition that is a word, write it as 'pattern_match' in the object";
                     self.findings.error(&pattern.pointer, message);
                 }
-                let object = self.findings.object(place, "a condition", CONDITION_KEYS)?;
+                let object = self.findings.object(place, "a condition", &CONDITION_KEYS)?;
                 let tests: Vec<_> = object
                     .iter()
                     .filter(|(_, place)| !place.value.is_null())
@@ -304,7 +295,7 @@ impl Reader<'_> {
                 Test::Pattern { pattern: self.pattern(pattern, "'pattern'")?, found: word == "pattern_match" }
             }
             _ => {
-                let meant = suggestion(word, CONDITION_WORDS.iter().copied());
+                let meant = suggestion(word, CONDITION_WORDS.iter().map(String::as_str));
                 let or = if meant.is_empty() { format!(", known are {}", CONDITION_WORDS.join(", ")) } else { meant };
                 self.findings.error(&place.pointer, format!("unknown condition \"{word}\"{or}"));
                 return None;
@@ -404,7 +395,7 @@ impl Reader<'_> {
 }
 
 fn check_sleep(params: &Map<String, Value>) -> Vec<Problem> {
-    let mut problems = unknown_keys(params, "a sleep", &["seconds"]);
+    let mut problems = unknown_keys(params, "a sleep", &SLEEP_KEYS);
     let told_later = params.get("seconds").and_then(Value::as_str).is_some_and(|text| text.contains('{'));
     if !told_later && let Err(error) = tool::sleep_duration(params) {
         let pointer = if params.contains_key("seconds") { "/seconds" } else { "" };
@@ -413,10 +404,10 @@ fn check_sleep(params: &Map<String, Value>) -> Vec<Problem> {
     problems
 }
 
-fn unknown_keys(params: &Map<String, Value>, what: &str, known: &[&str]) -> Vec<Problem> {
-    let unknown = params.keys().filter(|key| !known.contains(&key.as_str()));
+fn unknown_keys(params: &Map<String, Value>, what: &str, known: &[String]) -> Vec<Problem> {
+    let unknown = params.keys().filter(|key| !known.contains(key));
     let problem = |key: &String| {
-        let message = format!("unknown key '{key}' in {what}{}", suggestion(key, known.iter().copied()));
+        let message = format!("unknown key '{key}' in {what}{}", suggestion(key, known.iter().map(String::as_str)));
         Problem::error(format!("/{}", super::document::escaped(key)), message)
     };
     unknown.map(problem).collect()

@@ -252,6 +252,21 @@ fn patterns_and_parameters_with_variables_wait_for_the_run() {
 }
 
 #[test]
+fn a_state_that_is_not_there_is_told_with_the_one_that_is_probably_meant() {
+    let mut document = one_state(&json!({
+        "transitions": [{"condition": {}, "next_state": "strat"}, {"condition": {}, "next_state": "elsewhere"}],
+        "on_timeout": "Start"
+    }));
+    document["initial_state"] = "stat".into();
+    expect![[r#"
+        /initial_state: Initial state 'stat' not found in states, did you mean 'start'?
+        /states/start/transitions/0/next_state: State 'start' references non-existent state 'strat', did you mean 'start'?
+        /states/start/transitions/1/next_state: State 'start' references non-existent state 'elsewhere'
+        /states/start/on_timeout: State 'start' timeout target 'Start' not found, did you mean 'start'?"#]]
+    .assert_eq(&problems(&document));
+}
+
+#[test]
 fn states_off_the_path_and_ways_without_an_end_are_warned_of() {
     let action = json!({"tool": "send_input"});
     let document = json!({

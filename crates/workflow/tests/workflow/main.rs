@@ -8,3 +8,4 @@ mod generated;
 mod laws;
 mod machine;
 mod nested;
+mod told;

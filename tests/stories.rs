@@ -62,6 +62,8 @@ fn the_count_example_takes_arguments_and_returns_a_value() {
         (&"completed".into(), &"3".into()),
         "{reply:#}"
     );
+    let shown = home.runs(&["run", &example("count.json"), "-i", &folder, "-i", "SUFFIX=txt"]).well();
+    assert!(shown.contains("\n  LINES_COUNTED = 3\n"), "{shown}");
     let refused = run("SUFFIX=*");
     assert_eq!(refused.code, 1);
     assert!(refused.stdout.contains("SUFFIX must match the pattern"), "{refused:?}");

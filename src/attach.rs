@@ -96,7 +96,7 @@ impl<'a> Joined<'a> {
         key: DetachKey,
         hold: bool,
     ) -> Result<(Self, AttachTerminalReply), Failure> {
-        let hold_key = hold.then(random_name);
+        let hold_key = hold.then(front::random_name);
         let client = front::client(place).await?;
         let verb = AttachTerminal { session_id: id.to_owned(), hold_key: hold_key.clone(), masked: false };
         let (reply, events) = client.subscribe(verb).await?;
@@ -137,7 +137,7 @@ impl<'a> Joined<'a> {
     async fn types(&mut self, bytes: &[u8], out: &mut io::Stdout) -> Result<Option<String>, Failure> {
         let (session_id, hold_key) = (self.session.clone(), self.hold_key.clone());
         let verb = WriteTerminal { session_id, bytes: STANDARD.encode(bytes), hold_key };
-        let step = random_name();
+        let step = front::random_name();
         loop {
             match self.client.call_once(&verb, &step).await {
                 // A program that ended says so in an event that is on its way.
@@ -246,13 +246,6 @@ fn name(out: &mut io::Stdout, title: &str) -> io::Result<()> {
 fn draw(out: &mut io::Stdout, snapshot: &str) -> io::Result<()> {
     out.write_all(snapshot.as_bytes())?;
     out.flush()
-}
-
-/// Draws a name that nobody guesses.
-fn random_name() -> String {
-    let mut bytes = [0u8; 16];
-    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Reads what the person types, in a thread of its own: a read can not be taken back.

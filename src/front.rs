@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use steplatch_protocol::{Client, Hello, PROTOCOL_VERSION, Place, Starter, connect, connect_or_start};
+use steplatch_protocol::{
+    CallError, Client, ConnectError, Hello, PROTOCOL_VERSION, Place, Starter, VERBS, Verb, connect, connect_or_start,
+};
 
 use crate::failure::Failure;
 
@@ -37,6 +39,40 @@ pub(crate) fn hello(name: &str) -> Hello {
 /// Connects to the daemon and starts it when there is none.
 pub(crate) async fn client(place: &Place) -> Result<Client, Failure> {
     Ok(connect_or_start(place, hello("steplatch"), &starter()?).await?.0)
+}
+
+/// Asks the daemon for `verb`, and starts it when there is none. Asks again when it goes away in the middle, where that
+/// does no harm.
+pub(crate) async fn ask<V: Verb + Clone>(place: &Place, verb: V) -> Result<V::Reply, Failure> {
+    let nature = VERBS.iter().find(|known| known.name == V::NAME).map(|known| known.nature);
+    let again = nature.is_some_and(|nature| nature.idempotent || nature.once);
+    let step = random_name();
+    let mut losses = 0;
+    loop {
+        let asked = match connect_or_start(place, hello("steplatch"), &starter()?).await {
+            Ok((client, _)) => client.call_once(&verb, &step).await,
+            // It ended while we came: nothing was asked yet.
+            Err(ConnectError::HungUp(_) | ConnectError::NotRunning(_)) if losses < MOST_LOSSES => {
+                losses += 1;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        match asked {
+            Err(CallError::Lost) if again && losses < MOST_LOSSES => losses += 1,
+            answered => return Ok(answered?),
+        }
+    }
+}
+
+/// How often a question is asked anew. One that brings down every daemon it reaches should not go on for ever.
+const MOST_LOSSES: usize = 5;
+
+/// Draws a name that nobody guesses.
+pub(crate) fn random_name() -> String {
+    let mut bytes = [0u8; 16];
+    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Connects to the daemon, if there is one.

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home};
+use steplatch_testkit::{Agent, Home, Said};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -179,4 +179,43 @@ fn a_process_that_left_everything_behind_is_ended_with_its_terminal_or_named() {
     let closed = agent.calls("exit_terminal", json!({"session_id": second}));
     assert_eq!(closed["survivors"], json!([]), "nobody else's any more");
     assert!(!lives(stray));
+}
+
+#[test]
+fn terminals_are_found_from_another_runtime_folder_and_after_it_was_cleared_away() {
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let opened = agent.calls("open_terminal", json!({"command": ["cat"]}));
+    let session = opened["session_id"].as_str().unwrap();
+    drop(agent);
+    // As at a logout: the folder goes, the processes stay.
+    let runtime = home.path().join("steplatch");
+    std::fs::remove_dir_all(&runtime).unwrap();
+    let listed = home.runs(&["terminal", "list", "--json"]).json();
+    assert_eq!(listed["sessions"][0]["session_id"], session, "the daemon listens again");
+    // Now without a daemon, and then from elsewhere.
+    for elsewhere in [false, true] {
+        kill(home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap());
+        std::fs::remove_dir_all(&runtime).unwrap();
+        let mut list = home.steplatch();
+        if elsewhere {
+            list.env("XDG_RUNTIME_DIR", home.path().join("other"));
+        }
+        let listed = Said::of(&list.args(["terminal", "list", "--json"]).output().unwrap()).json();
+        assert_eq!(listed["sessions"][0]["session_id"], session, "the host listens again, and is found");
+    }
+}
+
+#[test]
+fn a_daemon_that_was_started_inside_of_a_terminal_outlives_it() {
+    let (outer, inner) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
+    let opened = outer.runs(&["terminal", "open"]).well();
+    let environment: Vec<String> =
+        inner.environment().into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let command = format!("env {} {STEPLATCH} terminal open -- cat", environment.join(" "));
+    let kept = outer.runs(&["terminal", "run", opened.trim(), &command]).well();
+    let closed = outer.runs(&["terminal", "close", opened.trim()]);
+    assert!(!closed.stderr.contains("process"), "{}", closed.stderr);
+    let listed = inner.runs(&["terminal", "list", "--json"]).json();
+    assert_eq!(listed["sessions"][0]["session_id"], kept.trim());
 }

@@ -6,16 +6,18 @@ use std::io::{self, BufRead as _, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::{ExitCode, Stdio};
+use std::time::Duration;
 
 use clap::Subcommand;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use steplatch_daemon::{Ending, Options};
 use steplatch_host::{Hosts, Starter};
 use steplatch_protocol::{
     Client, ConnectError, DaemonStatus, DaemonStatusReply, Place, StopDaemon, StopDaemonReply, connect, ensure_private,
 };
+use steplatch_terminal::TERMINAL_VARIABLE;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::host;
@@ -99,8 +101,11 @@ async fn start(place: &Place, json: bool) -> Result<ExitCode, Failure> {
         Ok(_) => false,
         Err(ConnectError::NotRunning(_)) => {
             predecessor_gone(place).await?;
-            spawn(place)?;
-            true
+            let missing = connect(place, hello.clone()).await.is_err();
+            if missing {
+                spawn(place)?;
+            }
+            missing
         }
         Err(error) => return Err(error.into()),
     };
@@ -124,10 +129,26 @@ async fn predecessor_gone(place: &Place) -> Result<(), Failure> {
         return Ok(());
     }
     let process = Pid::from_raw(running.pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    match process {
-        Some(process) => gone(running.pid, process).await,
-        None => Ok(()),
+    let Some(process) = process else { return Ok(()) };
+    // It may live and have lost its socket, as when the runtime folder was cleared away at a logout.
+    if pidfd_send_signal(&process, Signal::USR1).is_ok() {
+        for _ in 0..100 {
+            if connect(place, front::hello("steplatch")).await.is_ok() {
+                return Ok(());
+            }
+            if ended(&process) {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
+    gone(running.pid, process).await
+}
+
+/// Whether a process has ended already.
+fn ended(process: &OwnedFd) -> bool {
+    const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&NOW)), Ok(1..))
 }
 
 /// Waits until nobody else is starting a daemon for this state; the turn lasts as long as the file is kept.
@@ -153,6 +174,8 @@ fn spawn(place: &Place) -> Result<(), Failure> {
         .args(["daemon", "serve", "--state-dir"])
         .arg(place.state())
         .current_dir("/")
+        // It is nobody's terminal's, also when it is started from inside of one.
+        .env_remove(TERMINAL_VARIABLE)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -202,7 +225,9 @@ async fn stop(place: &Place, keep_terminals: bool, json: bool) -> Result<ExitCod
 
 /// Closes terminals that are kept for a daemon that is not there. Returns whether there was anybody who kept some.
 async fn end_hosts(place: &Place, json: bool) -> Result<bool, Failure> {
-    let Ok(hosts) = Hosts::find(place.runtime(), host_starter(place)?, env!("CARGO_PKG_VERSION"), drop).await else {
+    let Ok(hosts) =
+        Hosts::find(place.runtime(), place.state(), host_starter(place)?, env!("CARGO_PKG_VERSION"), drop).await
+    else {
         return Ok(false);
     };
     let found = hosts.status().await;
@@ -291,10 +316,11 @@ fn told(status: &DaemonStatusReply) -> String {
     let hosts = status.hosts.iter().map(|host| {
         let state = match host.state.as_str() {
             "older" => ", older: keeps its terminals, opens no new ones",
+            "silent" => ", does not answer: its terminals can not be reached; end it with: steplatch daemon stop",
             "foreign" => ", speaks another version: its terminals go on but can not be reached; end it with: steplatch daemon stop",
             _ => "",
         };
-        vec!["keeper".to_owned(), format!("pid {}, version {}, {} open{state}", host.pid, host.version, host.terminals)]
+        vec!["host".to_owned(), format!("pid {}, version {}, {} open{state}", host.pid, host.version, host.terminals)]
     });
     let rows = rows.map(|(name, value)| vec![name.to_owned(), value]).into_iter().chain(hosts);
     print::table(&rows.collect::<Vec<_>>())
@@ -321,12 +347,15 @@ async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     // A daemon has no terminal to lose; the signal must not end it.
     let mut hung_up = signal(SignalKind::hangup())?;
+    let mut missed = signal(SignalKind::user_defined1())?;
     tokio::spawn(async move {
         loop {
             tokio::select! {
                 _ = terminated.recv() => break,
                 _ = interrupted.recv() => break,
                 _ = hung_up.recv() => {}
+                // Somebody knows that we live and does not find our socket.
+                _ = missed.recv() => stopper.listen_again(),
             }
         }
         // Who wants the terminals closed as well says so with `daemon stop`.

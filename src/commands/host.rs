@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use steplatch_host::{Identity, serve};
@@ -9,6 +10,7 @@ use steplatch_protocol::Place;
 use steplatch_terminal::{Integration, Options, Terminals};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Notify;
 
 use crate::failure::Failure;
 use crate::settings::Settings;
@@ -38,6 +40,9 @@ pub(super) async fn keep(place: &Place) -> Result<ExitCode, Failure> {
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut hung_up = signal(SignalKind::hangup())?;
+    let mut asked = signal(SignalKind::user_defined1())?;
+    let listen_again = Arc::new(Notify::new());
+    let again = listen_again.clone();
     let told_to_end = async {
         loop {
             tokio::select! {
@@ -45,11 +50,13 @@ pub(super) async fn keep(place: &Place) -> Result<ExitCode, Failure> {
                 _ = interrupted.recv() => break,
                 // It has no terminal of its own to lose.
                 _ = hung_up.recv() => {}
+                // A daemon that misses our socket.
+                _ = asked.recv() => again.notify_one(),
             }
         }
     };
     tokio::select! {
-        served = serve(listener, terminals.clone(), identity) => {
+        served = serve(listener, terminals.clone(), identity, listen_again) => {
             served.map_err(told("the terminal host can not accept connections"))?;
         }
         () = told_to_end => terminals.close_all().await,

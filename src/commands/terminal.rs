@@ -205,9 +205,9 @@ fn worked(success: bool, error: Option<&String>) -> Result<(), Failure> {
 
 impl Open {
     async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
-        let client = front::client(place).await?;
-        let reply = client
-            .call(OpenTerminal {
+        let reply = front::ask(
+            place,
+            OpenTerminal {
                 shell: "bash".to_owned(),
                 working_directory: self.cwd,
                 command: Some(self.command).filter(|command| !command.is_empty()),
@@ -216,8 +216,9 @@ impl Open {
                 name: self.name,
                 wait_ready: true,
                 ..OpenTerminal::default()
-            })
-            .await?;
+            },
+        )
+        .await?;
         worked(reply.success, reply.error.as_ref())?;
         if self.json {
             print::json(&reply)?;
@@ -229,8 +230,7 @@ impl Open {
 }
 
 async fn list(place: &Place, json: bool) -> Result<ExitCode, Failure> {
-    let client = front::client(place).await?;
-    let reply = client.call(ListTerminalSessions {}).await?;
+    let reply = front::ask(place, ListTerminalSessions {}).await?;
     if json {
         print::json(&reply)?;
     } else if reply.sessions.is_empty() {
@@ -288,16 +288,17 @@ impl Send {
         if self.enter {
             text.push('\n');
         }
-        let client = front::client(place).await?;
-        let reply = client
-            .call(SendInput {
+        let reply = front::ask(
+            place,
+            SendInput {
                 session_id: self.id,
                 input_text: text,
                 keys: Some(self.key).filter(|keys| !keys.is_empty()),
                 secret: self.secret,
                 ..SendInput::default()
-            })
-            .await?;
+            },
+        )
+        .await?;
         worked(reply.success, reply.error.as_ref())?;
         if self.json {
             print::json(&reply)?;
@@ -342,9 +343,9 @@ impl Destination {
 
 impl RunOne {
     async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
-        let client = front::client(place).await?;
-        let reply = client
-            .call(RunCommand {
+        let reply = front::ask(
+            place,
+            RunCommand {
                 session_id: Some(self.id),
                 // One argument is a command line; several are its words.
                 command: match self.command.as_slice() {
@@ -354,8 +355,9 @@ impl RunOne {
                 timeout: self.timeout,
                 working_directory: self.cwd,
                 limit: Some(PAGE),
-            })
-            .await?;
+            },
+        )
+        .await?;
         if self.json {
             print::json(&reply)?;
         } else {
@@ -371,7 +373,6 @@ impl RunOne {
 
 impl Screen {
     async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
-        let client = front::client(place).await?;
         let content_mode = match (self.history, self.tail) {
             (true, _) => ContentMode::History,
             (false, Some(_)) => ContentMode::Tail,
@@ -396,7 +397,7 @@ impl Screen {
             return Err(Failure::usage("a terminal does not show images; name a file with --output, or send them on"));
         }
         loop {
-            let reply = client.call(verb.clone()).await?;
+            let reply = front::ask(place, verb.clone()).await?;
             worked(reply.success, reply.error.as_ref())?;
             let more = self.history && reply.truncated;
             verb.offset = reply.next_offset;
@@ -420,9 +421,8 @@ impl Screen {
 
 impl Close {
     async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
-        let client = front::client(place).await?;
-        let reply =
-            client.call(ExitTerminal { session_id: self.id.clone(), signal: self.signal, force: self.force }).await?;
+        let verb = ExitTerminal { session_id: self.id.clone(), signal: self.signal, force: self.force };
+        let reply = front::ask(place, verb).await?;
         if !reply.success && reply.message == "Session not found" {
             return Err(Failure::work(format!(
                 "terminal '{}' not found; see which there are with: steplatch terminal list",

@@ -42,6 +42,15 @@ pub(crate) fn terminals(repository: &Repository, arguments: &[&str]) -> anyhow::
     step::run("measurements", &mut script)
 }
 
+/// Measures the journal of runs on the disk that is built on, and prints one table.
+///
+/// The folder for temporary files is memory on many systems, where nothing has to be synchronised.
+pub(crate) fn engine(repository: &Repository) -> anyhow::Result<()> {
+    let mut command = repository.cargo(&["bench", "--locked", "--quiet", "-p", "steplatch-store", "--bench", "engine"]);
+    command.env("STEPLATCH_BENCH_FOLDER", repository.target());
+    step::run("journal", &mut command)
+}
+
 /// Runs the Criterion benchmarks.
 pub(crate) fn micro(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let mut command = repository.cargo(&["bench", "--locked", "-p", "steplatch-terminal"]);

@@ -18,9 +18,14 @@ pub(crate) struct Caller {
 impl Caller {
     /// Returns what a person who takes over is called: as they are known to the system.
     pub(crate) fn person_name(&self) -> String {
-        let user = self.environment.iter().find(|(key, _)| key == "USER" || key == "LOGNAME");
-        let user = user.map(|(_, name)| name.to_string_lossy().into_owned()).filter(|name| !name.is_empty());
-        user.or_else(|| self.name.clone()).unwrap_or_else(|| "somebody".to_owned())
+        let user =
+            self.environment.iter().find(|(key, value)| (key == "USER" || key == "LOGNAME") && !value.is_empty());
+        match (user, &self.name) {
+            (Some((_, user)), _) => user.to_string_lossy().into_owned(),
+            (None, _) if self.person => "somebody at the command line".to_owned(),
+            (None, Some(name)) => name.clone(),
+            (None, None) => "somebody".to_owned(),
+        }
     }
 }
 

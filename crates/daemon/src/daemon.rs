@@ -9,7 +9,7 @@ use steplatch_host::{Hosts, Starter};
 use steplatch_protocol::{Client, NotPrivate, Place, ensure_private};
 use steplatch_terminal::Integration;
 use tokio::net::UnixListener;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::connection;
 use crate::lock::{LockError, StateLock};
@@ -79,18 +79,7 @@ impl Daemon {
         ensure_private(place.state())?;
         ensure_private(place.runtime())?;
         let lock = StateLock::acquire(&place)?;
-        let socket = place.socket();
-        let length = socket.as_os_str().len();
-        if length > LONGEST_SOCKET_PATH {
-            return Err(StartError::SocketPath { path: socket.display().to_string(), length });
-        }
-        // Whoever left it is gone, or the lock would be theirs.
-        match std::fs::remove_file(&socket) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
-        let listener = UnixListener::bind(&socket)?;
-        std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600))?;
+        let listener = listen(&place)?;
         let mut starter = options.host;
         if let Starter::InProcess(terminals) = &mut starter {
             terminals.integration = Some(Integration::install(&place.shell())?);
@@ -98,8 +87,10 @@ impl Daemon {
         }
         let secrets = Arc::new(Secrets::default());
         let hidden = secrets.clone();
-        let hosts =
-            Hosts::find(place.runtime(), starter, env!("CARGO_PKG_VERSION"), move |secret| hidden.add(&secret)).await?;
+        let hosts = Hosts::find(place.runtime(), place.state(), starter, env!("CARGO_PKG_VERSION"), move |secret| {
+            hidden.hide(&secret);
+        })
+        .await?;
         let first = hosts.clone();
         tokio::spawn(async move {
             if let Err(error) = first.prepare().await {
@@ -121,14 +112,14 @@ impl Daemon {
     /// Returns something that ends the daemon when told to.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
-        Stopper { stop: self.service.stop.clone() }
+        Stopper { stop: self.service.stop.clone(), listen_again: self.service.listen_again.clone() }
     }
 
     /// Serves clients until somebody stops the daemon; then closes terminals, unless they are to be kept, and ends.
     ///
     /// # Errors
     /// When no more clients can be accepted.
-    pub async fn serve(self) -> io::Result<()> {
+    pub async fn serve(mut self) -> io::Result<()> {
         let user = rustix::process::getuid().as_raw();
         let ending = loop {
             tokio::select! {
@@ -146,6 +137,10 @@ impl Daemon {
                     }
                     Err(error) => return Err(error),
                 },
+                () = self.service.listen_again.notified() => match listen(&self.service.place) {
+                    Ok(listener) => self.listener = listener,
+                    Err(error) => tracing::warn!(%error, "the socket can not be made again"),
+                },
                 ending = self.service.stopped() => break ending,
             }
         };
@@ -154,6 +149,24 @@ impl Daemon {
         self.service.close(ending).await;
         Ok(())
     }
+}
+
+/// Listens where clients look for a daemon.
+fn listen(place: &Place) -> Result<UnixListener, StartError> {
+    ensure_private(place.runtime())?;
+    let socket = place.socket();
+    let length = socket.as_os_str().len();
+    if length > LONGEST_SOCKET_PATH {
+        return Err(StartError::SocketPath { path: socket.display().to_string(), length });
+    }
+    // Whoever left it is gone, or the lock would be theirs.
+    match std::fs::remove_file(&socket) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&socket)?;
+    std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
 }
 
 fn is_passing(error: &io::Error) -> bool {
@@ -166,9 +179,15 @@ fn is_passing(error: &io::Error) -> bool {
 #[derive(Debug, Clone)]
 pub struct Stopper {
     stop: watch::Sender<Option<Ending>>,
+    listen_again: Arc<Notify>,
 }
 
 impl Stopper {
+    /// Tells the daemon to make its socket anew, where it was removed.
+    pub fn listen_again(&self) {
+        self.listen_again.notify_one();
+    }
+
     /// Tells the daemon to end.
     pub fn stop(&self, ending: Ending) {
         self.stop.send_replace(Some(ending));

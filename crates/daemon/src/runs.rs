@@ -214,7 +214,9 @@ impl Shared {
             // Nobody waits for it: what is forgotten is not found any more.
             tokio::spawn(async move {
                 for id in forgotten {
-                    shared.journal.forget(&id).await;
+                    if let Err(error) = shared.journal.forget(&id).await {
+                        tracing::warn!(run = %id, %error, "a finished run is kept longer than it should be");
+                    }
                 }
             });
         }
@@ -376,8 +378,14 @@ impl Runs {
     }
 
     async fn report(&self, run: &Run) -> RunReply {
-        let records = self.shared.journal.read(&run.id, 1).await;
-        report::of(run, &records, &self.shared.secrets)
+        match self.shared.journal.read(&run.id, 1).await {
+            Ok(records) => report::of(run, &records, &self.shared.secrets),
+            Err(error) => RunReply {
+                run_id: run.id.to_string(),
+                error: Some(format!("the history of the run can not be read: {error}")),
+                ..RunReply::default()
+            },
+        }
     }
 }
 

@@ -7,10 +7,12 @@
 
 mod stream;
 
-use std::sync::{PoisonError, RwLock};
+use std::collections::VecDeque;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::Value;
-use steplatch_terminal::Picture;
+use steplatch_ids::TerminalId;
+use steplatch_terminal::{Hidden, Picture};
 pub(crate) use stream::MaskedStream;
 
 /// The fewest characters that a secret has.
@@ -21,34 +23,67 @@ const MOST: usize = 1000;
 
 const MASK: &str = "••••••";
 
-/// The secrets that were typed since the daemon started.
-#[derive(Debug, Default)]
+/// The secrets that are known: those that must not be seen anywhere, and where it is about one terminal, those that
+/// were typed unseen in it. Cheap to clone.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Secrets {
-    values: RwLock<Vec<String>>,
+    kept: Arc<RwLock<Kept>>,
+    terminal: Option<TerminalId>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// As they came, newest last.
+    arrived: VecDeque<Hidden>,
+    /// The longest first: one that contains another must not leave its rest behind.
+    values: Vec<Hidden>,
 }
 
 impl Secrets {
     /// Remembers a secret; line ends around it are not part of it.
     pub(crate) fn add(&self, secret: &str) {
-        let mut values = self.values.write().unwrap_or_else(PoisonError::into_inner);
-        for line in secret.split(['\n', '\r']).map(str::trim).filter(|line| line.chars().count() >= SHORTEST) {
-            if !values.iter().any(|known| known == line) {
-                values.push(line.to_owned());
-                // The longest first: one that contains another must not leave its rest behind.
-                values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        self.hide(&Hidden { terminal: None, text: secret.to_owned() });
+    }
+
+    /// Remembers a text that must not be seen, anywhere or in the text of one terminal.
+    pub(crate) fn hide(&self, hidden: &Hidden) {
+        let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
+        for line in hidden.text.split(['\n', '\r']).map(str::trim).filter(|line| line.chars().count() >= SHORTEST) {
+            let hidden = Hidden { terminal: hidden.terminal.clone(), text: line.to_owned() };
+            if kept.arrived.contains(&hidden) {
+                continue;
             }
+            if kept.arrived.len() == MOST
+                && let Some(oldest) = kept.arrived.pop_front()
+            {
+                kept.values.retain(|known| *known != oldest);
+            }
+            let place = kept.values.partition_point(|known| known.text.len() >= hidden.text.len());
+            kept.values.insert(place, hidden.clone());
+            kept.arrived.push_back(hidden);
         }
-        values.truncate(MOST);
+    }
+
+    /// Returns what must not be seen in the text of one terminal.
+    pub(crate) fn within(&self, terminal: &TerminalId) -> Self {
+        Self { kept: self.kept.clone(), terminal: Some(terminal.clone()) }
+    }
+
+    /// Returns the secrets that count here, the longest first.
+    fn values(&self) -> Vec<String> {
+        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        let counts = |hidden: &&Hidden| hidden.terminal.is_none() || hidden.terminal == self.terminal;
+        kept.values.iter().filter(counts).map(|hidden| hidden.text.clone()).collect()
     }
 
     /// Shows the secrets, the longest first, to somebody who looks for them in a way of their own.
     fn with<T>(&self, look: impl FnOnce(&[String]) -> T) -> T {
-        look(&self.values.read().unwrap_or_else(PoisonError::into_inner))
+        look(&self.values())
     }
 
     /// Returns `text` without any secret in it.
     pub(crate) fn masked(&self, text: String) -> String {
-        let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
+        let values = self.values();
         values.iter().fold(text, |text, secret| if text.contains(secret) { text.replace(secret, MASK) } else { text })
     }
 
@@ -59,7 +94,7 @@ impl Secrets {
 
     /// Returns a screen without any secret in it, also where one was wrapped over several rows.
     pub(crate) fn masked_screen(&self, screen: String) -> String {
-        let values = self.values.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let values = self.values();
         let mut screen = self.masked(screen);
         for secret in values {
             // Characters without the ends of rows, each with where it stands.
@@ -81,7 +116,7 @@ impl Secrets {
 
     /// Returns a screen's cells without any secret in them, also where one was wrapped over several rows.
     pub(crate) fn masked_picture(&self, mut picture: Picture) -> Picture {
-        let values = self.values.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let values = self.values();
         if values.is_empty() {
             return picture;
         }
@@ -112,7 +147,7 @@ impl Secrets {
     /// Returns what a group matched, hidden if it is a part of a secret that the whole match contains.
     pub(crate) fn masked_group(&self, group: Option<String>, whole: &str) -> Option<String> {
         let group = self.masked(group?);
-        let values = self.values.read().unwrap_or_else(PoisonError::into_inner);
+        let values = self.values();
         let part = values.iter().any(|secret| whole.contains(secret) && overlaps(secret, &group));
         Some(if part { MASK.to_owned() } else { group })
     }
@@ -120,7 +155,7 @@ impl Secrets {
     /// Hides what a cut left of a secret at the end of `head` and at the beginning of `tail`.
     pub(crate) fn masked_cut(&self, head: String, tail: Option<String>) -> (String, Option<String>) {
         let (mut head, mut tail) = (self.masked(head), self.masked_if(tail));
-        for secret in self.values.read().unwrap_or_else(PoisonError::into_inner).iter() {
+        for secret in &self.values() {
             let cuts = secret.char_indices().map(|(at, _)| at).skip(SHORTEST - 1);
             for at in cuts.collect::<Vec<_>>().into_iter().rev() {
                 if let Some(kept) = head.strip_suffix(&secret[..at]) {
@@ -137,16 +172,11 @@ impl Secrets {
         (head, tail)
     }
 
-    /// Removes secrets from every text in `value`.
+    /// Removes secrets from every text in `value`, except for what is made to be read by programs.
     pub(crate) fn mask_in(&self, value: &mut Value) {
-        if self.values.read().unwrap_or_else(PoisonError::into_inner).is_empty() {
-            return;
-        }
-        match value {
-            Value::String(text) => *text = self.masked(std::mem::take(text)),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.mask_in(item)),
-            Value::Object(fields) => fields.values_mut().for_each(|field| self.mask_in(field)),
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        let values = self.values();
+        if !values.is_empty() {
+            mask_in(value, &values);
         }
     }
 }
@@ -171,6 +201,27 @@ fn in_reading_order(picture: &Picture, to_the_end: bool) -> Vec<(char, Option<Pl
         }
     }
     characters
+}
+
+/// Fields that hold an id or bytes in base 64: changed, they would mean nothing any more.
+const NOT_TEXT: [&str; 6] = ["session_id", "run_id", "bytes", "snapshot", "png", "workflow_signature"];
+
+fn mask_in(value: &mut Value, secrets: &[String]) {
+    match value {
+        Value::String(text) => {
+            for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
+                if text.contains(secret.as_str()) {
+                    *text = text.replace(secret.as_str(), MASK);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| mask_in(item, secrets)),
+        Value::Object(fields) => {
+            let texts = fields.iter_mut().filter(|(name, _)| !NOT_TEXT.contains(&name.as_str()));
+            texts.for_each(|(_, field)| mask_in(field, secrets));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// Whether `part` is, or ends or begins with, enough of `secret` to give it away.
@@ -206,6 +257,27 @@ mod tests {
         secrets.add("abcd");
         secrets.add("abcdefgh");
         assert_eq!(secrets.masked("abcdefgh abcd".into()), "•••••• ••••••");
+    }
+
+    #[test]
+    fn the_oldest_secret_is_forgotten_first_however_short_the_newest_is() {
+        let secrets = Secrets::default();
+        for number in 0..MOST {
+            secrets.add(&format!("a rather long secret {number}"));
+        }
+        secrets.add("tiny");
+        assert_eq!(secrets.masked("tiny".into()), MASK);
+        assert_eq!(secrets.masked("a rather long secret 0.".into()), "a rather long secret 0.");
+        assert_eq!(secrets.masked("a rather long secret 1.".into()), format!("{MASK}."));
+    }
+
+    #[test]
+    fn what_was_typed_unseen_is_hidden_in_its_terminal_only() {
+        let (secrets, one, other) = (Secrets::default(), TerminalId::random(), TerminalId::random());
+        secrets.hide(&Hidden { terminal: Some(one.clone()), text: "root".to_owned() });
+        assert_eq!(secrets.within(&one).masked("root".into()), MASK);
+        assert_eq!(secrets.within(&other).masked("root".into()), "root");
+        assert_eq!(secrets.masked("root".into()), "root");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use steplatch_protocol::{
     Command, DaemonStatusReply, ErrorCode, Hello, HelloReply, HostInfo, PROTOCOL_VERSION, Place, Refusal,
     StopDaemonReply, VERBS,
 };
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::caller::Caller;
 use crate::connection::Outgoing;
@@ -27,8 +27,11 @@ use crate::sessions::{Sessions, TerminalEvents};
 pub(crate) struct Service {
     pub(crate) place: Place,
     pub(crate) stop: watch::Sender<Option<Ending>>,
+    /// Somebody does not find the socket.
+    pub(crate) listen_again: Arc<Notify>,
     sessions: Sessions,
     runs: Runs,
+    secrets: Arc<Secrets>,
     clients: AtomicUsize,
     started: Instant,
 }
@@ -64,7 +67,7 @@ impl Answer {
 #[derive(Debug)]
 pub(crate) enum Following {
     Run(RunEvents),
-    Terminal(TerminalEvents),
+    Terminal(Box<TerminalEvents>),
     /// The end of the daemon, which cuts off whoever has not been answered yet.
     Stop(watch::Sender<Option<Ending>>, Ending),
 }
@@ -96,11 +99,14 @@ impl Drop for Counted<'_> {
 
 impl Service {
     pub(crate) fn new(place: Place, hosts: Hosts, secrets: Arc<Secrets>) -> Self {
-        let sessions = Sessions::new(hosts, secrets.clone());
+        let stop = watch::Sender::new(None);
+        let sessions = Sessions::new(hosts, secrets.clone(), stop.subscribe());
         Self {
             place,
-            stop: watch::Sender::new(None),
-            runs: Runs::new(sessions.clone(), secrets),
+            stop,
+            listen_again: Arc::default(),
+            runs: Runs::new(sessions.clone(), secrets.clone()),
+            secrets,
             sessions,
             clients: AtomicUsize::new(0),
             started: Instant::now(),
@@ -181,7 +187,7 @@ impl Service {
             Command::WriteTerminal(verb) => Answer::of(sessions.write(verb, step).await),
             Command::AttachTerminal(verb) => {
                 let (reply, events) = sessions.attach(caller, verb).await;
-                return (Answer::of(reply), events.map(Following::Terminal));
+                return (Answer::of(reply), events.map(|events| Following::Terminal(Box::new(events))));
             }
             Command::HandBackTerminal(verb) => Answer::of(sessions.hand_back(verb).await),
             Command::RunWorkflow(verb) => Answer::of(self.runs.run(caller, verb).await),
@@ -194,7 +200,14 @@ impl Service {
                 return (Answer::of(reply), events.map(Following::Run));
             }
         };
-        (answer, None)
+        (self.without_secrets(answer), None)
+    }
+
+    /// What was typed as a secret is in no reply: not in an error, not in the name of a folder.
+    fn without_secrets(&self, mut answer: Answer) -> Answer {
+        self.secrets.mask_in(&mut answer.data);
+        answer.error = self.secrets.masked_if(answer.error);
+        answer
     }
 
     async fn status(&self) -> DaemonStatusReply {
@@ -206,6 +219,7 @@ impl Service {
                 HostState::Current => "current",
                 HostState::Older => "older",
                 HostState::Foreign => "foreign",
+                HostState::Silent => "silent",
             }
             .to_owned(),
         });

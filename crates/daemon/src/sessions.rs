@@ -18,6 +18,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use steplatch_host::{AskError, HostStatus, HostedTerminal, Hosts, Refusal};
+use steplatch_ids::TerminalId;
 use steplatch_picture::TooLarge;
 use steplatch_protocol::{
     AbsenceInfo, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
@@ -25,8 +26,10 @@ use steplatch_protocol::{
     SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo, Survivor, WriteTerminal, WriteTerminalReply,
 };
 use steplatch_terminal::{
-    Closing, Description, Excerpt, HandedBack, HoldKey, Input, Limit, Part, Picture, Quiet, Settle, Size, Spec, View,
+    Closing, Description, Excerpt, HandedBack, Hidden, HoldKey, Input, Limit, Part, Picture, Quiet, Settle, Size, Spec,
+    View,
 };
+use tokio::sync::watch;
 
 pub(crate) use attach::TerminalEvents;
 pub(crate) use commands::NotAsked;
@@ -34,6 +37,7 @@ use signals::signal_named;
 use trouble::{Trouble, held, not_opened};
 
 use crate::caller::Caller;
+use crate::daemon::Ending;
 use crate::moment;
 use crate::secrets::Secrets;
 
@@ -42,6 +46,8 @@ use crate::secrets::Secrets;
 pub(crate) struct Sessions {
     hosts: Hosts,
     secrets: Arc<Secrets>,
+    /// Whether the daemon ends, and how.
+    ending: watch::Receiver<Option<Ending>>,
 }
 
 /// How long the first prompt is waited for.
@@ -72,8 +78,13 @@ const CHARACTERS: usize = 10_000;
 const TAIL_LINES: u32 = 50;
 
 impl Sessions {
-    pub(crate) fn new(hosts: Hosts, secrets: Arc<Secrets>) -> Self {
-        Self { hosts, secrets }
+    pub(crate) fn new(hosts: Hosts, secrets: Arc<Secrets>, ending: watch::Receiver<Option<Ending>>) -> Self {
+        Self { hosts, secrets, ending }
+    }
+
+    /// Whether terminals, and what their clients were at, are left to the next daemon.
+    fn is_leaving_all(&self) -> bool {
+        *self.ending.borrow() == Some(Ending::KeepTerminals)
     }
 
     /// Tells how the processes are that keep the terminals.
@@ -166,8 +177,13 @@ impl Sessions {
         if arguments.iter().any(|argument| argument.contains('\0')) {
             return Err("a command can not have a NUL character in it".to_owned());
         }
-        if verb.name.as_deref().is_some_and(|name| name.trim().is_empty() || name.len() > 64) {
-            return Err("a name has 1 to 64 characters".to_owned());
+        if let Some(name) = &verb.name {
+            if name.trim().is_empty() || name.chars().count() > 64 || name.chars().any(char::is_control) {
+                return Err("a name has 1 to 64 characters, and no control characters".to_owned());
+            }
+            if name.parse::<TerminalId>().is_ok() {
+                return Err(format!("the name '{name}' looks like a session_id; choose another one"));
+            }
         }
         let folder = verb.working_directory.map_or_else(|| caller.folder.clone(), |asked| at_home(&asked, caller));
         let command = shell_words::join(&arguments);
@@ -199,7 +215,7 @@ impl Sessions {
             session_id: terminal.id().to_string(),
             shell: command,
             web_url: None,
-            screen_content: Some(self.secrets.masked_screen(view.screen)),
+            screen_content: Some(self.secrets.within(terminal.id()).masked_screen(view.screen)),
             timestamp: Some(moment::now_told()),
             error: None,
             pid: Some(opened.pid),
@@ -234,7 +250,7 @@ impl Sessions {
         if verb.secret {
             self.secrets.add(&verb.input_text);
             // Whoever serves these terminals after us has to hide it too.
-            self.hosts.remember(&verb.input_text).await;
+            self.hosts.remember(&Hidden { terminal: None, text: verb.input_text.clone() }).await;
         }
         let settle = match verb.wait_for_quiet_ms {
             None => Some(Settle { quiet: QUIET, at_most: AT_MOST }),
@@ -253,7 +269,7 @@ impl Sessions {
             session_id: terminal.id().to_string(),
             message: "Input sent".to_owned(),
             handed_back,
-            screen_content: Some(self.secrets.masked_screen(screen)),
+            screen_content: Some(self.secrets.within(terminal.id()).masked_screen(screen)),
             timestamp: Some(moment::now_told()),
             process_running: Some(exit.is_none()),
             error: None,
@@ -288,6 +304,7 @@ impl Sessions {
         }
         let terminal = self.find(&verb.session_id).await?;
         let view = terminal.view(verb.format == ScreenFormat::Ansi).await?;
+        let secrets = self.secrets.within(terminal.id());
         let handed_back = self.absence(caller, &terminal, &view).await;
         let most = verb.limit.map_or(CHARACTERS, |limit| limit as usize);
         let part = match verb.content_mode {
@@ -298,6 +315,12 @@ impl Sessions {
         };
         let (content, truncated, next_offset) = match part {
             None if matches!(verb.format, ScreenFormat::Html | ScreenFormat::Png) => (None, false, None),
+            None if verb.format == ScreenFormat::Ansi => {
+                // Colours may divide a secret. Where there is one, the screen is given without them.
+                let plain = terminal.view(false).await?.screen;
+                let masked = secrets.masked_screen(plain.clone());
+                (Some(if masked == plain { view.screen } else { masked }), false, None)
+            }
             None => (Some(view.screen), false, None),
             Some(part) => {
                 // Who reads by position reads on; who asks for all of it wants to see its end as well.
@@ -305,7 +328,7 @@ impl Sessions {
                 let excerpt = terminal.read(part, limit).await?;
                 let (truncated, next) = (excerpt.left_out > 0, excerpt.next);
                 // Before it is told, so that the words between do not stand between the halves of a secret.
-                let (head, tail) = self.secrets.masked_cut(excerpt.head, excerpt.tail);
+                let (head, tail) = secrets.masked_cut(excerpt.head, excerpt.tail);
                 (Some(told(Excerpt { head, tail, ..excerpt })), truncated, Some(next))
             }
         };
@@ -313,7 +336,7 @@ impl Sessions {
             ScreenFormat::Text | ScreenFormat::Ansi => Painted::default(),
             ScreenFormat::Html | ScreenFormat::Png => {
                 TooLarge::check(view.size.cols, view.size.rows.into()).map_err(|error| error.to_string())?;
-                let picture = self.secrets.masked_picture(terminal.picture().await?);
+                let picture = secrets.masked_picture(terminal.picture().await?);
                 painted(picture, verb.format).await?
             }
         };
@@ -321,14 +344,14 @@ impl Sessions {
             success: true,
             session_id: terminal.id().to_string(),
             process_running: view.exit.is_none(),
-            screen_content: content.map(|content| self.secrets.masked_screen(content)).or(painted.html),
+            screen_content: content.map(|content| secrets.masked_screen(content)).or(painted.html),
             png: painted.png,
             handed_back,
             timestamp: Some(moment::now_told()),
             error: None,
             cursor: Some(CursorPosition { row: view.cursor.row, col: view.cursor.col, visible: view.cursor.visible }),
-            title: Some(view.title).filter(|title| !title.is_empty()).map(|title| self.secrets.masked(title)),
-            cwd: view.cwd,
+            title: Some(view.title).filter(|title| !title.is_empty()).map(|title| secrets.masked(title)),
+            cwd: secrets.masked_if(view.cwd),
             alternate_screen: Some(view.modes.alternate_screen),
             busy: view.busy,
             awaiting_input: view.awaiting_input,
@@ -340,26 +363,29 @@ impl Sessions {
     }
 
     pub(crate) async fn list(&self) -> ListTerminalSessionsReply {
-        let sessions = self.hosts.list().await.into_iter().map(|described: Description| SessionInfo {
-            session_id: described.id.to_string(),
-            command: self.secrets.masked(described.command),
-            state: if described.exit.is_some() { "exited" } else { "active" }.to_owned(),
-            created_at: moment::seconds(described.created),
-            last_activity: moment::seconds(described.last_activity),
-            web_url: None,
-            name: described.name,
-            title: Some(described.title).filter(|title| !title.is_empty()).map(|title| self.secrets.masked(title)),
-            cwd: described.cwd,
-            busy: described.busy,
-            awaiting_input: described.awaiting_input,
-            password: described.password,
-            exit_code: described.exit_code,
-            cols: described.size.cols,
-            rows: described.size.rows,
-            pid: described.pid,
-            opened_by: described.opened_by,
-            attached: described.viewers,
-            held_by: described.holder.map(|holder| holder.name),
+        let sessions = self.hosts.list().await.into_iter().map(|described: Description| {
+            let secrets = self.secrets.within(&described.id);
+            SessionInfo {
+                session_id: described.id.to_string(),
+                command: secrets.masked(described.command),
+                state: if described.exit.is_some() { "exited" } else { "active" }.to_owned(),
+                created_at: moment::seconds(described.created),
+                last_activity: moment::seconds(described.last_activity),
+                web_url: None,
+                name: described.name,
+                title: Some(described.title).filter(|title| !title.is_empty()).map(|title| secrets.masked(title)),
+                cwd: secrets.masked_if(described.cwd),
+                busy: described.busy,
+                awaiting_input: described.awaiting_input,
+                password: described.password,
+                exit_code: described.exit_code,
+                cols: described.size.cols,
+                rows: described.size.rows,
+                pid: described.pid,
+                opened_by: described.opened_by,
+                attached: described.viewers,
+                held_by: described.holder.map(|holder| holder.name),
+            }
         });
         let sessions: Vec<SessionInfo> = sessions.collect();
         ListTerminalSessionsReply { success: true, total_sessions: sessions.len(), sessions }
@@ -452,8 +478,9 @@ impl Sessions {
         // Somebody else may have been told just now, and a terminal that is gone has nothing to tell.
         let HandedBack { holder, until, from, .. } = terminal.handed_back().await.ok()??;
         let excerpt = terminal.read(Part::From(from), Limit::HeadAndTail(CHARACTERS / 2)).await.ok()?;
-        let (head, tail) = self.secrets.masked_cut(excerpt.head, excerpt.tail);
-        let output = self.secrets.masked_screen(told(Excerpt { head, tail, ..excerpt }));
+        let secrets = self.secrets.within(terminal.id());
+        let (head, tail) = secrets.masked_cut(excerpt.head, excerpt.tail);
+        let output = secrets.masked_screen(told(Excerpt { head, tail, ..excerpt }));
         Some(AbsenceInfo {
             by: holder.name,
             since: moment::clock_told(holder.since),

@@ -21,7 +21,7 @@ async fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     let sockets = tempfile::tempdir().expect("a folder for a socket");
-    let hosts = Hosts::find(sockets.path(), Starter::InProcess(Box::default()), "conformance", drop)
+    let hosts = Hosts::find(sockets.path(), sockets.path(), Starter::InProcess(Box::default()), "conformance", drop)
         .await
         .expect("a folder that can be read");
     let spec = Spec {

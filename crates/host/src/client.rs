@@ -5,9 +5,11 @@ use std::io;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use steplatch_terminal::Hidden;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -26,7 +28,7 @@ pub struct Greeting {
     /// Its process id.
     pub pid: u32,
     /// Texts that must be hidden wherever they come back.
-    pub secrets: Vec<String>,
+    pub secrets: Vec<Hidden>,
     /// Open terminals.
     pub terminals: usize,
 }
@@ -83,11 +85,14 @@ struct Table {
     over: bool,
 }
 
+/// How long a host may take to say who it is.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Events that one who listens may be behind.
 const MOST_BEHIND: usize = 256;
 
 /// Who is told of texts that must be hidden.
-pub(crate) type OnSecret = Arc<dyn Fn(String) + Send + Sync>;
+pub(crate) type OnSecret = Arc<dyn Fn(Hidden) + Send + Sync>;
 
 impl Host {
     /// Connects to the host that listens at `socket`. Every text that must be hidden is given to `on_secret`, those
@@ -96,7 +101,9 @@ impl Host {
     /// # Errors
     /// When nobody listens, or who does is no host.
     pub(crate) async fn connect(socket: &Path, on_secret: &OnSecret) -> io::Result<Self> {
-        Self::over(UnixStream::connect(socket).await?, on_secret).await
+        let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "it does not answer");
+        let connected = async { Self::over(UnixStream::connect(socket).await?, on_secret).await };
+        tokio::time::timeout(PATIENCE, connected).await.map_err(silent)?
     }
 
     /// Speaks over `stream`.

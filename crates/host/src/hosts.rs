@@ -12,13 +12,15 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use steplatch_ids::TerminalId;
-use steplatch_terminal::{Description, Options, Spec, Terminals};
+use steplatch_terminal::{Description, Hidden, Options, Spec, TERMINAL_VARIABLE, Terminals};
 use tokio::net::UnixListener;
 
 use crate::client::{AskError, Host, OnSecret};
+use crate::notes;
 use crate::server::{Identity, serve};
 use crate::terminal::HostedTerminal;
 use crate::wire::{Ask, NewTerminal, OpenRefused, OpenedTerminal};
@@ -62,6 +64,8 @@ pub enum HostState {
     Older,
     /// It speaks another version, and its terminals can not be reached.
     Foreign,
+    /// It does not answer, and its terminals can not be reached.
+    Silent,
 }
 
 /// How a host is.
@@ -92,7 +96,10 @@ impl std::fmt::Debug for Hosts {
 }
 
 struct Shared {
+    /// Where hosts are made to listen.
     folder: PathBuf,
+    /// Where it is noted which hosts there are: it outlives the other folder.
+    notes: PathBuf,
     starter: Starter,
     version: String,
     on_secret: OnSecret,
@@ -106,6 +113,8 @@ struct Table {
     hosts: Vec<Known>,
     /// Which host keeps a terminal, as far as it is known.
     kept: HashMap<TerminalId, Host>,
+    /// Process ids of hosts that do not answer; 0 where it is not known.
+    silent: Vec<u32>,
     /// Terminals that ended with their host, oldest first, and its process id.
     lost: VecDeque<(TerminalId, u32)>,
 }
@@ -116,24 +125,29 @@ struct Known {
     state: HostState,
 }
 
+/// How long a host may take to end.
+const LAST_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Lost terminals that are remembered.
 const MOST_LOST: usize = 1000;
 
 impl Hosts {
-    /// Finds the hosts that listen in `folder`; starts none. Every text that their terminals' users want hidden is
-    /// given to `on_secret`.
+    /// Finds the hosts that listen in `folder`, and those that are noted in `notes`, wherever they listen; starts
+    /// none. Every text that their terminals' users want hidden is given to `on_secret`.
     ///
     /// # Errors
-    /// When the folder can not be read.
+    /// When the folders can not be read.
     pub async fn find(
         folder: &Path,
+        notes: &Path,
         starter: Starter,
         version: &str,
-        on_secret: impl Fn(String) + Send + Sync + 'static,
+        on_secret: impl Fn(Hidden) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let hosts = Self {
             shared: Arc::new(Shared {
                 folder: folder.to_owned(),
+                notes: notes.to_owned(),
                 starter,
                 version: version.to_owned(),
                 on_secret: Arc::new(on_secret),
@@ -146,15 +160,28 @@ impl Hosts {
             .map(|entry| entry.path())
             .filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(is_socket))
             .collect();
+        let noted = notes::all(notes)?;
+        sockets.extend(noted.iter().map(|note| note.socket.clone()));
         sockets.sort();
+        sockets.dedup();
         for socket in sockets {
+            let noted = noted.iter().find(|note| note.socket == socket);
+            if let Some(note) = noted.filter(|note| !note.socket.exists() && note.lives()) {
+                // Its folder was cleared away, as at a logout.
+                note.listen_again().await;
+            }
             match Host::connect(&socket, &hosts.shared.on_secret).await {
                 Ok(host) => hosts.adopt(host, None, socket).await,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {
                     // Whoever listened there has ended without a word.
                     let _ = std::fs::remove_file(&socket);
+                    notes::remove(notes, &socket);
                 }
-                Err(error) => tracing::warn!(%error, socket = %socket.display(), "a terminal host does not answer"),
+                Err(error) => {
+                    tracing::warn!(%error, socket = %socket.display(), "a terminal host does not answer");
+                    let pid = noted.map_or(0, |note| note.pid);
+                    hosts.lock().silent.push(pid);
+                }
             }
         }
         Ok(hosts)
@@ -217,24 +244,33 @@ impl Hosts {
         let mut all = Vec::new();
         for host in self.reachable() {
             // One that has ended just now keeps nothing.
-            all.extend(host.ask::<Vec<Description>>(&Ask::List).await.unwrap_or_default());
+            let Ok(listed) = host.ask::<Vec<Description>>(&Ask::List).await else { continue };
+            // What is not there any more was closed by nobody in particular: it is not lost.
+            let pid = host.greeting().pid;
+            self.lock()
+                .kept
+                .retain(|id, keeper| keeper.greeting().pid != pid || listed.iter().any(|terminal| terminal.id == *id));
+            all.extend(listed);
         }
         all.sort_by_key(|description| description.created);
         all
     }
 
     /// Hides a text wherever it comes back, also for the daemons to come.
-    pub async fn remember(&self, secret: &str) {
+    pub async fn remember(&self, secret: &Hidden) {
         for host in self.reachable() {
             // One that has ended just now says nothing any more.
-            let _ = host.ask::<()>(&Ask::Remember(secret.to_owned())).await;
+            let _ = host.ask::<()>(&Ask::Remember(secret.clone())).await;
         }
     }
 
     /// Tells how the hosts are.
     pub async fn status(&self) -> Vec<HostStatus> {
-        let hosts = self.lock().hosts.clone();
-        let mut status = Vec::with_capacity(hosts.len());
+        let (hosts, silent) = {
+            let table = self.lock();
+            (table.hosts.clone(), table.silent.clone())
+        };
+        let mut status = Vec::with_capacity(hosts.len() + silent.len());
         for Known { host, state } in hosts {
             let greeting = host.greeting();
             let terminals = match state {
@@ -244,12 +280,23 @@ impl Hosts {
             let (pid, version, wire) = (greeting.pid, greeting.version.clone(), greeting.wire);
             status.push(HostStatus { pid, version, wire, terminals, state });
         }
+        status.extend(silent.into_iter().map(|pid| HostStatus {
+            pid,
+            version: String::new(),
+            wire: 0,
+            terminals: 0,
+            state: HostState::Silent,
+        }));
         status
     }
 
     /// Closes every terminal and ends every host, also those that are not understood.
     pub async fn shut_down(&self) {
-        let hosts = std::mem::take(&mut self.lock().hosts);
+        let (hosts, silent) = {
+            let mut table = self.lock();
+            (std::mem::take(&mut table.hosts), std::mem::take(&mut table.silent))
+        };
+        silent.into_iter().filter(|pid| *pid != 0).for_each(end_process);
         let ending = hosts.into_iter().map(|Known { host, state }| {
             tokio::spawn(async move {
                 if state == HostState::Foreign {
@@ -258,7 +305,8 @@ impl Hosts {
                     // One that has ended already is as it should be.
                     let _ = host.ask::<()>(&Ask::Shutdown).await;
                 }
-                host.lost().await;
+                // One that does not end is not waited for any longer than anybody would.
+                let _ = tokio::time::timeout(LAST_PATIENCE, host.lost()).await;
             })
         });
         for ended in ending.collect::<Vec<_>>() {
@@ -304,6 +352,8 @@ impl Hosts {
         }
         let socket = self.shared.folder.join(socket_name());
         let child = self.start(&socket).map_err(HostsError::NotStarted)?;
+        let pid = child.as_ref().map_or_else(std::process::id, Child::id);
+        notes::add(&self.shared.notes, &socket, pid).map_err(HostsError::NotStarted)?;
         let host = Host::connect(&socket, &self.shared.on_secret).await.map_err(HostsError::NotStarted)?;
         self.adopt(host.clone(), child, socket).await;
         Ok(host)
@@ -319,6 +369,8 @@ impl Hosts {
                 let child = Command::new(program)
                     .args(arguments)
                     .current_dir("/")
+                    // A host is nobody's terminal's, also when it is started from inside of one.
+                    .env_remove(TERMINAL_VARIABLE)
                     .stdin(Stdio::from(OwnedFd::from(listener)))
                     .stdout(Stdio::null())
                     .stderr(Stdio::from(log))
@@ -334,7 +386,7 @@ impl Hosts {
                 let listener = UnixListener::from_std(listener)?;
                 let terminals = Terminals::new((**options).clone())?;
                 let identity = Identity { version: self.shared.version.clone() };
-                tokio::spawn(serve(listener, terminals, identity));
+                tokio::spawn(serve(listener, terminals, identity, Arc::default()));
                 Ok(None)
             }
         }
@@ -343,13 +395,15 @@ impl Hosts {
     /// Takes a host into the table and watches for its end.
     async fn adopt(&self, host: Host, child: Option<Child>, socket: PathBuf) {
         let greeting = host.greeting();
-        let state = match (host.is_understood(), greeting.version == self.shared.version, self.current_now()) {
+        // One that was started just now is the one to use, also where the program on disk is a later one already.
+        let ours = greeting.version == self.shared.version || child.is_some();
+        let state = match (host.is_understood(), ours, self.current_now()) {
             (false, ..) => HostState::Foreign,
             (true, true, None) => HostState::Current,
             (true, ..) => HostState::Older,
         };
         match state {
-            HostState::Current => {}
+            HostState::Current | HostState::Silent => {}
             HostState::Older => {
                 tracing::info!(pid = greeting.pid, version = greeting.version, "an older terminal host goes on");
                 // It ends with its last terminal; if it has ended already, so much the better.
@@ -380,6 +434,7 @@ impl Hosts {
             // Its socket is of no use to anybody, whether it could remove it itself or not.
             let _ = std::fs::remove_file(&socket);
             if let Some(shared) = hosts.upgrade() {
+                notes::remove(&shared.notes, &socket);
                 Self { shared }.forget(pid);
             }
         });
@@ -421,7 +476,8 @@ fn socket_name() -> String {
 fn end_process(pid: u32) {
     let process = Pid::from_raw(pid.cast_signed()).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     if let Some(process) = process {
-        // It may be gone just now.
-        let _ = pidfd_send_signal(process, Signal::TERM);
+        // It may be gone just now; and one that is stopped hears nothing before it goes on.
+        let _ = pidfd_send_signal(&process, Signal::TERM);
+        let _ = pidfd_send_signal(&process, Signal::CONT);
     }
 }

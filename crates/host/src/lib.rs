@@ -9,6 +9,7 @@
 
 mod client;
 mod hosts;
+mod notes;
 mod outbox;
 mod server;
 mod terminal;

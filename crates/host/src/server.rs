@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +19,7 @@ use steplatch_pattern::Pattern;
 use steplatch_terminal::{Attached, Closing, HoldKey, Output, Signal, Terminal, Terminals, Wait};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
 use crate::client::Greeting;
@@ -57,9 +59,17 @@ struct Shared {
 /// That is when it is told to shut down, when its last terminal is closed after it was told to retire, or when it
 /// has neither terminals nor anybody connected for a while.
 ///
+/// `listen_again` makes its socket anew, where it was removed.
+///
 /// # Errors
 /// When no more connections can be accepted.
-pub async fn serve(listener: UnixListener, terminals: Terminals, identity: Identity) -> io::Result<()> {
+pub async fn serve(
+    mut listener: UnixListener,
+    terminals: Terminals,
+    identity: Identity,
+    listen_again: Arc<Notify>,
+) -> io::Result<()> {
+    let path = listener.local_addr()?.as_pathname().map(Path::to_owned);
     let shared = Arc::new(Shared {
         terminals,
         identity,
@@ -86,16 +96,35 @@ pub async fn serve(listener: UnixListener, terminals: Terminals, identity: Ident
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             },
+            () = listen_again.notified() => {
+                if let Some(path) = &path {
+                    match listen(path) {
+                        Ok(anew) => listener = anew,
+                        Err(error) => tracing::warn!(%error, "the socket can not be made again"),
+                    }
+                }
+            }
             () = &mut over => break,
         }
     }
     shared.terminals.close_all().await;
     shared.ending.send_replace(true);
-    if let Some(path) = listener.local_addr()?.as_pathname() {
+    if let Some(path) = path {
         // Nobody answers there any more; a daemon that is there may have removed it already.
         let _ = std::fs::remove_file(path);
     }
     Ok(())
+}
+
+/// Listens where a socket was that is gone, in a folder that may be gone with it.
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    if let Some(folder) = path.parent() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let _ = std::fs::remove_file(path);
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
 }
 
 /// Waits until there is no reason to stay.
@@ -247,8 +276,8 @@ impl Connection {
                     Err(steplatch_terminal::Gone) => self.outbox.say(number, &Err::<(), _>(Refusal::NoTerminal)),
                 },
             },
-            Ask::Remember(text) => {
-                shared.terminals.hushed().note(&text);
+            Ask::Remember(hidden) => {
+                shared.terminals.hushed().note(hidden);
                 self.say(number, ())
             }
             Ask::Retire => {

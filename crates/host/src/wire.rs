@@ -17,7 +17,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{
-    CommandRequest, HoldKey, Holder, Input, Limit, OpenError, Part, Quiet, Size, SpawnError, Spec, Target, Until,
+    CommandRequest, Hidden, HoldKey, Holder, Input, Limit, OpenError, Part, Quiet, Size, SpawnError, Spec, Target,
+    Until,
 };
 
 /// The version of what is spoken. A host that speaks another one keeps its terminals and is not asked about them.
@@ -49,7 +50,7 @@ pub enum Ask {
     /// Something about one terminal.
     Terminal(TerminalId, TerminalAsk),
     /// Hide this text from now on, for whoever serves the terminals next. → `()`
-    Remember(String),
+    Remember(Hidden),
     /// Take no new terminals, and end with the last one. → `()`
     Retire,
     /// Close every terminal, and end. → `()`
@@ -177,6 +178,7 @@ impl From<OpenError> for OpenRefused {
         match error {
             OpenError::TooMany { most } => Self::TooMany { most },
             OpenError::NameTaken { name, by } => Self::NameTaken { name, by },
+            error @ OpenError::NameLikeId { .. } => Self::Other(format!("{error}; choose another one")),
             OpenError::OpenedBefore { terminal } => Self::OpenedBefore { terminal },
             OpenError::Program(SpawnError::NotFound(program)) => Self::NotFound(program),
             OpenError::Program(SpawnError::NoFolder(folder)) => Self::NoFolder(folder),
@@ -295,6 +297,40 @@ mod tests {
         assert_eq!((taken, number), (whole, 7));
         assert!(matches!(read_body(&bytes[body]), Ok(Ask::Find(name)) if name == "build"));
         assert!(matches!(first_frame(&bytes[taken..]), Ok(Some((_, 8, _)))));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn bytes_that_nobody_meant_do_no_harm(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
+            if let Ok(Some((taken, _, body))) = first_frame(&bytes) {
+                assert!(taken <= bytes.len() && body.end <= taken);
+            }
+            // Whatever they say: a question or an error.
+            let _ = read_body::<Ask>(&bytes);
+        }
+
+        #[test]
+        fn frames_are_read_whole_wherever_they_were_cut(
+            texts in proptest::collection::vec(".{0,40}", 1..6),
+            cut in proptest::num::usize::ANY,
+        ) {
+            let mut bytes = Vec::new();
+            for (number, text) in texts.iter().enumerate() {
+                write_frame(&mut bytes, number as u64, &Ask::Find(text.clone()));
+            }
+            let cut = cut % (bytes.len() + 1);
+            let (mut read, mut pending) = (Vec::new(), Vec::new());
+            for portion in [&bytes[..cut], &bytes[cut..]] {
+                pending.extend_from_slice(portion);
+                while let Some((taken, _, body)) = first_frame(&pending).unwrap() {
+                    let Ok(Ask::Find(text)) = read_body(&pending[body]) else { panic!("another question") };
+                    read.push(text);
+                    pending.drain(..taken);
+                }
+            }
+            assert_eq!(read, texts);
+            assert!(pending.is_empty());
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use steplatch_host::{
     WaitFor,
 };
 use steplatch_terminal::{
-    Closing, HoldKey, Holder, Input, InputError, Settle, Size, Spec, Stage, Target, Until, View, Waited,
+    Closing, Hidden, HoldKey, Holder, Input, InputError, Settle, Size, Spec, Stage, Target, Until, View, Waited,
 };
 use tempfile::TempDir;
 
@@ -22,8 +22,10 @@ async fn hosts(folder: &Path, version: &str) -> Hosts {
     hosts_that_tell(folder, version, |_| {}).await
 }
 
-async fn hosts_that_tell(folder: &Path, version: &str, told: impl Fn(String) + Send + Sync + 'static) -> Hosts {
-    Hosts::find(folder, Starter::InProcess(Box::default()), version, told).await.unwrap()
+async fn hosts_that_tell(folder: &Path, version: &str, told: impl Fn(Hidden) + Send + Sync + 'static) -> Hosts {
+    let notes = folder.join("notes");
+    std::fs::create_dir_all(&notes).unwrap();
+    Hosts::find(folder, &notes, Starter::InProcess(Box::default()), version, told).await.unwrap()
 }
 
 fn spec(command: &[&str]) -> Spec {
@@ -111,7 +113,7 @@ async fn an_older_host_keeps_its_terminals_and_opens_no_new_ones() {
     assert!(matches!(taken, Err(HostsError::Refused(OpenRefused::NameTaken { .. }))), "{taken:?}");
     // With its last terminal it ends, and its socket goes.
     old.close(Closing::default()).await.unwrap();
-    while std::fs::read_dir(folder.path()).unwrap().count() > 1 {
+    while std::fs::read_dir(folder.path()).unwrap().count() > 2 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(after.list().await.len(), 1);
@@ -250,7 +252,7 @@ async fn what_is_typed_unseen_is_told_to_whoever_serves_the_terminals() {
     let folder = folder();
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let note = told.clone();
-    let first = hosts_that_tell(folder.path(), "1", move |secret| note.lock().unwrap().push(secret)).await;
+    let first = hosts_that_tell(folder.path(), "1", move |secret| note.lock().unwrap().push(secret.text)).await;
     let terminal =
         opened(&first, &["sh", "-c", "stty -echo; printf 'Password: '; read p; stty echo; echo; echo in; cat"]).await;
     sees(&terminal, "Password").await;
@@ -258,11 +260,11 @@ async fn what_is_typed_unseen_is_told_to_whoever_serves_the_terminals() {
     sees(&terminal, "^in$").await;
     terminal.send(typed("seen\n")).await.unwrap();
     sees(&terminal, "seen").await;
-    first.remember("given").await;
+    first.remember(&Hidden { terminal: None, text: "given".into() }).await;
     assert_eq!(*told.lock().unwrap(), ["hunter2", "given"]);
     let later: Arc<Mutex<Vec<String>>> = Arc::default();
     let note = later.clone();
-    let second = hosts_that_tell(folder.path(), "1", move |secret| note.lock().unwrap().push(secret)).await;
+    let second = hosts_that_tell(folder.path(), "1", move |secret| note.lock().unwrap().push(secret.text)).await;
     assert_eq!(*later.lock().unwrap(), ["hunter2", "given"]);
     second.shut_down().await;
 }

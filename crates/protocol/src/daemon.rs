@@ -74,7 +74,7 @@ pub struct HostInfo {
     pub version: String,
     /// Open terminals
     pub terminals: usize,
-    /// current, older (keeps its terminals and opens no new ones), or foreign (can not be reached by this version)
+    /// current, older (keeps its terminals and opens no new ones), foreign (speaks another version) or silent (does not answer)
     pub state: String,
 }
 

@@ -2,7 +2,7 @@
 
 use steplatch_ids::RunId;
 
-use crate::{AppendError, Journal};
+use crate::{Append, AppendError, Appended, Journal, KnownRun, Retention, RunFilter, Summary};
 
 /// The script that [`conformance!`](crate::conformance) plays against a journal.
 #[derive(Debug)]
@@ -29,9 +29,12 @@ impl<J: Journal> Scripted<J> {
     /// Appends behind an entry that is not the last one.
     pub async fn a_writer_that_is_behind_is_refused_and_changes_nothing(&self) {
         self.append(0, &["one"]).await.expect("an append to an empty history");
-        let refused = self.append(0, &["other"]).await;
+        let late = Append::new(self.run.clone(), 0, 1, vec!["other".into()]);
+        let refused = self.journal.write(late.with_summary(running("other")).with_key("other")).await;
         assert!(matches!(refused, Err(AppendError::Conflict { expected: 0, is: 1, .. })));
         assert_eq!(self.texts(1).await, [(1, "one".into())]);
+        assert_eq!(self.known().await[0].summary, None);
+        assert_eq!(self.journal.run_with_key("other").await.expect("a journal that reads"), None);
     }
 
     /// Keeps two runs, forgets one.
@@ -39,10 +42,101 @@ impl<J: Journal> Scripted<J> {
         self.append(0, &["mine"]).await.expect("an append to an empty history");
         let other = RunId::random();
         self.journal.append(&other, 0, 1, vec!["theirs".into()]).await.expect("an append to an empty history");
-        assert_eq!(self.journal.runs().await, [self.run.clone(), other.clone()]);
-        self.journal.forget(&self.run).await;
-        assert_eq!(self.journal.runs().await, [other]);
+        let runs: Vec<RunId> = self.known().await.into_iter().map(|known| known.run).collect();
+        assert_eq!(runs, [other.clone(), self.run.clone()], "the newest is first");
+        self.journal.forget(&self.run).await.expect("a run that goes");
+        let left = self.known().await;
+        assert_eq!((left.len(), &left[0].run), (1, &other));
         assert!(self.texts(1).await.is_empty());
+        self.append(0, &["again"]).await.expect("a run that was forgotten begins anew");
+        assert!(self.known().await[0].number > left[0].number);
+    }
+
+    /// Keeps texts of every kind as they are: empty, with other scripts, and much longer than a page.
+    pub async fn a_text_of_any_length_comes_back_as_it_was(&self) {
+        let long: String = (0..60_000).map(|line| format!("{line} ärger ✂\r\n")).collect();
+        let texts = ["", "\u{0}", "ä🦀", &long, "short", &long];
+        self.append(0, &texts).await.expect("an append");
+        let back: Vec<String> = self.texts(1).await.into_iter().map(|(_, text)| text).collect();
+        assert!(back == texts, "a text came back in another form");
+    }
+
+    /// Appends with summaries and lists.
+    pub async fn a_list_tells_the_newest_summaries_and_can_be_filtered(&self) {
+        for name in ["a", "b", "c"] {
+            let append = Append::new(RunId::random(), 0, 1, vec!["begun".into()]).with_summary(running(name));
+            self.journal.write(append).await.expect("an append to an empty history");
+        }
+        let all = self.known().await;
+        assert_eq!(names(&all), ["c", "b", "a"]);
+        let over = Append::new(all[1].run.clone(), 1, 1, vec!["over".into()]).with_summary(finished("b", 7));
+        self.journal.write(over).await.expect("an append behind the last entry");
+        // Entries without a summary leave it, and a summary without entries takes its place.
+        self.journal.append(&all[2].run, 1, 1, vec!["on".into()]).await.expect("an append");
+        let renamed = Append::new(all[2].run.clone(), 2, 1, Vec::new()).with_summary(running("A"));
+        let written = self.journal.write(renamed).await.expect("a summary alone");
+        assert_eq!(written, Appended::Written { last: 2 });
+
+        let all = self.known().await;
+        assert_eq!(names(&all), ["c", "b", "A"]);
+        assert_eq!(all.iter().map(|known| known.last).collect::<Vec<_>>(), [1, 2, 2]);
+        assert_eq!(all[1].summary, Some(finished("b", 7)));
+        let running = self.listed(RunFilter { state: Some("running".into()), ..RunFilter::default() }).await;
+        assert_eq!(names(&running), ["c", "A"]);
+        let first = self.listed(RunFilter { limit: Some(2), ..RunFilter::default() }).await;
+        assert_eq!(names(&first), ["c", "b"]);
+        let rest = self.listed(RunFilter { before: Some(first[1].number), ..RunFilter::default() }).await;
+        assert_eq!(names(&rest), ["A"]);
+    }
+
+    /// Appends nothing to a run that nobody knows.
+    pub async fn a_run_without_entries_does_not_exist(&self) {
+        let nothing = Append::new(self.run.clone(), 0, 1, Vec::new()).with_summary(running("a")).with_key("k");
+        assert_eq!(self.journal.write(nothing).await.expect("nothing to do"), Appended::Written { last: 0 });
+        assert!(self.known().await.is_empty());
+        assert_eq!(self.journal.run_with_key("k").await.expect("a journal that reads"), None);
+    }
+
+    /// Starts two runs with one key.
+    pub async fn a_key_belongs_to_one_run_until_it_is_forgotten(&self) {
+        let begin = |run: &RunId| Append::new(run.clone(), 0, 1, vec!["begun".into()]).with_key("deploy 7");
+        let written = self.journal.write(begin(&self.run)).await.expect("an append to an empty history");
+        assert_eq!(written, Appended::Written { last: 1 });
+        let second = RunId::random();
+        for again in [&second, &self.run] {
+            let existing = self.journal.write(begin(again)).await.expect("an answer");
+            assert_eq!(existing, Appended::Existing { run: self.run.clone() });
+        }
+        assert_eq!(self.known().await.len(), 1, "the second run has not begun");
+        let found = self.journal.run_with_key("deploy 7").await.expect("a journal that reads");
+        assert_eq!(found, Some(self.run.clone()));
+        self.journal.forget(&self.run).await.expect("a run that goes");
+        let written = self.journal.write(begin(&second)).await.expect("an append to an empty history");
+        assert_eq!(written, Appended::Written { last: 1 });
+    }
+
+    /// Finishes runs out of order and forgets some by count, then some by age.
+    pub async fn finished_runs_are_forgotten_by_count_and_by_age(&self) {
+        for (name, at) in
+            [("early", Some(10)), ("late", Some(40)), ("on", None), ("middle", Some(20)), ("end", Some(30))]
+        {
+            let summary = at.map_or_else(|| running(name), |at| finished(name, at));
+            let append = Append::new(RunId::random(), 0, 1, vec!["begun".into()]).with_summary(summary);
+            self.journal.write(append.with_key(name)).await.expect("an append to an empty history");
+        }
+        let before = self.known().await;
+        let id = |name: &str| {
+            before.iter().find(|known| names(&[(*known).clone()]) == [name]).map(|known| known.run.clone())
+        };
+        let gone = self.forget_finished(Retention { keep: 3, finished_since: None }).await;
+        assert_eq!(gone, [id("early").expect("a known run")]);
+        let gone = self.forget_finished(Retention { keep: 3, finished_since: Some(30) }).await;
+        assert_eq!(gone, [id("middle").expect("a known run")]);
+        assert_eq!(names(&self.known().await), ["end", "on", "late"]);
+        assert_eq!(self.journal.run_with_key("early").await.expect("a journal that reads"), None);
+        let gone = self.forget_finished(Retention { keep: 0, finished_since: None }).await;
+        assert_eq!(gone, [id("end").expect("a known run"), id("late").expect("a known run")]);
+        assert_eq!(names(&self.known().await), ["on"], "what is not finished stays");
     }
 
     async fn append(&self, after: u64, texts: &[&str]) -> Result<u64, AppendError> {
@@ -51,28 +145,56 @@ impl<J: Journal> Scripted<J> {
     }
 
     async fn texts(&self, from: u64) -> Vec<(u64, String)> {
-        let records = self.journal.read(&self.run, from).await;
+        let records = self.journal.read(&self.run, from).await.expect("a history that is whole");
         records.into_iter().map(|record| (record.seq, record.text)).collect()
     }
+
+    async fn known(&self) -> Vec<KnownRun> {
+        self.listed(RunFilter::default()).await
+    }
+
+    async fn listed(&self, filter: RunFilter) -> Vec<KnownRun> {
+        self.journal.runs(filter).await.expect("a journal that reads")
+    }
+
+    async fn forget_finished(&self, retention: Retention) -> Vec<RunId> {
+        self.journal.forget_finished(retention).await.expect("runs that go")
+    }
+}
+
+fn running(name: &str) -> Summary {
+    Summary { state: "running".into(), finished_at: None, text: name.into() }
+}
+
+fn finished(name: &str, at: u64) -> Summary {
+    Summary { state: "completed".into(), finished_at: Some(at), text: name.into() }
+}
+
+fn names(runs: &[KnownRun]) -> Vec<&str> {
+    runs.iter().filter_map(|known| Some(known.summary.as_ref()?.text.as_str())).collect()
 }
 
 /// Makes the tests that every journal must pass; `$journal` makes an empty one.
 #[macro_export]
 macro_rules! conformance {
     ($journal:expr) => {
-        #[tokio::test]
-        async fn entries_are_read_back_in_order() {
-            $crate::Scripted::new($journal).entries_are_read_back_in_order().await;
-        }
-
-        #[tokio::test]
-        async fn a_writer_that_is_behind_is_refused_and_changes_nothing() {
-            $crate::Scripted::new($journal).a_writer_that_is_behind_is_refused_and_changes_nothing().await;
-        }
-
-        #[tokio::test]
-        async fn runs_are_apart_and_can_be_forgotten() {
-            $crate::Scripted::new($journal).runs_are_apart_and_can_be_forgotten().await;
-        }
+        $crate::conformance!(@tests $journal;
+            entries_are_read_back_in_order,
+            a_writer_that_is_behind_is_refused_and_changes_nothing,
+            runs_are_apart_and_can_be_forgotten,
+            a_text_of_any_length_comes_back_as_it_was,
+            a_list_tells_the_newest_summaries_and_can_be_filtered,
+            a_run_without_entries_does_not_exist,
+            a_key_belongs_to_one_run_until_it_is_forgotten,
+            finished_runs_are_forgotten_by_count_and_by_age
+        );
+    };
+    (@tests $journal:expr; $($test:ident),+) => {
+        $(
+            #[tokio::test]
+            async fn $test() {
+                $crate::Scripted::new($journal).$test().await;
+            }
+        )+
     };
 }

@@ -5,7 +5,9 @@ use std::sync::{Mutex, PoisonError};
 
 use steplatch_ids::RunId;
 
-use crate::{AppendError, Journal, Record};
+use crate::{
+    Append, AppendError, Appended, Journal, KnownRun, ReadError, Record, Retention, RunFilter, StorageError, Summary,
+};
 
 /// Keeps histories in memory.
 #[derive(Debug, Default)]
@@ -15,52 +17,127 @@ pub struct MemoryJournal {
 
 #[derive(Debug, Default)]
 struct Histories {
-    records: HashMap<RunId, Vec<Record>>,
-    order: Vec<RunId>,
+    runs: HashMap<RunId, Kept>,
+    keys: HashMap<String, RunId>,
+    begun: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    number: u64,
+    records: Vec<Record>,
+    summary: Option<Summary>,
+}
+
+impl Kept {
+    fn finished_at(&self) -> Option<u64> {
+        self.summary.as_ref().and_then(|summary| summary.finished_at)
+    }
+}
+
+impl Histories {
+    fn write(&mut self, append: Append) -> Result<Appended, AppendError> {
+        let Append { run, after, version, texts, summary, key } = append;
+        if let Some(existing) = key.as_ref().and_then(|key| self.keys.get(key)) {
+            return Ok(Appended::Existing { run: existing.clone() });
+        }
+        let is = self.runs.get(&run).map_or(0, |kept| kept.records.len() as u64);
+        if is != after {
+            return Err(AppendError::Conflict { run, expected: after, is });
+        }
+        if is == 0 && texts.is_empty() {
+            return Ok(Appended::Written { last: 0 });
+        }
+        let begun = &mut self.begun;
+        let kept = self.runs.entry(run.clone()).or_insert_with(|| {
+            *begun += 1;
+            Kept { number: *begun, records: Vec::new(), summary: None }
+        });
+        for text in texts {
+            kept.records.push(Record { seq: kept.records.len() as u64 + 1, version, text });
+        }
+        if summary.is_some() {
+            kept.summary = summary;
+        }
+        let last = kept.records.len() as u64;
+        if let Some(key) = key {
+            self.keys.insert(key, run);
+        }
+        Ok(Appended::Written { last })
+    }
+
+    fn forget(&mut self, run: &RunId) {
+        self.runs.remove(run);
+        self.keys.retain(|_, owner| owner != run);
+    }
+
+    fn forget_finished(&mut self, retention: Retention) -> Vec<RunId> {
+        let mut finished: Vec<(u64, u64, RunId)> =
+            self.runs.iter().filter_map(|(run, kept)| Some((kept.finished_at()?, kept.number, run.clone()))).collect();
+        finished.sort_unstable();
+        let surplus = finished.len().saturating_sub(retention.keep);
+        let goes = |(place, (at, _, run)): (usize, (u64, u64, RunId))| {
+            (place < surplus || retention.finished_since.is_some_and(|since| at < since)).then_some(run)
+        };
+        let gone: Vec<RunId> = finished.into_iter().enumerate().filter_map(goes).collect();
+        gone.iter().for_each(|run| self.forget(run));
+        gone
+    }
 }
 
 impl MemoryJournal {
     fn with<R>(&self, act: impl FnOnce(&mut Histories) -> R) -> R {
-        // Every change below is made in one step, so a panic elsewhere left nothing half done.
+        // Every change above is made in one step, so a panic elsewhere left nothing half done.
         act(&mut self.histories.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Journal for MemoryJournal {
-    async fn append(&self, run: &RunId, after: u64, version: u16, texts: Vec<String>) -> Result<u64, AppendError> {
-        self.with(|histories| {
-            let is = histories.records.get(run).map_or(0, |records| records.len() as u64);
-            if is != after {
-                return Err(AppendError::Conflict { run: run.clone(), expected: after, is });
-            }
-            if !histories.records.contains_key(run) {
-                histories.order.push(run.clone());
-            }
-            let records = histories.records.entry(run.clone()).or_default();
-            for text in texts {
-                records.push(Record { seq: records.len() as u64 + 1, version, text });
-            }
-            Ok(records.len() as u64)
-        })
+    async fn write(&self, append: Append) -> Result<Appended, AppendError> {
+        self.with(|histories| histories.write(append))
     }
 
-    async fn read(&self, run: &RunId, from: u64) -> Vec<Record> {
+    async fn read(&self, run: &RunId, from: u64) -> Result<Vec<Record>, ReadError> {
         self.with(|histories| {
-            let records = histories.records.get(run).map(Vec::as_slice).unwrap_or_default();
+            let records = histories.runs.get(run).map(|kept| kept.records.as_slice()).unwrap_or_default();
             let skipped = usize::try_from(from.saturating_sub(1)).unwrap_or(usize::MAX);
-            records.iter().skip(skipped).cloned().collect()
+            Ok(records.iter().skip(skipped).cloned().collect())
         })
     }
 
-    async fn runs(&self) -> Vec<RunId> {
-        self.with(|histories| histories.order.clone())
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<KnownRun>, StorageError> {
+        self.with(|histories| {
+            let wanted = |kept: &Kept| {
+                filter.before.is_none_or(|before| kept.number < before)
+                    && filter
+                        .state
+                        .as_ref()
+                        .is_none_or(|state| kept.summary.as_ref().is_some_and(|summary| summary.state == *state))
+            };
+            let known = |(run, kept): (&RunId, &Kept)| KnownRun {
+                run: run.clone(),
+                number: kept.number,
+                last: kept.records.len() as u64,
+                summary: kept.summary.clone(),
+            };
+            let mut runs: Vec<KnownRun> = histories.runs.iter().filter(|(_, kept)| wanted(kept)).map(known).collect();
+            runs.sort_unstable_by_key(|run| std::cmp::Reverse(run.number));
+            runs.truncate(filter.limit.unwrap_or(usize::MAX));
+            Ok(runs)
+        })
     }
 
-    async fn forget(&self, run: &RunId) {
-        self.with(|histories| {
-            histories.records.remove(run);
-            histories.order.retain(|known| known != run);
-        });
+    async fn run_with_key(&self, key: &str) -> Result<Option<RunId>, StorageError> {
+        Ok(self.with(|histories| histories.keys.get(key).cloned()))
+    }
+
+    async fn forget(&self, run: &RunId) -> Result<(), StorageError> {
+        self.with(|histories| histories.forget(run));
+        Ok(())
+    }
+
+    async fn forget_finished(&self, retention: Retention) -> Result<Vec<RunId>, StorageError> {
+        Ok(self.with(|histories| histories.forget_finished(retention)))
     }
 }
 

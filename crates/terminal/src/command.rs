@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::exchange::runs;
+use crate::exchange::{runs, typed};
 use crate::integration::{Kind, quoted};
 use crate::process::Exit;
 use crate::terminal::{Gone, Holder, Limit};
@@ -13,7 +13,7 @@ use crate::terminal::{Gone, Holder, Limit};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CommandRequest {
     /// The command, in the shell's own language: one line or many. It is entered as a person would enter it, so
-    /// aliases hold, bash and zsh expand `!`, and it is in the shell's history.
+    /// aliases hold, bash and zsh expand `!` outside of single quotes, and it is in the shell's history.
     pub command: String,
     /// The folder to change to first. The shell stays there; if it can not go there, the command does not run.
     pub working_directory: Option<String>,
@@ -76,7 +76,7 @@ pub enum RunError {
         program: Option<String>,
     },
     /// Something is typed at the prompt and not entered.
-    #[error("'{text}' is typed at the prompt and not entered; enter it or take it back first")]
+    #[error("{} at the prompt and not entered; enter it, or give it up with Ctrl-C", typed(.text))]
     HalfTyped {
         /// What is typed.
         text: String,
@@ -84,9 +84,23 @@ pub enum RunError {
     /// The command contains a character that is a key to a shell rather than text.
     #[error("the command contains the control character U+{0:04X}, which can not be entered as text")]
     Control(u32),
+    /// The shell could not change to the folder; the command was not run.
+    #[error("the shell can not change to {folder}; the command was not run. It said: {said}")]
+    NoFolder {
+        /// The folder, as it was asked for.
+        folder: String,
+        /// What the shell said.
+        said: String,
+    },
     /// The shell waits for more: a quote, a bracket or a block is open. What was entered was taken back.
     #[error("the command is not complete: the shell waits for more of it, such as a closing quote or 'done'")]
     Incomplete,
+    /// The shell waits for more, and the command has a `!"`, which zsh takes out where it expands its history.
+    #[error(
+        "the shell took '!\"' for a word to its history and waits for more of the command; put the '!' in single \
+         quotes, or a backslash before it outside of quotes"
+    )]
+    Expanded,
     /// So much input waits for the program to read it that no more is taken.
     #[error("its program does not read: {waiting} bytes of earlier input are still waiting")]
     Full {
@@ -96,6 +110,9 @@ pub enum RunError {
     /// The program has ended.
     #[error("its program has ended")]
     Ended(Option<Exit>),
+    /// The step ran a command before, and what came of it is no longer kept.
+    #[error("this step was run before; it is not run again, and what came of it is no longer kept")]
+    Forgotten,
     /// Somebody else holds the terminal.
     #[error("{} holds the terminal", .0.name)]
     Held(Holder),
@@ -123,10 +140,22 @@ pub(crate) fn change_to(folder: &str, kind: Kind) -> Result<String, RunError> {
     entered(&format!("cd -- {word}"))
 }
 
+/// What edits the line at a shell's prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Editor {
+    TakesPastes,
+    /// A line editor that is told nothing of pastes.
+    TakesKeys,
+    /// Nothing but the kernel, which hands over each line as it is entered.
+    None,
+}
+
 /// Returns the keys that enter `text`, which has been through [`entered`].
-pub(crate) fn keys(text: &str, kind: Kind, takes_pastes: bool) -> Vec<u8> {
+pub(crate) fn keys(text: &str, kind: Kind, editor: Editor) -> Vec<u8> {
     let mut keys = Vec::with_capacity(text.len() + 16);
-    if takes_pastes {
+    if editor == Editor::None {
+        keys.extend(text.bytes().map(|byte| if byte == b'\n' { b'\r' } else { byte }));
+    } else if editor == Editor::TakesPastes {
         // As one edit, however many lines it has.
         keys.extend_from_slice(b"\x1b[200~");
         keys.extend(text.bytes().map(|byte| if byte == b'\n' { b'\r' } else { byte }));
@@ -168,7 +197,8 @@ mod tests {
 
     #[test]
     fn many_lines_are_one_edit() {
-        assert_eq!(keys("a\nb", Kind::Zsh, true), b"\x1b[200~a\rb\x1b[201~\r");
-        assert_eq!(keys("a\n\tb", Kind::Bash, false), b"a\x16\n\x16\tb\r");
+        assert_eq!(keys("a\nb", Kind::Zsh, Editor::TakesPastes), b"\x1b[200~a\rb\x1b[201~\r");
+        assert_eq!(keys("a\n\tb", Kind::Bash, Editor::None), b"a\r\tb\r");
+        assert_eq!(keys("a\n\tb", Kind::Bash, Editor::TakesKeys), b"a\x16\n\x16\tb\r");
     }
 }

@@ -68,7 +68,7 @@ pub enum VariablesError {
         program: Option<String>,
     },
     /// Something is typed at the prompt and not entered, and this shell could not be asked without spoiling it.
-    #[error("'{text}' is typed at the prompt and not entered; enter it or take it back first")]
+    #[error("{} at the prompt and not entered; enter it, or give it up with Ctrl-C", typed(.text))]
     HalfTyped {
         /// What is typed.
         text: String,
@@ -99,6 +99,11 @@ pub enum VariablesError {
 /// Says what runs, for the end of a sentence.
 pub(crate) fn runs(program: Option<&str>) -> String {
     program.map(|program| format!(", '{program}' runs in the foreground")).unwrap_or_default()
+}
+
+/// Says what stands at the prompt, for the beginning of a sentence. Of some keys it is not known what they did.
+pub(crate) fn typed(text: &str) -> String {
+    if text.is_empty() { "something may be typed".into() } else { format!("'{text}' is typed") }
 }
 
 /// Checks that `name` may be asked for.

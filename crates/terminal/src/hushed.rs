@@ -7,10 +7,21 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde::{Deserialize, Serialize};
+use steplatch_ids::TerminalId;
 use tokio::sync::broadcast;
 
 /// The longest line that is collected, as the kernel's own limit (termios(3), canonical mode).
 const LONGEST: usize = 4096;
+
+/// A text that must not be seen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hidden {
+    /// The terminal in whose text it must not be seen; none where it must not be seen anywhere.
+    pub terminal: Option<TerminalId>,
+    /// The text.
+    pub text: String,
+}
 
 /// The lines typed unseen in all terminals of a process. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -20,8 +31,8 @@ pub struct Hushed {
 
 #[derive(Debug)]
 struct Shared {
-    lines: Mutex<Vec<String>>,
-    news: broadcast::Sender<String>,
+    lines: Mutex<Vec<Hidden>>,
+    news: broadcast::Sender<Hidden>,
 }
 
 /// How many are remembered; the oldest is forgotten first.
@@ -35,25 +46,28 @@ impl Default for Hushed {
 
 impl Hushed {
     /// Notes a text that must not be seen; one that is known already is not told again.
-    pub fn note(&self, line: &str) {
-        if line.is_empty() {
-            return;
-        }
+    pub fn note(&self, hidden: Hidden) {
         let mut lines = self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if lines.iter().any(|known| known == line) {
+        if hidden.text.is_empty() || lines.contains(&hidden) {
             return;
         }
         if lines.len() == MOST {
             lines.remove(0);
         }
-        lines.push(line.to_owned());
+        lines.push(hidden.clone());
         // Sent under the lock, so that nobody hears of it before it can be read. Nobody may be listening.
-        let _ = self.shared.news.send(line.to_owned());
+        let _ = self.shared.news.send(hidden);
+    }
+
+    /// Forgets what was typed in a terminal that is closed: nobody reads its text any more.
+    pub(crate) fn forget(&self, terminal: &TerminalId) {
+        let mut lines = self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.retain(|hidden| hidden.terminal.as_ref() != Some(terminal));
     }
 
     /// Returns everything noted so far, and what is noted from then on.
     #[must_use]
-    pub fn follow(&self) -> (Vec<String>, broadcast::Receiver<String>) {
+    pub fn follow(&self) -> (Vec<Hidden>, broadcast::Receiver<Hidden>) {
         let lines = self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner);
         (lines.clone(), self.shared.news.subscribe())
     }
@@ -63,21 +77,48 @@ impl Hushed {
 #[derive(Debug, Default)]
 pub(crate) struct HushedLine {
     bytes: Vec<u8>,
+    /// The next key is no key but a character.
+    literal: bool,
 }
 
 impl HushedLine {
-    /// Takes in what is typed while nothing is echoed; gives every finished line to `hushed`.
-    pub(crate) fn take_in(&mut self, typed: &[u8], hushed: &Hushed) {
+    /// Takes in what is typed in `terminal` while nothing is echoed; gives every finished line to `hushed`.
+    pub(crate) fn take_in(&mut self, typed: &[u8], terminal: &TerminalId, hushed: &Hushed) {
         for &byte in typed {
+            if std::mem::take(&mut self.literal) {
+                self.push(byte);
+                continue;
+            }
             match byte {
-                b'\r' | b'\n' => self.finish(hushed),
-                // Erase one character, or the line, as the terminal itself does by default.
+                // The end of the line, or of the input (VEOF).
+                b'\r' | b'\n' | 0x04 => self.finish(terminal, hushed),
+                // Erase a character, a word, or the line, and take the next key as it is: the terminal's own keys,
+                // where nobody has changed them (VERASE, VWERASE, VKILL, VINTR, VLNEXT).
                 0x7f | 0x08 => self.erase(),
+                0x17 => self.erase_word(),
                 0x15 | 0x03 => self.bytes.clear(),
-                _ if self.bytes.len() < LONGEST => self.bytes.push(byte),
-                _ => {}
+                0x16 => self.literal = true,
+                byte => self.push(byte),
             }
         }
+    }
+
+    fn push(&mut self, byte: u8) {
+        if self.bytes.len() < LONGEST {
+            self.bytes.push(byte);
+        }
+    }
+
+    fn erase_word(&mut self) {
+        let text = String::from_utf8_lossy(&self.bytes).into_owned();
+        let word = text.trim_end().trim_end_matches(|character: char| character.is_alphanumeric() || character == '_');
+        // A word of other characters goes as a whole too, as the terminal has it.
+        let kept = if word.len() == text.trim_end().len() {
+            word.trim_end_matches(|character: char| !character.is_whitespace())
+        } else {
+            word
+        };
+        self.bytes.truncate(kept.len().min(self.bytes.len()));
     }
 
     fn erase(&mut self) {
@@ -89,9 +130,13 @@ impl HushedLine {
         }
     }
 
-    fn finish(&mut self, hushed: &Hushed) {
-        hushed.note(&String::from_utf8_lossy(&self.bytes));
-        self.bytes.clear();
+    /// The line is entered, or the program shows again what is typed: what stood there was meant for nobody.
+    pub(crate) fn finish(&mut self, terminal: &TerminalId, hushed: &Hushed) {
+        if !self.bytes.is_empty() {
+            let text = String::from_utf8_lossy(&self.bytes).into_owned();
+            hushed.note(Hidden { terminal: Some(terminal.clone()), text });
+            self.bytes.clear();
+        }
     }
 }
 
@@ -100,11 +145,11 @@ mod tests {
     use super::*;
 
     fn noted(typed: &[&[u8]]) -> Vec<String> {
-        let (hushed, mut line) = (Hushed::default(), HushedLine::default());
+        let (hushed, mut line, terminal) = (Hushed::default(), HushedLine::default(), TerminalId::random());
         for part in typed {
-            line.take_in(part, &hushed);
+            line.take_in(part, &terminal, &hushed);
         }
-        hushed.follow().0
+        hushed.follow().0.into_iter().map(|hidden| hidden.text).collect()
     }
 
     #[test]
@@ -112,6 +157,8 @@ mod tests {
         assert_eq!(noted(&[b"hun", b"ter2\r", b"other\n"]), ["hunter2", "other"]);
         assert_eq!(noted(&[b"hunx\x7fter2\r"]), ["hunter2"]);
         assert_eq!(noted(&["wrongé\x7f\x15right\r".as_bytes()]), ["right"]);
+        assert_eq!(noted(&[b"wrong word\x17RightPass1\r"]), ["wrong RightPass1"]);
+        assert_eq!(noted(&[b"ended\x04", b"a\x16\x17b\r"]), ["ended", "a\x17b"]);
         assert_eq!(noted(&[b"unfinished"]), [""; 0]);
         assert_eq!(noted(&[b"\r\r"]), [""; 0]);
     }
@@ -119,11 +166,12 @@ mod tests {
     #[test]
     fn who_follows_hears_of_each_once() {
         let hushed = Hushed::default();
-        hushed.note("one");
+        let hidden = |text: &str| Hidden { terminal: None, text: text.to_owned() };
+        hushed.note(hidden("one"));
         let (known, mut news) = hushed.follow();
-        hushed.note("one");
-        hushed.note("two");
-        assert_eq!((known, news.try_recv().unwrap()), (vec!["one".to_owned()], "two".to_owned()));
+        hushed.note(hidden("one"));
+        hushed.note(hidden("two"));
+        assert_eq!((known, news.try_recv().unwrap()), (vec![hidden("one")], hidden("two")));
         assert!(news.try_recv().is_err());
     }
 }

@@ -5,8 +5,10 @@
 
 use crate::characters::Characters;
 use crate::guard::Guard;
-use crate::screen::Screen;
+use crate::screen::control::Control;
+use crate::screen::{Cursor, Screen, Size};
 use crate::transcript::{Pause, Transcript};
+use unicode_width::UnicodeWidthChar as _;
 
 /// The parsers get output in pieces no larger than this: one of them looks ahead for each invalid byte.
 const PIECE: usize = 4096;
@@ -17,27 +19,71 @@ pub(crate) struct Intake {
     characters: Characters,
     pub(crate) transcript: Transcript,
     pub(crate) screen: Box<dyn Screen>,
+    /// Where the cursor stood behind the last prompt, and the size of the screen then.
+    prompted: Option<(Cursor, Size)>,
 }
 
 impl Intake {
     pub(crate) fn new(transcript: Transcript, screen: Box<dyn Screen>) -> Self {
-        Self { guard: Guard::default(), characters: Characters::default(), transcript, screen }
+        Self { guard: Guard::default(), characters: Characters::default(), transcript, screen, prompted: None }
+    }
+
+    /// Returns what the screen shows from the end of the prompt to the row of the cursor; nothing if no prompt is known.
+    pub(crate) fn behind_prompt(&self) -> Option<String> {
+        let (prompt, size) = self.prompted?;
+        let here = self.screen.cursor().row;
+        if size != self.screen.size() || here < prompt.row {
+            return None;
+        }
+        let text = self.screen.text();
+        let rows = text.lines().skip(prompt.row.into()).take(usize::from(here - prompt.row) + 1);
+        let mut shown = String::new();
+        for (index, row) in rows.enumerate() {
+            let mut left = if index == 0 { usize::from(prompt.col) } else { 0 };
+            shown.extend(row.chars().skip_while(|character| {
+                let within = left > 0;
+                left = left.saturating_sub(character.width().unwrap_or(0));
+                within
+            }));
+        }
+        Some(shown)
     }
 
     /// Takes in what one read brought. What the program is owed in answer to its questions goes to `replies`.
     pub(crate) fn take_in(&mut self, bytes: &[u8], replies: &mut impl Extend<u8>) {
         let (screen, transcript, characters) = (&mut self.screen, &mut self.transcript, &mut self.characters);
+        let prompted = &mut self.prompted;
+        screen.begin_portion();
+        // A rectangle that is to be filled, unless the very next sequence covers it.
+        let mut fill: Option<Fill> = None;
         self.guard.pass(bytes, |passed| {
             characters.pass(passed, PIECE, |piece| {
                 let mut rest = piece;
                 while !rest.is_empty() {
                     let (taken, pause) = transcript.advance(rest);
-                    screen.feed(&rest[..taken]);
+                    let bytes = &rest[..taken];
+                    if let Some(Fill { control, mut behind }) = fill.take() {
+                        behind.extend_from_slice(bytes);
+                        let covered = matches!(&pause, Some(Pause::Control(next)) if next.covers(&control));
+                        match sequence(&behind) {
+                            Sequence::Open if pause.is_none() => fill = Some(Fill { control, behind }),
+                            Sequence::Whole if covered => {}
+                            _ => screen.perform(&control),
+                        }
+                    }
+                    match pause {
+                        Some(Pause::Repeat(asked)) => feed_repeats(screen.as_mut(), bytes, asked),
+                        _ => screen.feed(bytes),
+                    }
                     replies.extend(screen.take_replies());
                     match pause {
-                        None => {}
+                        None | Some(Pause::Repeat(_)) => {}
+                        Some(Pause::LineBegins) => *prompted = Some((screen.cursor(), screen.size())),
                         Some(Pause::SoftReset) => screen.soft_reset(),
                         Some(Pause::Overloaded) => screen.relieve(),
+                        Some(Pause::Control(control)) if control.fills().is_some() => {
+                            fill = Some(Fill { control, behind: Vec::new() });
+                        }
                         Some(Pause::Control(control)) => {
                             screen.perform(&control);
                             replies.extend(screen.take_replies());
@@ -48,6 +94,9 @@ impl Intake {
                 }
             });
         });
+        if let Some(Fill { control, .. }) = fill {
+            screen.perform(&control);
+        }
     }
 
     /// Draws what is no part of the text: a prompt that comes once more, where it stands already.
@@ -58,16 +107,59 @@ impl Intake {
     }
 }
 
+/// Feeds a REP, which ends `bytes`, with as many repetitions as are granted.
+fn feed_repeats(screen: &mut dyn Screen, bytes: &[u8], asked: u16) {
+    let Some((last, before)) = bytes.split_last() else { return };
+    screen.feed(before);
+    let granted = screen.grant_repeats(asked);
+    if granted == asked && granted > 0 {
+        return screen.feed(&[*last]);
+    }
+    // CAN gives up the sequence as it stands.
+    screen.feed(b"\x18");
+    if granted > 0 {
+        screen.feed(format!("\x1b[{granted}b").as_bytes());
+    }
+}
+
+/// A rectangle that is to be filled, and what has come behind it so far: the beginning of a sequence.
+struct Fill {
+    control: Control,
+    behind: Vec<u8>,
+}
+
+/// What some bytes are.
+enum Sequence {
+    /// A control sequence (CSI) that has begun.
+    Open,
+    /// A control sequence and nothing else.
+    Whole,
+    Other,
+}
+
+fn sequence(bytes: &[u8]) -> Sequence {
+    let within = |bytes: &[u8]| bytes.iter().all(|byte| matches!(byte, 0x20..=0x3f));
+    match bytes {
+        [0x1b] | [0x1b, b'['] => Sequence::Open,
+        [0x1b, b'[', rest @ .., _] if !within(rest) => Sequence::Other,
+        [0x1b, b'[', .., 0x20..=0x3f] => Sequence::Open,
+        [0x1b, b'[', .., 0x40..=0x7e] => Sequence::Whole,
+        _ => Sequence::Other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use proptest::prelude::*;
 
     use super::*;
     use crate::history::{History, Zone};
-    use crate::screen::{Emulator, Size};
+    use crate::screen::Emulator;
 
     /// What terminals are sent, in pieces that a generator can shuffle.
-    const PIECES: [&[u8]; 34] = [
+    const PIECES: [&[u8]; 36] = [
         b"word",
         b" ",
         b"\r\n",
@@ -102,6 +194,8 @@ mod tests {
         b"\x1b]11;?\x1b\\",
         b"\x1b[1\"q",
         b"\x1b[?2J",
+        b"\x1b[70b",
+        b"\x1b[38;1;1;2;2$x",
     ];
 
     /// What is left of `portions`: the text, its zones, and the screen.
@@ -114,6 +208,75 @@ mod tests {
         }
         let history = intake.transcript.history();
         (history.read(0..history.end()).1, history.zones(0..history.end()).collect(), intake.screen.text())
+    }
+
+    /// The screen after `bytes`, and how long it took.
+    fn flooded(size: Size, first: &str, unit: &str) -> (String, Duration) {
+        let mut bytes = unit.repeat(16 * 1024 / unit.len()).into_bytes();
+        bytes.truncate(16 * 1024);
+        // The quickest of three: others use the machine too.
+        let rounds = (0..3).map(|_| {
+            let transcript = Transcript::new(History::new(1 << 20), None);
+            let mut intake = Intake::new(transcript, Box::new(Emulator::new(size)));
+            intake.take_in(first.as_bytes(), &mut Vec::new());
+            let begin = Instant::now();
+            intake.take_in(&bytes, &mut Vec::new());
+            let took = begin.elapsed();
+            intake.take_in(b"\x18\x1b[1;1Hend", &mut Vec::new());
+            (intake.screen.text(), took)
+        });
+        rounds.min_by_key(|(_, took)| *took).expect("there are three rounds")
+    }
+
+    #[test]
+    fn a_few_bytes_draw_no_more_than_can_be_seen() {
+        for size in [Size::default(), Size { cols: 1000, rows: 200 }] {
+            let (_, plain) = flooded(size, "", "the quick brown fox jumps over the lazy dog\r\n");
+            let line = |shown: char| shown.to_string().repeat(usize::from(size.cols));
+            for (name, first, unit, last) in [
+                ("REP", "x", "\x1b[65535b", Some('x')),
+                ("REP between margins", "\x1b[?69h\x1b[1;90sx", "\x1b[65535b", None),
+                ("REP of a combining character", "e\u{301}", "\x1b[65535b", None),
+                ("DECFRA", "", "\x1b[65$x\x1b[66$x", Some('B')),
+                ("DECFRA and text", "", "\x1b[66$xy", None),
+                ("DECERA", "", "\x1b[$z", None),
+                ("DECCRA", "", "\x1b[;;;;;2$v", None),
+                ("ECH", "", "\x1b[65535X", None),
+                ("ICH", "", "\x1b[65535@", None),
+                ("IL", "", "\x1b[65535L", None),
+                ("SU", "", "\x1b[65535S", None),
+                ("SD between margins", "\x1b[?69h\x1b[1;90s", "\x1b[65535T", None),
+                ("CUB around the screen", "\x1b[?45h", "\x1b[65535D", None),
+                ("CHT", "", "\x1b[65535I", None),
+                ("CBT", "", "\x1b[65535Z", None),
+                ("ED", "", "\x1b[H\x1b[J", None),
+            ] {
+                let (shown, took) = flooded(size, first, unit);
+                assert!(took < 50 * plain, "{name} takes {took:?}, plain text {plain:?}");
+                assert!(shown.starts_with("end"), "{name}: {shown}");
+                if let Some(last) = last {
+                    let filled = shown.lines().skip(1).filter(|shown| *shown == line(last)).count();
+                    assert!(filled + 2 >= usize::from(size.rows), "{name}: {filled} lines of\n{shown}");
+                }
+                assert!(shown.chars().count() <= usize::from(size.rows) * (usize::from(size.cols) + 1) + 3, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_character_is_repeated_as_often_as_was_asked() {
+        for (bytes, text) in [
+            ("ab\x1b[3bc", "abbbbc"),
+            ("a\x1b[bc", "aac"),
+            ("\x1b[5b", ""),
+            ("a\x1b[20b", &"a".repeat(21)),
+            ("a\x1b[1;5b", "aa"),
+            ("\x1b[?2026ha\x1b[3b\x1b[?2026l", "aaaa"),
+        ] {
+            assert_eq!(left_by(&[bytes.as_bytes()]).2, text, "{bytes:?}");
+            let cut: Vec<&[u8]> = bytes.as_bytes().chunks(1).collect();
+            assert_eq!(left_by(&cut).2, text, "{bytes:?}, byte by byte");
+        }
     }
 
     proptest! {

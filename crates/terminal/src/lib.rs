@@ -30,7 +30,7 @@ mod wait;
 
 pub use command::{CommandRequest, Ran, RunError};
 pub use exchange::{Variable, VariablesError};
-pub use hushed::Hushed;
+pub use hushed::{Hidden, Hushed};
 pub use integration::Integration;
 pub use keys::UnknownKey;
 pub use process::{Exit, SpawnError, Survivor, TERMINAL_VARIABLE};

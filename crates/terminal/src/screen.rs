@@ -73,6 +73,11 @@ pub(crate) trait Screen: Send {
     fn soft_reset(&mut self);
     /// Performs a sequence that the emulator lacks, at its place in the output.
     fn perform(&mut self, control: &Control);
+    /// Begins what one read brought: so many cells may be drawn for few bytes from now on.
+    fn begin_portion(&mut self);
+    /// Returns how many of `asked` repetitions of a character are drawn: no more than can be seen, and than the
+    /// portion has left.
+    fn grant_repeats(&mut self, asked: u16) -> u16;
     /// Takes combining characters off the cells at the cursor, which carry more than any script needs.
     fn relieve(&mut self);
     /// Changes the size; lines of the main screen are wrapped anew.

@@ -7,6 +7,7 @@ mod ledger;
 mod seat;
 mod shell;
 mod task;
+mod viewers;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -86,6 +87,12 @@ pub enum InputError {
     Full {
         /// Bytes that wait.
         waiting: usize,
+    },
+    /// It is longer than what is taken at once.
+    #[error("it is longer than {} MB; send it in parts", .most >> 20)]
+    TooLong {
+        /// The most bytes.
+        most: usize,
     },
     /// Somebody else holds the terminal.
     #[error("{} holds the terminal", .0.name)]
@@ -264,14 +271,14 @@ pub struct Attached {
     pub snapshot: String,
     /// The size of the screen.
     pub size: Size,
-    /// The output from then on, as the program wrote it.
+    /// The output from then on, as the program wrote it, without what would be answered by whoever shows it.
     pub output: broadcast::Receiver<Output>,
 }
 
 /// A portion of output, or its end.
 #[derive(Debug, Clone)]
 pub enum Output {
-    /// Bytes as the program wrote them.
+    /// Bytes as the program wrote them, without its questions to the terminal and what is for a clipboard.
     Bytes(Arc<[u8]>),
     /// The screen has another size now.
     Resized(Size),

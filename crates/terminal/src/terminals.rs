@@ -104,6 +104,12 @@ pub enum OpenError {
         /// The terminal.
         terminal: TerminalId,
     },
+    /// The name looks like an id, and could be taken for another terminal's.
+    #[error("the name '{name}' looks like the id of a terminal")]
+    NameLikeId {
+        /// The name.
+        name: String,
+    },
     /// The program did not start.
     #[error(transparent)]
     Program(#[from] SpawnError),
@@ -282,8 +288,9 @@ impl Terminals {
     /// Returns the terminal with this id or name.
     #[must_use]
     pub fn get(&self, id_or_name: &str) -> Option<Terminal> {
-        let named = self.names.lock().unwrap_or_else(PoisonError::into_inner).get(id_or_name).cloned();
-        let id = named.or_else(|| id_or_name.parse().ok())?;
+        // No name looks like an id, so there is nothing to prefer.
+        let named = || self.names.lock().unwrap_or_else(PoisonError::into_inner).get(id_or_name).cloned();
+        let id = id_or_name.parse().ok().or_else(named)?;
         self.lock().get(&id).filter(|terminal| terminal.is_open()).cloned()
     }
 
@@ -338,6 +345,9 @@ impl Terminals {
             return Err(OpenError::TooMany { most: self.options.most });
         }
         if let Some(name) = name {
+            if name.parse::<TerminalId>().is_ok() {
+                return Err(OpenError::NameLikeId { name: name.to_owned() });
+            }
             let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(by) = names.get(name) {
                 return Err(OpenError::NameTaken { name: name.to_owned(), by: by.clone() });
@@ -350,6 +360,7 @@ impl Terminals {
     }
 
     fn remove(&self, id: &TerminalId) {
+        self.hushed.forget(id);
         let mut open = self.lock();
         open.remove(id);
         self.count.send_replace(open.len());

@@ -50,6 +50,10 @@ pub(crate) enum Pause {
     Control(Control),
     /// More combining characters on one cell than any script has.
     Overloaded,
+    /// The prompt ends here, and what is typed begins.
+    LineBegins,
+    /// REP: the last character is to be drawn so often again. The final byte is the last that was taken.
+    Repeat(u16),
     /// The program asks which keyboard modes are on (kitty protocol); this is the answer.
     KeyboardQuery(u8),
 }
@@ -268,6 +272,7 @@ impl Writer {
                 self.enter(Zone::Input);
                 self.line_behind_prompt = false;
                 self.mark(Mark::PromptReady);
+                self.pause = Some(Pause::LineBegins);
             }
             Some(b"C") => {
                 self.pending_return = false;
@@ -395,7 +400,7 @@ impl Perform for Writer {
         }
     }
 
-    fn csi_dispatch(&mut self, params: &Params, intermediates: &[u8], _ignore: bool, action: char) {
+    fn csi_dispatch(&mut self, params: &Params, intermediates: &[u8], ignore: bool, action: char) {
         let first = params.iter().next().and_then(|param| param.first().copied()).unwrap_or(0);
         match (intermediates, action) {
             // CUU, CUD, CNL, CPL, CUP, HVP, VPA, VPR: the cursor leaves its row.
@@ -431,6 +436,10 @@ impl Perform for Writer {
             ([b'='], 'u') => {
                 let how = params.iter().nth(1).and_then(|param| param.first().copied()).unwrap_or(1);
                 self.keyboard.set(self.alternate, first, how);
+            }
+            // A combining character that is repeated would pile up on one cell.
+            ([], 'b') if !ignore => {
+                self.pause = Some(Pause::Repeat(if self.combining > 0 { 0 } else { first.max(1) }));
             }
             ([b'?'], 'u') => self.pause = Some(Pause::KeyboardQuery(self.keyboard.flags(self.alternate))),
             ([b'!'], 'p') => self.pause = Some(Pause::SoftReset),

@@ -593,6 +593,42 @@ async fn a_command_that_is_not_whole_is_taken_back() {
 }
 
 #[tokio::test]
+async fn a_shell_without_a_line_editor_asks_for_each_line_and_gets_it() {
+    for rc in ["set +o emacs; set +o vi", "bind 'set enable-bracketed-paste off'"] {
+        let world = World::new();
+        world.file(".bashrc", &format!("{rc}\n"));
+        let session = world.open(&["bash"]).await;
+        for _ in 0..2 {
+            for (command, output, code) in [
+                ("for n in 1 2\ndo\n\techo line $n\ndone", "line 1\nline 2\n", Some(0)),
+                ("if false\nthen echo no\nfi; sh -c 'exit 3'", "", Some(3)),
+                ("echo one", "one\n", Some(0)),
+            ] {
+                assert_eq!(session.gives(command).await, (output.into(), code), "{rc}: {command:?}");
+            }
+            assert_eq!(session.tries("for n in 1 2\ndo").await, Err(RunError::Incomplete), "{rc}");
+            assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{rc}");
+            let ran = session.runs("echo one\nsh -c 'sleep 0.1; echo two; exit 5'").await;
+            assert!(ran.output.starts_with("one\n") && ran.output.ends_with("two\n"), "{rc}: {ran:?}");
+            assert_eq!(ran.exit_code, Some(5), "{rc}: {ran:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_zsh_takes_for_its_history_is_called_so() {
+    let world = World::new();
+    let session = world.open(&["zsh"]).await;
+    let refused = session.tries("echo \"hi!\"").await.unwrap_err();
+    assert_eq!(refused, RunError::Expanded);
+    assert!(refused.to_string().contains("'!'"), "{refused}");
+    assert_eq!(session.tries("echo 'hi!").await, Err(RunError::Incomplete));
+    assert_eq!(session.gives("echo 'hi!'").await, ("hi!\n".into(), Some(0)));
+    session.runs("setopt no_bang_hist").await;
+    assert_eq!(session.gives("echo \"hi!\"").await, ("hi!\n".into(), Some(0)));
+}
+
+#[tokio::test]
 async fn a_command_runs_in_the_folder_that_it_is_given() {
     for shell in SHELLS {
         let world = World::new();
@@ -607,13 +643,16 @@ async fn a_command_runs_in_the_folder_that_it_is_given() {
         assert_eq!(ran.unwrap().output, format!("{folder}\n.\n..\n"), "{shell}");
         assert_eq!(session.view().await.cwd.as_deref(), Some(folder), "{shell}");
         let missing = CommandRequest { working_directory: Some("/no/such".into()), ..request("echo ran") };
-        let ran = session.0.run(missing).await.unwrap();
+        let refused = session.0.run(missing).await.unwrap_err();
         assert!(
-            ran.exit_code != Some(0) && ran.output.contains("/no/such") && !ran.output.contains("ran\n"),
-            "{ran:?}"
+            matches!(&refused, RunError::NoFolder { folder, said } if folder == "/no/such" && said.contains(folder)),
+            "{shell}: {refused:?}"
         );
+        assert!(!session.history().await.contains("ran\n"), "{shell}");
         let dash = CommandRequest { working_directory: Some("-".into()), ..request("echo ran") };
-        assert!(session.0.run(dash).await.unwrap().exit_code != Some(0), "{shell}: there is no folder called -");
+        let refused = session.0.run(dash).await.unwrap_err();
+        assert!(matches!(refused, RunError::NoFolder { .. }), "{shell}: there is no folder called -");
+        assert_eq!(session.view().await.cwd.as_deref(), Some(folder), "{shell}");
     }
 }
 
@@ -687,6 +726,14 @@ async fn a_line_that_somebody_has_begun_is_not_spoilt() {
         session.prompt().await;
         session.types("gone\u{15}").await;
         assert_eq!(session.gives("echo next").await.0, "next\n", "{shell}: what was taken back does not count");
+        session.types("\u{1b}[A").await;
+        session.comes_to("the last command", |view| view.screen.trim_end().ends_with("echo next")).await;
+        let refused = session.tries("true").await.unwrap_err();
+        assert_eq!(refused, RunError::HalfTyped { text: "echo next".into() }, "{shell}");
+        assert!(refused.to_string().contains("Ctrl-C"), "{refused}");
+        session.types("\u{15}").await;
+        session.comes_to("it is gone", |view| !view.screen.trim_end().ends_with("echo next")).await;
+        assert_eq!(session.gives("echo again").await.0, "again\n", "{shell}: the screen shows that nothing stands");
         session.types("sleep 0.2\nahe").await;
         session.sees("ahe").await;
         session.prompt().await;

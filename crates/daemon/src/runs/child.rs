@@ -42,7 +42,10 @@ pub(super) fn perform(
             give_up(&watched.0).await;
             return Outcome::TimedOut;
         }
-        let records = shared.journal.read(&run.id, 1).await;
+        let records = match shared.journal.read(&run.id, 1).await {
+            Ok(records) => records,
+            Err(error) => return refused(format!("what became of run {} can not be read: {error}", run.id)),
+        };
         let events: Vec<Event> = records.iter().filter_map(read).collect();
         let progress = run.progress();
         match child_outcome(&History::from_iter(&events), progress.state.name()) {

@@ -31,7 +31,11 @@ impl RunEvents {
         let mut progress = self.run.progress.clone();
         loop {
             let seen = progress.borrow_and_update().clone();
-            for record in self.shared.journal.read(&self.run.id, self.next).await {
+            let records = self.shared.journal.read(&self.run.id, self.next).await.unwrap_or_else(|error| {
+                tracing::error!(run = %self.run.id, %error, "a history can not be followed");
+                Vec::new()
+            });
+            for record in records {
                 // The end of a run is told when what it leaves behind is cleared away.
                 if record.seq > seen.seq {
                     break;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use tokio::sync::watch;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,10 +16,12 @@ use super::Sessions;
 use super::trouble::{Trouble, held};
 use crate::caller::Caller;
 use crate::connection::{Disconnected, Outgoing};
+use crate::daemon::Ending;
 use crate::secrets::MaskedStream;
 
-/// How long the beginning of what may be a secret is held back when nothing follows it.
-const HELD_BACK: Duration = Duration::from_millis(200);
+/// How long the beginning of what may be a secret is held back when nothing follows it. Who asked for output without
+/// secrets keeps it, and does not mind when it comes.
+const HELD_BACK: Duration = Duration::from_secs(3600);
 
 /// The output of a terminal for one client that joined it.
 #[derive(Debug)]
@@ -35,10 +38,15 @@ pub(crate) struct TerminalEvents {
 struct Seat {
     terminal: HostedTerminal,
     key: HoldKey,
+    ending: watch::Receiver<Option<Ending>>,
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
+        if *self.ending.borrow() == Some(Ending::KeepTerminals) {
+            // The client comes back to the next daemon, and the terminal's host waits for it.
+            return;
+        }
         let (terminal, key) = (self.terminal.clone(), self.key.clone());
         // When this process ends, there is nothing to spawn on, and the terminal's host waits for the client to come
         // back to the next one.
@@ -58,9 +66,11 @@ impl Sessions {
         verb: AttachTerminal,
     ) -> (AttachTerminalReply, Option<TerminalEvents>) {
         let session_id = verb.session_id.clone();
-        let mut mask = verb.masked.then(|| MaskedStream::new(Arc::clone(&self.secrets)));
+        let wants_mask = verb.masked;
         match self.try_attach(caller, verb).await {
             Ok((terminal, attached, seat)) => {
+                let secrets = self.secrets.within(terminal.id());
+                let mut mask = wants_mask.then(|| MaskedStream::new(Arc::new(secrets)));
                 let reply = AttachTerminalReply {
                     success: true,
                     session_id: terminal.id().to_string(),
@@ -90,7 +100,7 @@ impl Sessions {
                 let key = HoldKey(key);
                 let holder = Holder { name: caller.person_name(), since: SystemTime::now() };
                 terminal.hold(holder, key.clone()).await?.map_err(|holder| held(&holder))?;
-                Some(Seat { terminal: terminal.clone(), key })
+                Some(Seat { terminal: terminal.clone(), key, ending: self.ending.clone() })
             }
         };
         let attached = terminal.attach().await?;

@@ -68,10 +68,14 @@ impl Sessions {
             return failed(opened.error.unwrap_or_default());
         }
         let session_id = opened.session_id;
+        // Whoever asked may go away, and nobody would know of this shell then.
+        let mut closing = CloseOnDrop { of: Some((self.clone(), caller.clone(), session_id.clone())) };
         let reply = match self.find(&session_id).await {
             Ok(terminal) => self.run_in(&terminal, RunCommand { working_directory: None, ..verb }, step).await,
             Err(trouble) => failed(self.words(&session_id, trouble).await),
         };
+        // From here on it is closed here, or left to whoever asked.
+        closing.of = None;
         if reply.timed_out {
             return RunCommandReply { session_id: Some(session_id), ..reply };
         }
@@ -95,18 +99,20 @@ impl Sessions {
         };
         let session_id = Some(terminal.id().to_string());
         match terminal.run(request).await {
-            Ok(Ok(ran)) => self.ran(session_id, ran),
+            Ok(Ok(ran)) => self.ran(terminal, ran),
             Ok(Err(RunError::Held(holder))) => RunCommandReply { session_id, ..failed(held(&holder)) },
             Ok(Err(error @ RunError::NotIntegrated { .. })) => {
                 let error = format!("{error}: send_input and await_output");
                 RunCommandReply { session_id, ..failed(error) }
             }
-            Ok(Err(error)) => RunCommandReply { session_id, ..failed(error.to_string()) },
+            // What stands at the prompt and what the shell said is output.
+            Ok(Err(error)) => RunCommandReply { session_id, ..failed(self.secrets.masked(error.to_string())) },
             Err(error) => failed(self.words(terminal.id().as_str(), error.into()).await),
         }
     }
 
-    fn ran(&self, session_id: Option<String>, ran: Ran) -> RunCommandReply {
+    fn ran(&self, terminal: &HostedTerminal, ran: Ran) -> RunCommandReply {
+        let session_id = Some(terminal.id().to_string());
         let error = match (&ran.ended, &ran.replaced_by) {
             (Some(exit), _) => Some(format!("the command ended the shell, with exit code {}", exit.code)),
             (None, Some(program)) => Some(format!("{program} took the place of the shell")),
@@ -115,7 +121,7 @@ impl Sessions {
             }
             (None, None) => None,
         };
-        let (head, tail) = self.secrets.masked_cut(ran.output, ran.tail);
+        let (head, tail) = self.secrets.within(terminal.id()).masked_cut(ran.output, ran.tail);
         let truncated = ran.left_out > 0 || ran.dropped_before.is_some();
         let output = if truncated {
             let (left_out, next, dropped_before) = (ran.left_out, ran.next, ran.dropped_before);
@@ -181,6 +187,25 @@ impl Sessions {
         };
         let error = self.failure(&verb.session_id, set.await).await;
         SetVariablesReply { success: error.is_none(), error }
+    }
+}
+
+/// Closes a shell that was opened for one command when whoever asked for it has gone.
+struct CloseOnDrop {
+    of: Option<(Sessions, Arc<Caller>, String)>,
+}
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        // When the daemon itself ends, the caller comes back to the next one and finds its shell.
+        if let (Some((sessions, caller, session_id)), Ok(runtime)) =
+            (self.of.take(), tokio::runtime::Handle::try_current())
+            && !sessions.is_leaving_all()
+        {
+            runtime.spawn(async move {
+                sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+            });
+        }
     }
 }
 

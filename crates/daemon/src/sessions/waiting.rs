@@ -100,20 +100,19 @@ impl Sessions {
             }),
         };
         let found = waited.found;
+        let secrets = self.secrets.within(terminal.id());
         AwaitOutputReply {
             success: waited.gave_up.is_none(),
             session_id: terminal.id().to_string(),
             handed_back: None,
-            match_text: self.secrets.masked_if(found.as_ref().map(|found| found.text.clone())),
-            screen_content: self.secrets.masked_screen(view.screen),
+            match_text: secrets.masked_if(found.as_ref().map(|found| found.text.clone())),
+            screen_content: secrets.masked_screen(view.screen),
             elapsed_time: 0.0,
             timestamp: moment::now_told(),
             error,
             groups: found
                 .iter()
-                .flat_map(|found| {
-                    found.groups.iter().map(|group| self.secrets.masked_group(group.clone(), &found.text))
-                })
+                .flat_map(|found| found.groups.iter().map(|group| secrets.masked_group(group.clone(), &found.text)))
                 .collect(),
             reason,
             offset: waited.offset,

@@ -53,8 +53,20 @@ if [ -n "$__steplatch_key" ]; then
   }
   # What set -x and a DEBUG trap print for the hook goes nowhere: the hook is nobody's command.
   __steplatch_hook='{ __steplatch_prompt; } >/dev/null 2>&1'
-  case $(declare -p PROMPT_COMMAND 2>/dev/null) in
-    'declare -'*r*' PROMPT_COMMAND'*)
+  __steplatch_attributes=
+  if ((BASH_VERSINFO[0] >= 5)); then
+    # Without a fork, which takes longer than all the rest. Under set -u a name that nobody declared is an error.
+    case $- in
+      *u*) set +u && __steplatch_attributes=${PROMPT_COMMAND@a} && set -u ;;
+      *) __steplatch_attributes=${PROMPT_COMMAND@a} ;;
+    esac
+  else
+    __steplatch_attributes=$(declare -p PROMPT_COMMAND 2>/dev/null)
+    __steplatch_attributes=${__steplatch_attributes#declare -}
+    __steplatch_attributes=${__steplatch_attributes%% *}
+  fi
+  case $__steplatch_attributes in
+    *r*)
       # It can not be changed, so the prompt itself says what the hook would.
       __steplatch_marks "\\[\\e]133;D;\$?;k=$__steplatch_key\\a\\e]133;A;k=$__steplatch_key\\a\\]"
       ;;
@@ -73,6 +85,7 @@ $__steplatch_hook"
       [ -n "${STEPLATCH_SHELL_WAY_IN-}" ] && __steplatch_prompt
       ;;
   esac
+  unset __steplatch_attributes
   unset STEPLATCH_SHELL_WAY_IN
 
   # Does what the request file says, into the answer file, and says that it is done. The last argument of the caller's

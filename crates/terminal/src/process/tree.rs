@@ -143,7 +143,11 @@ async fn family(leader: Leader, id: &str, mut known: BTreeSet<i32>, kin: &Kin) -
     let mut processes = looked_up.unwrap_or_default();
     let mut doubtful = BTreeMap::new();
     for (&pid, process) in processes.iter().filter(|(pid, process)| {
-        !process.ended && process.parent == us() && kin.orphans.includes(**pid) && !is_marked(**pid)
+        !process.ended
+            && process.parent == us()
+            && kin.orphans.includes(**pid)
+            && !is_marked(**pid)
+            && !serves_others(**pid, &process.name)
     }) {
         match kin.family.claim(process.started) {
             Claim::No => {}
@@ -151,10 +155,22 @@ async fn family(leader: Leader, id: &str, mut known: BTreeSet<i32>, kin: &Kin) -
             Claim::Shared => drop(doubtful.insert(pid, process.clone())),
         }
     }
+    // A daemon that somebody started from inside of a terminal keeps what is not of this terminal.
+    processes.retain(|pid, process| !serves_others(*pid, &process.name));
     let members = members(&processes, leader, known, |pid| carries(pid, &mark));
     processes.retain(|pid, process| members.contains(pid) && !process.ended);
     doubtful.retain(|pid, _| !processes.contains_key(pid));
     Found { members: processes, doubtful }
+}
+
+/// Whether a process is a daemon or a terminal host like us, which lives for more than one terminal.
+fn serves_others(pid: i32, name: &str) -> bool {
+    const OURS: &str = "steplatch";
+    name == OURS
+        && std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| {
+            let mut words = line.split(|&byte| byte == 0).skip(1);
+            words.next() == Some(b"daemon") && matches!(words.next(), Some(b"serve" | b"host" | b"start"))
+        })
 }
 
 fn us() -> i32 {

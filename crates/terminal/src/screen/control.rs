@@ -64,6 +64,27 @@ impl Control {
         Some(Self::Csi { marks, action: action as u8, params })
     }
 
+    /// Whether nothing is left to see of `before` if this comes right behind it: both fill (DECFRA) or erase
+    /// (DECERA) the same rectangle.
+    pub(crate) fn covers(&self, before: &Self) -> bool {
+        let (Some((action, params)), Some((action_before, before))) = (self.fills(), before.fills()) else {
+            return false;
+        };
+        action == action_before && params == before
+    }
+
+    /// Whether it makes all cells of a rectangle alike; returns how, and the parameters that say which.
+    pub(crate) fn fills(&self) -> Option<(u8, &[u16])> {
+        match self {
+            Self::Csi { marks: [b'$', 0], action: b'x', params } => match params.split_first() {
+                Some((32..=126 | 160..=255, rectangle)) => Some((b'x', rectangle)),
+                _ => None,
+            },
+            Self::Csi { marks: [b'$', 0], action: b'z', params } => Some((b'z', params)),
+            _ => None,
+        }
+    }
+
     /// Returns the control if this `ESC` sequence is one that the emulator lacks.
     pub(crate) fn escape(intermediates: &[u8], byte: u8) -> Option<Self> {
         // DECBI, DECFI, SPA, EPA.

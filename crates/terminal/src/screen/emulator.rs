@@ -133,6 +133,17 @@ impl Screen for Emulator {
         self.in_turn(|page| page.perform(control));
     }
 
+    fn begin_portion(&mut self) {
+        // What a synchronized update holds back is drawn at once, however many portions brought it.
+        if self.held_until().is_none() {
+            self.page.renew_allowance();
+        }
+    }
+
+    fn grant_repeats(&mut self, asked: u16) -> u16 {
+        self.page.grant_repeats(asked)
+    }
+
     fn relieve(&mut self) {
         self.guarded(|page, _| page.relieve());
     }

@@ -11,6 +11,7 @@
 //! Rows and columns count from 0 here, and ranges of them include both ends where
 //! DEC's do.
 
+mod allowance;
 mod colours;
 mod cursor;
 mod erase;
@@ -36,6 +37,7 @@ use alacritty_terminal::vte::ansi::{
 use super::Size;
 use super::control::Control;
 use super::emulator::Outbox;
+use allowance::Allowance;
 pub(super) use colours::{Palette, at_first};
 use modes::Remembered;
 use scroll::Shift;
@@ -88,6 +90,7 @@ pub(super) struct Page {
     titles: Titles,
     /// The conformance level (DECSCL), 1 to 4.
     level: u8,
+    allowance: Allowance,
 }
 
 impl Page {
@@ -115,6 +118,7 @@ impl Page {
             palette: Palette::default(),
             titles: Titles::default(),
             level: HIGHEST_LEVEL,
+            allowance: Allowance::default(),
         }
     }
 

@@ -9,12 +9,17 @@ pub(super) struct Draft {
     text: Vec<u8>,
     /// A key was pressed whose effect on the line is not known here.
     edited: bool,
+    /// The last key was one that takes the line away: Ctrl-U, of which the screen shows what it has left.
+    cleared: bool,
     /// It was typed before the prompt that stands now, and may have been read by what ran then.
     ahead: bool,
 }
 
 /// No more of a draft than this is kept; it is longer then, and that is enough to know.
 const LONGEST: usize = 4096;
+
+/// Blanks between the end of a line and a prompt at the right; nobody begins a command with so many.
+const GAP: &str = "    ";
 
 impl Draft {
     /// Takes in what was typed.
@@ -23,6 +28,7 @@ impl Draft {
             self.ahead = false;
         }
         for &byte in bytes {
+            self.cleared = byte == 0x15;
             match byte {
                 // Enter, and what gives a line up: Ctrl-C. The shell begins a new one.
                 b'\r' | b'\n' | 0x03 => *self = Self::default(),
@@ -48,17 +54,25 @@ impl Draft {
         self.ahead = !self.text.is_empty() || self.edited;
     }
 
-    /// Returns what stands on the line. `row` looks at the row of the screen that the cursor is on.
-    pub(super) fn standing(&self, row: impl FnOnce() -> String) -> Option<String> {
+    /// Returns what stands on the line. `seen` looks at what the screen shows behind the prompt, where that is known.
+    pub(super) fn standing(&self, seen: impl FnOnce() -> Option<String>) -> Option<String> {
         let text = String::from_utf8_lossy(&self.text).into_owned();
         if text.is_empty() && !self.edited {
             return None;
         }
+        // Behind a gap stands a prompt at the right.
+        let seen = seen().map(|seen| if seen.starts_with(GAP) { String::new() } else { seen.trim().to_owned() });
         // Typed ahead: on the line if it can be seen there.
-        if self.ahead && (text.is_empty() || !row().contains(&text)) {
+        if self.ahead && (text.is_empty() || !seen.as_ref().is_some_and(|seen| seen.contains(&text))) {
             return None;
         }
-        Some(text)
+        match seen {
+            // A key that takes all of the line away has left nothing of what other keys did to it.
+            Some(seen) if seen.is_empty() && self.cleared => None,
+            // What keys like Up and Ctrl-R have put there is not what was typed.
+            Some(seen) if self.edited => Some(seen),
+            _ => Some(text),
+        }
     }
 }
 
@@ -69,7 +83,7 @@ mod tests {
     fn typed(keys: &[u8]) -> Option<String> {
         let mut draft = Draft::default();
         draft.type_in(keys);
-        draft.standing(String::new)
+        draft.standing(|| None)
     }
 
     #[test]
@@ -89,9 +103,21 @@ mod tests {
         let mut draft = Draft::default();
         draft.type_in(b"yes");
         draft.comes_to_prompt();
-        assert_eq!(draft.standing(String::new), None, "a program has read it");
-        assert_eq!(draft.standing(|| "$ yes".into()).as_deref(), Some("yes"));
+        assert_eq!(draft.standing(|| Some(String::new())), None, "a program has read it");
+        assert_eq!(draft.standing(|| Some("yes".into())).as_deref(), Some("yes"));
         draft.type_in(b"!");
-        assert_eq!(draft.standing(String::new).as_deref(), Some("yes!"));
+        assert_eq!(draft.standing(|| None).as_deref(), Some("yes!"));
+    }
+
+    #[test]
+    fn after_keys_that_are_not_understood_the_screen_says_what_stands() {
+        let mut draft = Draft::default();
+        draft.type_in(b"\x1b[A");
+        assert_eq!(draft.standing(|| Some("echo before ".into())).as_deref(), Some("echo before"));
+        assert!(draft.standing(|| Some(String::new())).is_some(), "it may not have been drawn yet");
+        draft.type_in(b"\x15");
+        assert_eq!(draft.standing(|| Some("left".into())).as_deref(), Some("left"), "it took only a part");
+        assert_eq!(draft.standing(|| Some(" ".into())), None);
+        assert!(draft.standing(|| None).is_some(), "nobody knows");
     }
 }

@@ -21,12 +21,17 @@ pub enum Stage {
 }
 
 /// Steps that are remembered; only the last ones are ever asked for again.
-const MOST: usize = 1000;
+const MOST: usize = 4000;
+
+/// What a person types key by key is asked for again within a moment or not at all.
+const MOST_KEYS: usize = 256;
 
 /// The inputs of one terminal that carried a step id, newest last.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     entries: VecDeque<Entry>,
+    /// Of what a person typed, so that it does not push the others out.
+    keys: VecDeque<Entry>,
 }
 
 /// One input that was accepted.
@@ -43,23 +48,24 @@ pub(super) struct Entry {
 }
 
 impl Ledger {
-    /// Notes the intent of `step`. Its last byte is the byte number `upto` of all that is ever written.
-    pub(super) fn intend(&mut self, step: &str, offset: u64, prompts: u64, upto: u64) {
-        if self.entries.len() == MOST {
-            self.entries.pop_front();
+    /// Notes the intent of `step`, which a person types by hand or does not. Its last byte is the byte number `upto` of all that is ever written.
+    pub(super) fn intend(&mut self, step: &str, by_hand: bool, offset: u64, prompts: u64, upto: u64) {
+        let (entries, most) = if by_hand { (&mut self.keys, MOST_KEYS) } else { (&mut self.entries, MOST) };
+        if entries.len() == most {
+            entries.pop_front();
         }
-        self.entries.push_back(Entry { step: step.to_owned(), offset, prompts, upto, done: false });
+        entries.push_back(Entry { step: step.to_owned(), offset, prompts, upto, done: false });
     }
 
     /// Notes that the answer to `step` was awaited.
     pub(super) fn finish(&mut self, step: &str) {
-        if let Some(entry) = self.entries.iter_mut().rev().find(|entry| entry.step == step) {
+        if let Some(entry) = self.entries.iter_mut().chain(&mut self.keys).find(|entry| entry.step == step) {
             entry.done = true;
         }
     }
 
     pub(super) fn find(&self, step: &str) -> Option<&Entry> {
-        self.entries.iter().rev().find(|entry| entry.step == step)
+        self.entries.iter().chain(&self.keys).rev().find(|entry| entry.step == step)
     }
 }
 
@@ -81,7 +87,7 @@ mod tests {
     #[test]
     fn a_step_goes_from_intent_over_written_to_done() {
         let mut ledger = Ledger::default();
-        ledger.intend("run/a/1", 7, 2, 10);
+        ledger.intend("run/a/1", false, 7, 2, 10);
         let stage = |ledger: &Ledger, written| ledger.find("run/a/1").map(|entry| entry.stage(written));
         assert_eq!(stage(&ledger, 9), Some(Stage::Intent));
         assert_eq!(stage(&ledger, 10), Some(Stage::Written));
@@ -94,7 +100,10 @@ mod tests {
     fn only_the_newest_steps_are_remembered() {
         let mut ledger = Ledger::default();
         for step in 0..=MOST {
-            ledger.intend(&step.to_string(), 0, 0, 0);
+            ledger.intend(&step.to_string(), false, 0, 0, 0);
+        }
+        for key in 0..10 * MOST {
+            ledger.intend(&format!("key {key}"), true, 0, 0, 0);
         }
         assert!(ledger.find("0").is_none());
         assert!(ledger.find("1").is_some() && ledger.find(&MOST.to_string()).is_some());

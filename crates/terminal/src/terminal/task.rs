@@ -21,6 +21,7 @@ use super::floods::{Floods, Place};
 use super::ledger::{Entry, Ledger, Stage};
 use super::seat::Seat;
 use super::shell::Shell;
+use super::viewers::WithoutQuestions;
 use super::{Attached, Closed, Closing, Description, Input, InputError, Life, Output, Request, Sent, View, excerpt};
 use crate::echo::{Echo, Followed};
 use crate::history::Zone;
@@ -107,6 +108,7 @@ struct Task {
     exchanging: Option<Exchanging>,
     waits: Vec<Pending>,
     viewers: broadcast::Sender<Output>,
+    without_questions: WithoutQuestions,
 }
 
 /// Somebody who waits.
@@ -182,6 +184,7 @@ pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Requ
         exchanging: None,
         waits: Vec::new(),
         viewers: broadcast::Sender::new(VIEWER_BACKLOG),
+        without_questions: WithoutQuestions::default(),
     };
     let closing = task.serve(&mut requests).await;
     task.life.close();
@@ -242,7 +245,7 @@ impl Task {
             self.ended.map(|(_, until)| until),
             self.shell.doubtful,
             self.shell.look_at,
-            self.running.as_ref().map(|running| running.deadline),
+            self.running.as_ref().map(Running::due),
             self.exchanging.as_ref().map(|exchanging| exchanging.deadline),
             self.intake.screen.held_until().map(Instant::from_std),
             self.idle_until(),
@@ -252,7 +255,10 @@ impl Task {
 
     /// When it is closed because nobody uses it.
     fn idle_until(&self) -> Option<Instant> {
-        let used = !self.waits.is_empty() || self.viewers.receiver_count() > 0;
+        let used = !self.waits.is_empty()
+            || self.running.is_some()
+            || self.exchanging.is_some()
+            || self.viewers.receiver_count() > 0;
         self.idle.filter(|_| !used).map(|idle| self.last_use.max(self.last_output) + idle)
     }
 
@@ -391,7 +397,10 @@ impl Task {
         self.follow_echo(before);
         if self.viewers.receiver_count() > 0 {
             // Nobody listening is no error, and a slow listener is told that it missed something.
-            let _ = self.viewers.send(Output::Bytes(Arc::from(bytes)));
+            let shown = self.without_questions.pass(bytes);
+            let _ = self.viewers.send(Output::Bytes(Arc::from(shown)));
+        } else {
+            self.without_questions.reset();
         }
     }
 
@@ -461,6 +470,9 @@ impl Task {
         if self.closed {
             return drop(reply.send(Err(InputError::Ended(None))));
         }
+        if bytes.len() > MOST_WAITING_INPUT {
+            return drop(reply.send(Err(InputError::TooLong { most: MOST_WAITING_INPUT })));
+        }
         if self.outgoing.len() + bytes.len() > MOST_WAITING_INPUT {
             return drop(reply.send(Err(InputError::Full { waiting: self.outgoing.len() })));
         }
@@ -475,11 +487,13 @@ impl Task {
             self.echo.expect(&format!("{}{}", input.text, if enters { "\n" } else { "" }), offset);
         }
         if unseen {
-            self.hushed_line.take_in(&bytes, &self.hushed);
+            self.hushed_line.take_in(&bytes, &self.description.id, &self.hushed);
+        } else {
+            self.hushed_line.finish(&self.description.id, &self.hushed);
         }
         if let Some(step) = &input.step {
             let upto = self.written + (self.outgoing.len() + bytes.len()) as u64;
-            self.ledger.intend(step, offset, self.shell.prompts, upto);
+            self.ledger.intend(step, !input.raw.is_empty(), offset, self.shell.prompts, upto);
         }
         let prompts = self.shell.prompts;
         self.shell.draft.type_in(&bytes);

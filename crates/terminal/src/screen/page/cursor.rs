@@ -36,7 +36,11 @@ impl Page {
         }
         let (left, right) = self.left_and_right();
         // Nobody means to go around the screen more than once.
-        for _ in 0..count.min(self.rows() * self.columns()) {
+        count = count.min(self.rows() * self.columns());
+        if wraps && !self.may_draw(count) {
+            return;
+        }
+        for _ in 0..count {
             let stop = if column >= left { left } else { 0 };
             if column > stop {
                 column -= 1;

@@ -22,15 +22,17 @@ impl Page {
         let blank = self.blank();
         let end = columns.end.min(self.columns());
         let start = columns.start.min(end);
+        if !keep_protected && start == 0 && end == self.columns() {
+            // The emulator knows how much of a row was written, and erases no more than that.
+            let template = self.term.grid().cursor.template.clone();
+            return self.term.grid_mut()[line(row)].reset(&template);
+        }
         for cell in &mut self.term.grid_mut()[line(row)][Column(start)..Column(end)] {
             if !(keep_protected && cell.flags.contains(PROTECTED)) {
                 *cell = blank.clone();
             }
         }
-        // Where a whole row went, no half of a wide character is left.
-        if keep_protected || start > 0 || end < self.columns() {
-            self.mend(row);
-        }
+        self.mend(row);
     }
 
     /// Clears halves of wide characters whose other half is gone.

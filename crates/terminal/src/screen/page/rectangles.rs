@@ -17,6 +17,12 @@ struct Rectangle {
     columns: Range<usize>,
 }
 
+impl Rectangle {
+    fn cells(&self) -> usize {
+        self.rows.len() * self.columns.len()
+    }
+}
+
 fn param(params: &[u16], index: usize) -> Option<usize> {
     params.get(index).map(|param| usize::from(*param)).filter(|param| *param > 0)
 }
@@ -65,7 +71,7 @@ impl Page {
         // Control characters can not be shown; DEC's right half is Latin-1, as Unicode's is.
         let character = params.first().copied().filter(|code| matches!(code, 32..=126 | 160..=255));
         let Some(character) = character.and_then(|code| char::from_u32(code.into())) else { return };
-        let Some(area) = self.rectangle(&params[1..]) else { return };
+        let Some(area) = self.rectangle(&params[1..]).filter(|area| self.may_draw(area.cells())) else { return };
         let mut cell = self.term.grid().cursor.template.clone();
         cell.c = character;
         for row in area.rows.clone() {
@@ -77,7 +83,7 @@ impl Page {
 
     /// DECERA, and DECSERA, which leaves protected cells alone.
     pub(super) fn erase_rectangle(&mut self, params: &[u16], selectively: bool) {
-        let Some(area) = self.rectangle(params) else { return };
+        let Some(area) = self.rectangle(params).filter(|area| self.may_draw(area.cells())) else { return };
         let keep = selectively && self.protection == Protection::Dec;
         for row in area.rows {
             self.erase(row, area.columns.clone(), keep);
@@ -96,7 +102,7 @@ impl Page {
         };
         let width = source.columns.len().min(end_column.saturating_sub(left));
         let height = source.rows.len().min(end_row.saturating_sub(top));
-        if width == 0 || height == 0 {
+        if width == 0 || height == 0 || !self.may_draw(2 * width * height) {
             return;
         }
         let columns = Column(source.columns.start)..Column(source.columns.start + width);
@@ -117,6 +123,9 @@ impl Page {
             None | Some([]) => &[0],
             Some(attributes) => attributes,
         };
+        if !self.may_draw(area.rows.len() * self.columns() * attributes.len()) {
+            return;
+        }
         let whole = match self.origin() {
             true => self.left_and_right().0..self.left_and_right().1 + 1,
             false => 0..self.columns(),
@@ -145,6 +154,9 @@ impl Page {
         let area = self.rectangle(params.get(2..).unwrap_or_default());
         let mut sum = 0u16;
         if let Some(area) = area {
+            if !self.may_draw(area.cells()) {
+                return;
+            }
             for row in area.rows {
                 for cell in &self.term.grid()[line(row)][Column(area.columns.start)..Column(area.columns.end)] {
                     sum = sum.wrapping_add(cell.c as u32 as u16);

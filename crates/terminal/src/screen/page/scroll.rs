@@ -41,6 +41,9 @@ impl Page {
             None => self.scroll_whole_rows(from, |page| page.term.delete_lines(count)),
             Some((left, right)) => {
                 let rows = from..self.bottom + 1;
+                if !self.may_draw(rows.len() * (right + 1 - left)) {
+                    return;
+                }
                 let count = count.min(rows.len());
                 for row in rows.start..rows.end - count {
                     self.copy_cells(row + count, row, left..right + 1);
@@ -58,6 +61,9 @@ impl Page {
             None => self.scroll_whole_rows(from, |page| page.term.insert_blank_lines(count)),
             Some((left, right)) => {
                 let rows = from..self.bottom + 1;
+                if !self.may_draw(rows.len() * (right + 1 - left)) {
+                    return;
+                }
                 let count = count.min(rows.len());
                 for row in (rows.start + count..rows.end).rev() {
                     self.copy_cells(row - count, row, left..right + 1);
@@ -117,6 +123,9 @@ impl Page {
 
     fn shift_columns(&mut self, from: usize, shift: Shift) {
         let right = self.left_and_right().1;
+        if !self.may_draw((self.bottom + 1 - self.top) * self.columns()) {
+            return;
+        }
         for row in self.top..=self.bottom {
             self.shift_cells(row, from, right, shift);
         }

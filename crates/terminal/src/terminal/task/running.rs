@@ -5,12 +5,13 @@
 //! again before it is over.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Task;
-use crate::command::{self, CommandRequest, Ran, RunError};
+use crate::command::{self, CommandRequest, Editor, Ran, RunError};
 use crate::history::Zone;
 use crate::integration::Kind;
 use crate::process::Exit;
@@ -23,23 +24,48 @@ type Reply = oneshot::Sender<Result<Ran, RunError>>;
 /// What came of the commands that were run as a step, newest last.
 #[derive(Debug, Default)]
 pub(super) struct Done {
-    all: VecDeque<(String, Result<Ran, RunError>)>,
+    /// None where only that it was run is still known.
+    all: VecDeque<(String, Option<Result<Ran, RunError>>)>,
+    /// How many of the newest have their outcome.
+    whole: usize,
+    /// Bytes of output in them.
+    bytes: usize,
 }
 
 /// Commands that are remembered; only the last ones are ever asked for again.
-const MOST: usize = 32;
+const MOST: usize = 4000;
+
+/// Outcomes that are remembered, and how large they may be together: one that was told is not asked for long after.
+const MOST_WHOLE: usize = 16;
+const MOST_BYTES: usize = 256 << 10;
 
 impl Done {
     fn add(&mut self, step: String, ran: Result<Ran, RunError>) {
         if self.all.len() == MOST {
             self.all.pop_front();
         }
-        self.all.push_back((step, ran));
+        self.bytes += size(&ran);
+        self.whole += 1;
+        self.all.push_back((step, Some(ran)));
+        // The newest one stays, however large: it is the one that is asked for again.
+        while self.whole > 1 && (self.whole > MOST_WHOLE || self.bytes > MOST_BYTES) {
+            let oldest = self.all.len() - self.whole;
+            if let Some(ran) = self.all[oldest].1.take() {
+                self.bytes -= size(&ran);
+            }
+            self.whole -= 1;
+        }
     }
 
+    /// Returns what came of a step, if it was run.
     fn find(&self, step: &str) -> Option<Result<Ran, RunError>> {
-        self.all.iter().rev().find(|(known, _)| known == step).map(|(_, ran)| ran.clone())
+        let (_, ran) = self.all.iter().rev().find(|(known, _)| known == step)?;
+        Some(ran.clone().unwrap_or(Err(RunError::Forgotten)))
     }
+}
+
+fn size(ran: &Result<Ran, RunError>) -> usize {
+    ran.as_ref().map_or(0, |ran| ran.output.len() + ran.tail.as_ref().map_or(0, String::len))
 }
 
 /// A command that somebody waits for.
@@ -49,8 +75,8 @@ pub(super) struct Running {
     pub(super) deadline: Instant,
     limit: Limit,
     kind: Kind,
-    /// What is entered once this one has succeeded.
-    then: Option<String>,
+    /// What is entered once this one has succeeded, and the folder that this one changes to.
+    then: Option<(String, String)>,
     /// It is over when the shell has shown more prompts than this.
     prompts: u64,
     /// Offsets: of all output when the line was entered, where the shell took it, where the command began and ended.
@@ -59,8 +85,24 @@ pub(super) struct Running {
     began: Option<u64>,
     ended: Option<u64>,
     exit_code: Option<i32>,
+    /// How often the shell asks for more and gets it: where it has no line editor it reads line by line.
+    asks: usize,
     /// The shell wants more than it was given.
     incomplete: bool,
+    /// What zsh takes for the end of its history expansion is in the command, and is taken out of it.
+    expanded: bool,
+    /// When it is told once more that there is no more: a shell that is just about to read loses what is typed.
+    take_back: Option<Instant>,
+}
+
+/// How long a shell may take to give up what was not complete.
+const TAKES_BACK: Duration = Duration::from_millis(250);
+
+impl Running {
+    /// When something is to be done for it next.
+    pub(super) fn due(&self) -> Instant {
+        self.take_back.map_or(self.deadline, |again| again.min(self.deadline))
+    }
 }
 
 /// Why nobody waits for a command any more.
@@ -84,6 +126,7 @@ impl Running {
                 self.ended = Some(marked.offset);
                 self.exit_code = code;
             }
+            Mark::MoreWanted if self.asks > 0 => self.asks -= 1,
             Mark::MoreWanted => self.incomplete = true,
             _ => {}
         }
@@ -113,7 +156,7 @@ impl Task {
             Err(error) => return drop(reply.send(Err(error))),
         };
         let (first, then) = match change {
-            Some(change) => (change, Some(command)),
+            Some(change) => (change, Some((command, request.working_directory.unwrap_or_default()))),
             None => (command, None),
         };
         let running = Running {
@@ -129,7 +172,10 @@ impl Task {
             began: None,
             ended: None,
             exit_code: None,
+            asks: 0,
             incomplete: false,
+            expanded: false,
+            take_back: None,
         };
         self.enter(running, &first);
     }
@@ -160,17 +206,21 @@ impl Task {
 
     /// What is typed at the prompt and not entered.
     pub(super) fn half_typed(&self) -> Option<String> {
-        let screen = &self.intake.screen;
-        self.shell.draft.standing(|| {
-            let row = usize::from(screen.cursor().row);
-            screen.text().lines().nth(row).unwrap_or_default().to_owned()
-        })
+        self.shell.draft.standing(|| self.intake.behind_prompt())
     }
 
     /// Enters a line, for which `running` waits.
     fn enter(&mut self, running: Running, line: &str) {
         let offset = self.intake.transcript.history().end();
-        let keys = command::keys(line, running.kind, self.intake.screen.modes().bracketed_paste);
+        let editor = if self.intake.screen.modes().bracketed_paste {
+            Editor::TakesPastes
+        } else if running.kind == Kind::Bash && self.pty.line_discipline().is_some_and(|now| now.whole_lines) {
+            Editor::None
+        } else {
+            Editor::TakesKeys
+        };
+        let keys = command::keys(line, running.kind, editor);
+        let asks = if editor == Editor::None { line.matches('\n').count() } else { 0 };
         self.input_offset = offset;
         self.echo.expect(&format!("{line}\n"), offset);
         self.running = Some(Running {
@@ -180,10 +230,12 @@ impl Task {
             began: None,
             ended: None,
             exit_code: None,
+            asks,
+            expanded: running.kind == Kind::Zsh && line.contains("!\""),
             ..running
         });
         self.shell.draft.type_in(b"\r");
-        self.shell.send_off(1);
+        self.shell.send_off(1 + asks);
         self.outgoing.extend(keys);
         self.write_waiting();
     }
@@ -194,6 +246,7 @@ impl Task {
             running.note(marked);
             if running.incomplete && marked.mark == Mark::MoreWanted && running.kind != Kind::Fish {
                 // Taken back as a person would.
+                running.take_back = Some(Instant::now() + TAKES_BACK);
                 self.outgoing.push_back(0x03);
                 self.write_waiting();
             }
@@ -202,6 +255,14 @@ impl Task {
 
     /// Answers who waits for a command, if it is over or their time is.
     pub(super) fn look_at_command(&mut self) {
+        if let Some(running) = &mut self.running
+            && let Some(again) = &mut running.take_back
+            && Instant::now() >= *again
+        {
+            *again = Instant::now() + TAKES_BACK;
+            self.outgoing.push_back(0x03);
+            self.write_waiting();
+        }
         let Some(running) = &self.running else { return };
         let over = if let Some(exit) = self.exit() {
             Over::Exited(exit)
@@ -216,13 +277,20 @@ impl Task {
         };
         let Some(mut running) = self.running.take() else { return };
         if running.incomplete && matches!(over, Over::AtPrompt | Over::OutOfTime) {
-            return self.tell_of_command(running, Err(RunError::Incomplete));
+            let error = if running.expanded { RunError::Expanded } else { RunError::Incomplete };
+            return self.tell_of_command(running, Err(error));
         }
         if matches!(over, Over::AtPrompt)
-            && running.exit_code == Some(0)
-            && let Some(line) = running.then.take()
+            && let Some((line, folder)) = running.then.take()
         {
+            if running.exit_code != Some(0) {
+                let said = self.ran(&running, over).output.trim_end().to_owned();
+                return self.tell_of_command(running, Err(RunError::NoFolder { folder, said }));
+            }
             // Somebody may have begun to type between the change of folder and the command.
+            if let Err(holder) = self.seat.admits(None) {
+                return self.tell_of_command(running, Err(RunError::Held(holder)));
+            }
             return match self.half_typed() {
                 None => self.enter(running, &line),
                 Some(text) => self.tell_of_command(running, Err(RunError::HalfTyped { text })),

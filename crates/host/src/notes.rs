@@ -1,0 +1,85 @@
+//! Notes of the hosts that there are, in a folder that lasts.
+//!
+//! Hosts listen in the runtime folder, which another environment does not find, and
+//! which may be cleared away while they live. A note says where a host listens and
+//! who it is; one whose socket is gone is asked to listen again, by a signal.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+
+/// Where a host listens, and who it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Note {
+    pub(crate) socket: PathBuf,
+    pub(crate) pid: u32,
+}
+
+impl Note {
+    /// Whether the process that is noted is there and is a host.
+    pub(crate) fn lives(&self) -> bool {
+        // Its number may have come to mean another program.
+        fs::read(format!("/proc/{}/cmdline", self.pid)).is_ok_and(|line| {
+            let mut words = line.split(|&byte| byte == 0).skip(1);
+            words.next() == Some(b"daemon") && words.next() == Some(b"host")
+        })
+    }
+
+    /// Asks the host to listen again where it listened, and waits a moment until it does.
+    pub(crate) async fn listen_again(&self) {
+        let asked = Pid::from_raw(self.pid.cast_signed()).is_some_and(|pid| kill_process(pid, Signal::USR1).is_ok());
+        for _ in 0..100 {
+            if !asked || self.socket.exists() {
+                return;
+            }
+            // Nothing tells when a file appears but looking for it; this happens once after a logout.
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+fn file(folder: &Path, socket: &Path) -> PathBuf {
+    folder.join(socket.file_name().unwrap_or_default()).with_extension("note")
+}
+
+/// Notes a host.
+pub(crate) fn add(folder: &Path, socket: &Path, pid: u32) -> io::Result<()> {
+    let note = Note { socket: socket.to_owned(), pid };
+    let text = rmp_serde::to_vec_named(&note).map_err(io::Error::other)?;
+    fs::write(file(folder, socket), text)
+}
+
+/// Forgets a host.
+pub(crate) fn remove(folder: &Path, socket: &Path) {
+    // One that was never noted is as good as forgotten.
+    let _ = fs::remove_file(file(folder, socket));
+}
+
+/// Returns every note; what can not be read is none.
+pub(crate) fn all(folder: &Path) -> io::Result<Vec<Note>> {
+    let entries = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
+    let notes = entries.filter(|path| path.extension().is_some_and(|extension| extension == "note"));
+    Ok(notes.filter_map(|path| rmp_serde::from_slice(&fs::read(path).ok()?).ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_there_until_it_is_removed_and_what_is_none_is_overlooked() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = Path::new("/somewhere/host-1.sock");
+        add(folder.path(), socket, 7).unwrap();
+        fs::write(folder.path().join("other.note"), "not a note").unwrap();
+        let noted = all(folder.path()).unwrap();
+        assert_eq!(noted, [Note { socket: socket.to_owned(), pid: 7 }]);
+        assert!(!noted[0].lives());
+        remove(folder.path(), socket);
+        assert_eq!(all(folder.path()).unwrap(), []);
+    }
+}

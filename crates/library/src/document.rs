@@ -1,0 +1,107 @@
+//! One file of the library: a definition, and what became of it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use steplatch_ids::WorkflowName;
+
+use crate::Signature;
+
+/// What a saved workflow may take on disk, in bytes. The largest machines that are allowed take a tenth of it.
+pub(crate) const LARGEST: usize = 1 << 20;
+
+/// Whether a workflow is known to work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Written, or edited since it ran to its end.
+    #[default]
+    Draft,
+    /// It ran to its end as it is.
+    Proven,
+}
+
+/// What is kept about a workflow beside its definition.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Metadata {
+    /// The signature of the definition.
+    pub hash: Signature,
+    /// When it was first saved, as in RFC 3339.
+    pub created: String,
+    /// How often what it does has changed, counted from 1.
+    pub version: u32,
+    /// Whether it is known to work.
+    pub status: Status,
+    /// How many of its runs are over.
+    pub run_count: u64,
+    /// How many of them did what it is for.
+    pub success_count: u64,
+    /// When the last of them was over, as in RFC 3339.
+    pub last_run: Option<String>,
+    /// How many states all of them executed.
+    pub total_states: u64,
+    /// What a newer build wrote there; it is left as it is.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+/// A saved workflow.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stored {
+    /// Its name, which is that of its file.
+    pub name: WorkflowName,
+    /// The definition, with that name in it.
+    pub definition: Value,
+    /// What is kept about it. The hash is that of the definition as it is, and an edited one is a draft.
+    pub metadata: Metadata,
+}
+
+#[derive(Serialize, Deserialize)]
+struct File {
+    definition: Value,
+    #[serde(default)]
+    metadata: Metadata,
+}
+
+/// Reads the file of the workflow `name`.
+///
+/// # Errors
+/// With what is wrong with it, as words that follow "is broken: ".
+pub(crate) fn read(name: &WorkflowName, text: &[u8]) -> Result<Stored, String> {
+    let value: Value = serde_json::from_slice(text).map_err(|error| format!("this is not JSON: {error}"))?;
+    if !value.is_object() {
+        return Err("this is not a JSON object".to_owned());
+    }
+    let File { definition, mut metadata } = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    if !definition.is_object() {
+        return Err("its 'definition' is not a JSON object".to_owned());
+    }
+    let hash = Signature::of(&definition);
+    if metadata.hash != hash {
+        metadata.status = Status::Draft;
+        metadata.version += u32::from(metadata.version < u32::MAX);
+        metadata.hash = hash;
+    }
+    Ok(Stored { name: name.clone(), definition: named(definition, name), metadata })
+}
+
+/// Returns the text of the file: the same for the same workflow, its keys in the order of the document.
+pub(crate) fn text(stored: &Stored) -> String {
+    let file = File { definition: stored.definition.clone(), metadata: stored.metadata.clone() };
+    let mut text = serde_json::to_string_pretty(&file).expect("texts are the only keys");
+    text.push('\n');
+    text
+}
+
+/// Returns the definition with `name` as its name; the first of its keys, when it had none.
+pub(crate) fn named(definition: Value, name: &WorkflowName) -> Value {
+    let Value::Object(mut fields) = definition else { return definition };
+    let value = Value::from(name.as_str());
+    match fields.get_mut("name") {
+        Some(old) => *old = value,
+        None => {
+            fields.shift_insert(0, "name".to_owned(), value);
+        }
+    }
+    Value::Object(fields)
+}

@@ -1,0 +1,114 @@
+//! What can go wrong with the library, by what its caller can do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use steplatch_ids::{InvalidId, WorkflowName};
+
+/// Why the folder could not be read or changed. It is as it was before.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// It may be read and not written.
+    #[error("the library '{}' can only be read", .folder.display())]
+    ReadOnly {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
+    /// The disk is full, or a quota is reached.
+    #[error("there is no room for '{}'", .file.display())]
+    NoRoom {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
+    /// Anything else that the system refuses.
+    #[error("'{}' can not be used", .file.display())]
+    Failed {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        #[source]
+        cause: io::Error,
+    },
+}
+
+impl FolderError {
+    /// Returns what `cause` means for `file`.
+    pub(crate) fn of(file: &Path, cause: io::Error) -> Self {
+        let file = file.to_owned();
+        match cause.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                Self::ReadOnly { folder: file.parent().map(Path::to_owned).unwrap_or(file), cause }
+            }
+            // A limit on the size of files is as good as a full disk.
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                Self::NoRoom { file, cause }
+            }
+            _ => Self::Failed { file, cause },
+        }
+    }
+}
+
+/// Why a workflow was not saved. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// The name is taken.
+    #[error("Workflow '{name}' already exists. Use overwrite_existing=true to replace.")]
+    Exists {
+        /// The name.
+        name: WorkflowName,
+    },
+    /// The definition has no name to save it under.
+    #[error("a workflow that is to be saved needs a 'name'")]
+    NoName,
+    /// The name is none that a file can have.
+    #[error(transparent)]
+    InvalidName(#[from] InvalidId),
+    /// The name is that of a file of the library itself.
+    #[error("'{name}' is the name of a file of the library itself")]
+    ReservedName {
+        /// The name.
+        name: WorkflowName,
+    },
+    /// The definition is not a JSON object.
+    #[error("a definition is a JSON object")]
+    NotAnObject,
+    /// The definition is too long.
+    #[error("the definition takes {bytes} bytes, and a saved workflow has at most {at_most}")]
+    TooLarge {
+        /// What it would take.
+        bytes: usize,
+        /// What it may take.
+        at_most: usize,
+    },
+    /// The folder can not be written.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+}
+
+/// Why a saved workflow was not found.
+#[derive(Debug, thiserror::Error)]
+pub enum LookupError {
+    /// There is none of that name.
+    #[error("there is no workflow '{name}' in the library")]
+    NotFound {
+        /// The name.
+        name: WorkflowName,
+    },
+    /// There is a file, and it makes no sense.
+    #[error("the file '{}' is broken: {reason}", .file.display())]
+    Broken {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The folder can not be read or written.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+}

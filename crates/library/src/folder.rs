@@ -1,0 +1,190 @@
+//! Files that are there whole or not at all, and the lock on all of them.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::FolderError;
+
+const LOCK: &str = ".lock";
+/// What the names of files begin with that are not finished.
+const UNFINISHED: &str = ".unfinished-";
+/// What git should leave alone. Written with the folder and shared with it, so that nobody has to know.
+const IGNORED: &str = "/index.json\n/.lock\n/.unfinished-*\n";
+
+/// The lock, until it is dropped. It belongs to an open file, so that threads exclude each other as processes do.
+#[derive(Debug)]
+pub(crate) struct Locked<'f> {
+    folder: &'f Path,
+    _file: File,
+}
+
+/// By what a file that was replaced or edited is told from the one that was read.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Stamp {
+    size: u64,
+    inode: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &fs::Metadata) -> Self {
+        Self {
+            size: metadata.size(),
+            inode: metadata.ino(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+/// A file of the folder, before it is read.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) name: OsString,
+    pub(crate) path: PathBuf,
+    /// Nothing for what is no ordinary file, or leads nowhere.
+    pub(crate) stamp: Option<Stamp>,
+}
+
+impl<'f> Locked<'f> {
+    /// Waits for the lock. Makes the folder, when it is not there.
+    pub(crate) fn wait(folder: &'f Path) -> Result<Self, FolderError> {
+        make(folder)?;
+        let file = lock_file(folder)?;
+        loop {
+            match flock(&file, FlockOperation::LockExclusive) {
+                Ok(()) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(FolderError::of(&folder.join(LOCK), error.into())),
+            }
+        }
+        let locked = Self { folder, _file: file };
+        locked.clear();
+        Ok(locked)
+    }
+
+    /// Takes the lock of a folder that is there, if nobody has it.
+    pub(crate) fn at_once(folder: &'f Path) -> Option<Self> {
+        let file = lock_file(folder).ok()?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+        Some(Self { folder, _file: file })
+    }
+
+    /// Puts a file in the place of the one of that name: who reads sees the old or the new one, also after a crash.
+    pub(crate) fn put(&self, name: &str, text: &[u8]) -> Result<(), FolderError> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let unfinished = self.folder.join(format!("{UNFINISHED}{}-{count}", std::process::id()));
+        let target = self.folder.join(name);
+        let put = || -> io::Result<()> {
+            let mut file = OpenOptions::new().write(true).create_new(true).open(&unfinished)?;
+            file.write_all(text)?;
+            file.sync_all()?;
+            fs::rename(&unfinished, &target)?;
+            self.sync()
+        };
+        put().map_err(|cause| {
+            // It may not have come into being; if it stays, the next writer clears it away.
+            let _ = fs::remove_file(&unfinished);
+            FolderError::of(&target, cause)
+        })
+    }
+
+    /// Removes a file. Tells whether there was one.
+    pub(crate) fn remove(&self, name: &str) -> Result<bool, FolderError> {
+        let file = self.folder.join(name);
+        match fs::remove_file(&file).and_then(|()| self.sync()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(FolderError::of(&file, error)),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(self.folder)?.sync_all()
+    }
+
+    /// Removes what a writer left that did not live to finish it: under the lock nobody else is writing.
+    fn clear(&self) {
+        let Ok(files) = fs::read_dir(self.folder) else { return };
+        for file in files.flatten() {
+            if file.file_name().to_string_lossy().starts_with(UNFINISHED) {
+                // It harms nobody if it stays.
+                let _ = fs::remove_file(file.path());
+            }
+        }
+    }
+}
+
+fn make(folder: &Path) -> Result<(), FolderError> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let failed = |cause| FolderError::of(&folder.join(LOCK), cause);
+    fs::create_dir_all(folder).map_err(failed)?;
+    fs::write(folder.join(".gitignore"), IGNORED).map_err(failed)
+}
+
+fn lock_file(folder: &Path) -> Result<File, FolderError> {
+    let path = folder.join(LOCK);
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+    file.map_err(|cause| FolderError::of(&path, cause))
+}
+
+/// Returns the visible files of the folder that end in `.json`, by name; none when there is no folder.
+pub(crate) fn files(folder: &Path) -> Result<Vec<Found>, FolderError> {
+    let failed = |cause| FolderError::of(&folder.join("."), cause);
+    let listed = match fs::read_dir(folder) {
+        Ok(listed) => listed,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut files = Vec::new();
+    for file in listed {
+        let file = file.map_err(failed)?;
+        let name = file.file_name();
+        let shown = name.to_string_lossy();
+        if shown.ends_with(".json") && !shown.starts_with('.') {
+            files.push(Found { stamp: stamp(&file.path()), path: file.path(), name });
+        }
+    }
+    files.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    Ok(files)
+}
+
+/// Returns the stamp of an ordinary file.
+fn stamp(file: &Path) -> Option<Stamp> {
+    let metadata = fs::metadata(file).ok()?;
+    metadata.is_file().then(|| Stamp::of(&metadata))
+}
+
+/// Reads an ordinary file of at most `largest` bytes; nothing when there is none.
+///
+/// # Errors
+/// With what is wrong with it, in words.
+pub(crate) fn read(path: &Path, largest: usize) -> Result<Option<Vec<u8>>, String> {
+    // Looked at first, because opening a pipe waits for who writes into it.
+    match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => return Err("it is not a file".to_owned()),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
+            return Ok(None);
+        }
+        Err(error) => return Err(format!("it can not be read: {error}")),
+    }
+    let mut text = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(largest as u64 + 1).read_to_end(&mut text));
+    match read {
+        Ok(_) if text.len() > largest => Err(format!("it has more than {largest} bytes")),
+        Ok(_) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("it can not be read: {error}")),
+    }
+}

@@ -1,0 +1,152 @@
+//! What a list tells, and the file that saves reading all others for it.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+use steplatch_ids::WorkflowName;
+
+use crate::document::{self, LARGEST, Metadata};
+use crate::folder::{self, Found, Stamp};
+use crate::{FolderError, Stored};
+
+/// The name of the file. No workflow can be called so.
+pub(crate) const FILE: &str = "index.json";
+/// Raised when an entry says something else than before; an index with another one is made anew.
+const FORMAT: u32 = 1;
+/// What an index may take before it is thought to be something else, in bytes.
+const LARGEST_INDEX: usize = 256 << 20;
+/// How a function workflow's metadata end; they are no machine, and none of a person's mistakes.
+const OF_FUNCTIONS: &str = ".meta.json";
+
+/// A workflow, as lists tell of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its name.
+    pub name: WorkflowName,
+    /// What it is for, in its author's words.
+    pub description: Option<String>,
+    /// What is kept about it.
+    pub metadata: Metadata,
+}
+
+/// A file that makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Broken {
+    /// Its name within the folder.
+    pub file: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// Everything in the library.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Listing {
+    /// The workflows, by name.
+    pub entries: Vec<Entry>,
+    /// The files that are none, by name.
+    pub broken: Vec<Broken>,
+}
+
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Index {
+    format: u32,
+    files: Vec<Indexed>,
+}
+
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+struct Indexed {
+    stamp: Option<Stamp>,
+    #[serde(flatten)]
+    told: Told,
+}
+
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Told {
+    Entry(Box<Entry>),
+    Broken(Broken),
+}
+
+impl Index {
+    /// Reads the index; an empty one when there is none that makes sense.
+    pub(crate) fn read(folder: &std::path::Path) -> Self {
+        let text = folder::read(&folder.join(FILE), LARGEST_INDEX).ok().flatten();
+        let read: Option<Self> = text.and_then(|text| serde_json::from_slice(&text).ok());
+        read.filter(|index| index.format == FORMAT).unwrap_or_default()
+    }
+
+    /// Returns the index of the files as they are, reading those that this one does not know.
+    pub(crate) fn renewed(&self, folder: &std::path::Path) -> Result<Self, FolderError> {
+        let known: HashMap<String, &Indexed> = self.files.iter().map(|known| (known.told.file(), known)).collect();
+        let files = folder::files(folder)?.into_iter().filter(|found| {
+            let name = found.name.to_string_lossy();
+            name != FILE && !name.ends_with(OF_FUNCTIONS)
+        });
+        let renew = |found: Found| {
+            let same = known.get(&*found.name.to_string_lossy()).filter(|known| known.stamp == found.stamp);
+            match same {
+                // What could not be read may be readable by now, without a trace in its stamp.
+                Some(known) if found.stamp.is_some() && matches!(known.told, Told::Entry(_)) => Some((*known).clone()),
+                _ => Some(Indexed { stamp: found.stamp.clone(), told: Told::of(&found)? }),
+            }
+        };
+        Ok(Self { format: FORMAT, files: files.filter_map(renew).collect() })
+    }
+
+    /// Returns the text of the file.
+    pub(crate) fn text(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("texts are the only keys");
+        text.push('\n');
+        text
+    }
+
+    pub(crate) fn into_listing(self) -> Listing {
+        let mut listing = Listing::default();
+        for file in self.files {
+            match file.told {
+                Told::Entry(entry) => listing.entries.push(*entry),
+                Told::Broken(broken) => listing.broken.push(broken),
+            }
+        }
+        listing.entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        listing
+    }
+}
+
+impl Told {
+    /// Reads a file; nothing when it has gone meanwhile.
+    fn of(found: &Found) -> Option<Self> {
+        let file = found.name.to_string_lossy().into_owned();
+        let read = name(&file).and_then(|name| match folder::read(&found.path, LARGEST)? {
+            Some(text) => document::read(&name, &text).map(Some),
+            None => Ok(None),
+        });
+        match read {
+            Ok(stored) => stored.map(|stored| Self::Entry(Box::new(Entry::of(&stored)))),
+            Err(reason) => Some(Self::Broken(Broken { file, reason })),
+        }
+    }
+
+    fn file(&self) -> String {
+        match self {
+            Self::Entry(entry) => format!("{}.json", entry.name),
+            Self::Broken(broken) => broken.file.clone(),
+        }
+    }
+}
+
+impl Entry {
+    fn of(stored: &Stored) -> Self {
+        let description = stored.definition.get("description").and_then(serde_json::Value::as_str);
+        Self {
+            name: stored.name.clone(),
+            description: description.map(str::to_owned),
+            metadata: stored.metadata.clone(),
+        }
+    }
+}
+
+fn name(file: &str) -> Result<WorkflowName, String> {
+    let stem = file.strip_suffix(".json").unwrap_or(file);
+    stem.parse().map_err(|error| format!("its name can not be that of a workflow: {error}"))
+}

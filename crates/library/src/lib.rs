@@ -1,0 +1,25 @@
+//! The folder of saved workflows.
+//!
+//! Owns `NAME.json` for each of them: the definition as its author wrote it, and
+//! what became of it. The files are made for people and for git, so whatever
+//! somebody does to one by hand counts: the name of the file is the name of the
+//! workflow, and an edited definition is a draft again.
+//!
+//! Every write is one file put in the place of another, under a lock that all
+//! processes share; readers need no lock. `index.json` only saves time: it is
+//! derived from the files and made anew whenever it does not fit them.
+//!
+//! All calls block. Whether a definition makes sense is not judged here.
+
+mod document;
+mod error;
+mod folder;
+mod index;
+mod library;
+mod signature;
+
+pub use document::{Metadata, Status, Stored};
+pub use error::{CreateError, FolderError, LookupError};
+pub use index::{Broken, Entry, Listing};
+pub use library::{Kept, Library};
+pub use signature::Signature;

@@ -1,0 +1,248 @@
+//! Saving, finding and forgetting workflows.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use jiff::{Timestamp, Unit};
+use serde_json::Value;
+use steplatch_ids::WorkflowName;
+
+use crate::document::{self, LARGEST, Metadata, Status, Stored};
+use crate::folder::{self, Locked};
+use crate::index::{self, Index, Listing};
+use crate::{CreateError, FolderError, LookupError, Signature};
+
+/// The longest name, in characters: see [`WorkflowName`].
+const LONGEST_NAME: usize = 64;
+
+/// A folder of saved workflows. Cheap to make; it holds nothing but the name of the folder.
+#[derive(Debug, Clone)]
+pub struct Library {
+    folder: PathBuf,
+}
+
+/// What came of keeping a workflow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Whether there is a new file; otherwise one with the same content was there.
+    pub saved: bool,
+    /// The name under which the workflow is found.
+    pub name: WorkflowName,
+}
+
+impl Library {
+    /// Returns the library in `folder`, which comes into being when the first workflow is saved.
+    #[must_use]
+    pub fn open(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    /// Returns the folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns the file of a workflow, whether or not there is one.
+    #[must_use]
+    pub fn file(&self, name: &WorkflowName) -> PathBuf {
+        self.folder.join(file_name(name))
+    }
+
+    /// Saves a definition under its own name, as a draft. In the place of one of that name only if `overwrite`;
+    /// the counts of that one are kept, and its status too if it does the same.
+    ///
+    /// # Errors
+    /// When the name is taken, missing or not possible, the definition too long, or the folder can not be written.
+    pub fn create(&self, definition: &Value, overwrite: bool) -> Result<Stored, CreateError> {
+        let fields = definition.as_object().ok_or(CreateError::NotAnObject)?;
+        let name: WorkflowName = fields.get("name").and_then(Value::as_str).ok_or(CreateError::NoName)?.parse()?;
+        if is_reserved(&name) {
+            return Err(CreateError::ReservedName { name });
+        }
+        check_length(definition)?;
+        let hash = Signature::of(definition);
+        let locked = Locked::wait(&self.folder)?;
+        let metadata = match self.read(&name) {
+            Err(LookupError::NotFound { .. }) => first(hash, Status::Draft),
+            _ if !overwrite => return Err(CreateError::Exists { name }),
+            Ok(old) if old.metadata.hash == hash => old.metadata,
+            Ok(old) => Metadata {
+                hash,
+                version: old.metadata.version.saturating_add(1),
+                status: Status::Draft,
+                ..old.metadata
+            },
+            Err(LookupError::Broken { .. }) => first(hash, Status::Draft),
+            Err(LookupError::Folder(error)) => return Err(error.into()),
+        };
+        let stored = Stored { name, definition: definition.clone(), metadata };
+        self.put(&locked, &stored)?;
+        Ok(stored)
+    }
+
+    /// Keeps a definition that ran to its end, as `name`, else under its own name, else as `workflow_` with its
+    /// signature; with `_2`, `_3` and so on where that is taken. One that does the same as a saved one is not saved
+    /// again, and that one is proven now.
+    ///
+    /// # Errors
+    /// As [`Self::create`]; a taken name is none.
+    pub fn keep_proven(&self, definition: &Value, name: Option<&WorkflowName>) -> Result<Kept, CreateError> {
+        let fields = definition.as_object().ok_or(CreateError::NotAnObject)?;
+        let hash = Signature::of(definition);
+        let wanted = match (name, fields.get("name").and_then(Value::as_str)) {
+            (Some(name), _) => name.clone(),
+            (None, Some(own)) => own.parse()?,
+            (None, None) => format!("workflow_{}", hash.short()).parse()?,
+        };
+        check_length(definition)?;
+        let locked = Locked::wait(&self.folder)?;
+        let known = Index::read(&self.folder).renewed(&self.folder)?.into_listing();
+        let alike = || known.entries.iter().filter(|entry| entry.metadata.hash == hash);
+        if let Some(entry) = alike().find(|entry| entry.name == wanted).or_else(|| alike().next()) {
+            // Read again because an index tells less than a file; it was whole a moment ago, under the same lock.
+            if entry.metadata.status == Status::Draft
+                && let Ok(mut stored) = self.read(&entry.name)
+                && stored.metadata.hash == hash
+            {
+                stored.metadata.status = Status::Proven;
+                self.put(&locked, &stored)?;
+            }
+            return Ok(Kept { saved: false, name: entry.name.clone() });
+        }
+        let name = self.free_name(&wanted);
+        let definition = document::named(definition.clone(), &name);
+        self.put(&locked, &Stored { name: name.clone(), definition, metadata: first(hash, Status::Proven) })?;
+        Ok(Kept { saved: true, name })
+    }
+
+    /// Returns a saved workflow.
+    ///
+    /// # Errors
+    /// When there is none of that name, or its file is broken.
+    pub fn get(&self, name: &WorkflowName) -> Result<Stored, LookupError> {
+        self.read(name)
+    }
+
+    /// Returns all workflows, and the files that are broken, each by name.
+    ///
+    /// # Errors
+    /// When the folder can not be read. One that is not there is empty.
+    pub fn list(&self) -> Result<Listing, FolderError> {
+        let before = Index::read(&self.folder);
+        let index = before.renewed(&self.folder)?;
+        // An index that is not written costs the next list some time, and nothing else.
+        if index != before
+            && let Some(locked) = Locked::at_once(&self.folder)
+        {
+            let _ = locked.put(index::FILE, index.text().as_bytes());
+        }
+        Ok(index.into_listing())
+    }
+
+    /// Removes a saved workflow, also a broken one.
+    ///
+    /// # Errors
+    /// When there is none of that name, or the folder can not be written.
+    pub fn delete(&self, name: &WorkflowName) -> Result<(), LookupError> {
+        let not_found = || LookupError::NotFound { name: name.clone() };
+        if is_reserved(name) || !self.folder.is_dir() {
+            return Err(not_found());
+        }
+        let locked = Locked::wait(&self.folder)?;
+        if locked.remove(&file_name(name))? { Ok(()) } else { Err(not_found()) }
+    }
+
+    /// Counts a run of the workflow `name` that is over: it executed so many states and was over at that time. A
+    /// success proves the workflow. Returns whether it was counted: a run of a definition that has another `hash`
+    /// than the saved one says nothing about it.
+    ///
+    /// # Errors
+    /// When there is none of that name, its file is broken, or the folder can not be written.
+    pub fn note_run(
+        &self,
+        name: &WorkflowName,
+        hash: &Signature,
+        succeeded: bool,
+        states: u64,
+        at: SystemTime,
+    ) -> Result<bool, LookupError> {
+        if !self.folder.is_dir() {
+            return Err(LookupError::NotFound { name: name.clone() });
+        }
+        let locked = Locked::wait(&self.folder)?;
+        let mut stored = self.read(name)?;
+        if stored.metadata.hash != *hash {
+            return Ok(false);
+        }
+        let metadata = &mut stored.metadata;
+        metadata.run_count = metadata.run_count.saturating_add(1);
+        metadata.total_states = metadata.total_states.saturating_add(states);
+        metadata.last_run = Some(told(at));
+        if succeeded {
+            metadata.success_count = metadata.success_count.saturating_add(1);
+            metadata.status = Status::Proven;
+        }
+        self.put(&locked, &stored)?;
+        Ok(true)
+    }
+
+    fn read(&self, name: &WorkflowName) -> Result<Stored, LookupError> {
+        let not_found = || LookupError::NotFound { name: name.clone() };
+        if is_reserved(name) {
+            return Err(not_found());
+        }
+        let file = self.file(name);
+        let text = match folder::read(&file, LARGEST) {
+            Ok(text) => text.ok_or_else(not_found)?,
+            Err(reason) => return Err(LookupError::Broken { file, reason }),
+        };
+        document::read(name, &text).map_err(|reason| LookupError::Broken { file, reason })
+    }
+
+    fn put(&self, locked: &Locked<'_>, stored: &Stored) -> Result<(), FolderError> {
+        locked.put(&file_name(&stored.name), document::text(stored).as_bytes())
+    }
+
+    /// Returns `wanted`, or with the first number behind it under which there is no file.
+    fn free_name(&self, wanted: &WorkflowName) -> WorkflowName {
+        let is_free = |name: &WorkflowName| !is_reserved(name) && self.file(name).symlink_metadata().is_err();
+        let numbered = (2u64..).map(|number| {
+            let suffix = format!("_{number}");
+            let stem = wanted.as_str();
+            // A name is ASCII, so any length is a border of characters.
+            let kept = &stem[..stem.len().min(LONGEST_NAME - suffix.len())];
+            format!("{kept}{suffix}").parse().expect("the beginning of a name, digits and '_' are a name")
+        });
+        std::iter::once(wanted.clone()).chain(numbered).find(is_free).expect("a folder has fewer files than numbers")
+    }
+}
+
+fn file_name(name: &WorkflowName) -> String {
+    format!("{name}.json")
+}
+
+/// Tells whether a workflow of that name would have the file of the index.
+fn is_reserved(name: &WorkflowName) -> bool {
+    file_name(name) == index::FILE
+}
+
+fn check_length(definition: &Value) -> Result<(), CreateError> {
+    // Metadata take some hundred bytes; a thousandth of the whole is left for them.
+    let at_most = LARGEST - LARGEST / 256;
+    let bytes = serde_json::to_string_pretty(definition).map_or(usize::MAX, |text| {
+        // In its file, each line is indented by two more.
+        text.len() + 2 * text.bytes().filter(|byte| *byte == b'\n').count()
+    });
+    if bytes > at_most { Err(CreateError::TooLarge { bytes, at_most }) } else { Ok(()) }
+}
+
+fn first(hash: Signature, status: Status) -> Metadata {
+    Metadata { hash, created: told(SystemTime::now()), version: 1, status, ..Metadata::default() }
+}
+
+/// Returns a time as in RFC 3339, to the second; 1970 for one that no calendar has.
+fn told(at: SystemTime) -> String {
+    let at = Timestamp::try_from(at).and_then(|at| at.round(Unit::Second));
+    at.unwrap_or(Timestamp::UNIX_EPOCH).to_string()
+}

@@ -1,0 +1,109 @@
+//! By what two definitions are told to be the same.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Number, Value};
+use sha2::{Digest as _, Sha256};
+
+/// Whole numbers up to here are the same number whether or not they are written with a fraction.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// The SHA-256 of what a definition does: everything but its `name` and `description`, in one canonical form.
+///
+/// That form is JSON without white space, the keys of every object sorted by their UTF-8 bytes, and numbers that
+/// are whole written without a fraction, so that neither the order of keys nor `30.0` for `30` makes a difference.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Signature(String);
+
+impl Signature {
+    /// Returns the signature of `definition`.
+    #[must_use]
+    pub fn of(definition: &Value) -> Self {
+        let mut content = definition.clone();
+        if let Value::Object(fields) = &mut content {
+            fields.shift_remove("name");
+            fields.shift_remove("description");
+        }
+        let digest = Sha256::digest(canonical(content).to_string());
+        Self(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// Returns all 64 hexadecimal digits.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the first 16 digits, which is what people are shown.
+    #[must_use]
+    pub fn short(&self) -> &str {
+        // A file may have been edited to say anything here.
+        self.0.get(..16).unwrap_or(&self.0)
+    }
+}
+
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn canonical(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let mut fields: Vec<(String, Value)> = fields.into_iter().collect();
+            fields.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+            Value::Object(fields.into_iter().map(|(key, value)| (key, canonical(value))).collect::<Map<_, _>>())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(canonical).collect()),
+        Value::Number(number) => Value::Number(whole(number)),
+        Value::Null | Value::Bool(_) | Value::String(_) => value,
+    }
+}
+
+fn whole(number: Number) -> Number {
+    match number.as_f64() {
+        // Rounding loses nothing: the number is whole, and small enough to be exact.
+        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < EXACT => Number::from(float as i64),
+        _ => number,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn neither_names_nor_the_order_of_keys_nor_the_look_of_numbers_make_another_workflow() {
+        let one = json!({"name": "a", "description": "x", "initial_state": "s", "states": {"s": {"timeout": 30.0, "p": [1, 2]}}});
+        let other = json!({"states": {"s": {"p": [1, 2], "timeout": 30}}, "initial_state": "s"});
+        assert_eq!(Signature::of(&one), Signature::of(&other));
+        assert_eq!(Signature::of(&one).short().len(), 16);
+    }
+
+    #[test]
+    fn what_a_workflow_does_makes_it_another() {
+        let base = json!({"initial_state": "s", "states": {"s": {"p": [1, 2], "name": "inner"}}});
+        for other in [
+            json!({"initial_state": "t", "states": {"s": {"p": [1, 2], "name": "inner"}}}),
+            json!({"initial_state": "s", "states": {"s": {"p": [2, 1], "name": "inner"}}}),
+            json!({"initial_state": "s", "states": {"s": {"p": [1, 2.5], "name": "inner"}}}),
+            json!({"initial_state": "s", "states": {"s": {"p": ["1", 2], "name": "inner"}}}),
+            json!({"initial_state": "s", "states": {"s": {"p": [1, 2]}}}),
+        ] {
+            assert_ne!(Signature::of(&base), Signature::of(&other), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_canonical_form_stays_what_it_is() {
+        // Stored files are compared with this; another form would make drafts of all of them.
+        let signature = Signature::of(&json!({"name": "n", "b": 1.0, "a": {"d": "ä\n", "c": null}}));
+        let expected = Sha256::digest(r#"{"a":{"c":null,"d":"ä\n"},"b":1}"#);
+        assert_eq!(signature.as_str(), expected.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    }
+}

@@ -1,0 +1,120 @@
+//! What can go wrong with a journal, by what its caller can do about it.
+
+use std::path::PathBuf;
+
+use steplatch_ids::RunId;
+
+/// What is underneath, for those who log it.
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why records were not appended. None of them was.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// Somebody else wrote in between: the writer decided on a history that is not the newest.
+    #[error("run {run} is at entry {is}, not at {expected}")]
+    Conflict {
+        /// The run.
+        run: RunId,
+        /// The entry that the writer believed to be the last.
+        expected: u64,
+        /// The last entry.
+        is: u64,
+    },
+    /// The journal can not write.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Why a journal can not do what it is asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    /// Another process has taken the journal over, and this one must stop.
+    #[error("the journal was taken over: its owner has number {owner}, and this is owner {own}")]
+    NotOwner {
+        /// The number under which this journal was opened.
+        own: u64,
+        /// The number of the owner now.
+        owner: u64,
+    },
+    /// There is no room. Later attempts may find some.
+    #[error("there is no room left for the journal")]
+    Full(#[source] Cause),
+    /// The place may be read and not written.
+    #[error("the journal can not be written to, only read")]
+    ReadOnly(#[source] Cause),
+    /// The disk or the file failed.
+    #[error("the journal failed")]
+    Failed(#[source] Cause),
+    /// The journal was closed.
+    #[error("the journal is closed")]
+    Closed,
+}
+
+/// Why a history was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// What is stored is not what was written.
+    #[error("entry {seq} of run {run} is damaged: {what}")]
+    Damaged {
+        /// The run.
+        run: RunId,
+        /// The number of the entry.
+        seq: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The entry was written by a newer build.
+    #[error("entry {seq} of run {run} has version {version}, and {known} is the newest that is known here")]
+    UnknownVersion {
+        /// The run.
+        run: RunId,
+        /// The number of the entry.
+        seq: u64,
+        /// Its version.
+        version: u64,
+        /// The newest version that can be read.
+        known: u64,
+    },
+    /// The journal can not read.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// Why a journal was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file was written by a newer build.
+    #[error("the journal '{}' has format {found}, and {known} is the newest that is known here", .path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: i64,
+        /// The newest format that is known.
+        known: i64,
+    },
+    /// The file belongs to another program.
+    #[error("'{}' is the database of another program", .path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file can not be made or opened.
+    #[error("the journal '{}' can not be opened", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// The file is there and does not work.
+    #[error("the journal '{}' can not be used", .path.display())]
+    Storage {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        cause: StorageError,
+    },
+}

@@ -1,0 +1,176 @@
+//! What a journal does, and what goes in and out of it.
+
+use std::future::Future;
+
+use steplatch_ids::RunId;
+
+use crate::{AppendError, ReadError, StorageError};
+
+/// One entry of a run's history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its number within the run, from 1 and without gaps.
+    pub seq: u64,
+    /// Version of what `text` is written in. Readers refuse versions that they do not know, by name.
+    pub version: u16,
+    /// The entry.
+    pub text: String,
+}
+
+/// What a list tells about a run, kept beside its history so that a list reads no histories.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// The state of the run, in one word of its writer's; lists are filtered by it.
+    pub state: String,
+    /// When the run was over, in milliseconds since 1970. Only a run that has this may be forgotten as finished.
+    pub finished_at: Option<u64>,
+    /// Everything else, as its writer's JSON.
+    pub text: String,
+}
+
+/// What is to be appended, all or nothing.
+#[derive(Debug, Clone)]
+pub struct Append {
+    /// The run whose history it is.
+    pub run: RunId,
+    /// The entry that the writer believes to be the last (0: none yet).
+    pub after: u64,
+    /// Version of what `texts` are written in.
+    pub version: u16,
+    /// The entries. Without any, only the summary of a run that is known changes.
+    pub texts: Vec<String>,
+    /// What lists tell from now on; without one, what they told before.
+    pub summary: Option<Summary>,
+    /// A name under which this run is found again, and which no second run can get.
+    pub key: Option<String>,
+}
+
+impl Append {
+    /// Returns entries for a history, with neither summary nor key.
+    #[must_use]
+    pub fn new(run: RunId, after: u64, version: u16, texts: Vec<String>) -> Self {
+        Self { run, after, version, texts, summary: None, key: None }
+    }
+
+    /// Returns the same with a summary.
+    #[must_use]
+    pub fn with_summary(self, summary: Summary) -> Self {
+        Self { summary: Some(summary), ..self }
+    }
+
+    /// Returns the same with a key.
+    #[must_use]
+    pub fn with_key(self, key: impl Into<String>) -> Self {
+        Self { key: Some(key.into()), ..self }
+    }
+}
+
+/// What came of an [`Append`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Appended {
+    /// The entries are there.
+    Written {
+        /// The number of the last one.
+        last: u64,
+    },
+    /// The key belongs to a run already, and nothing was written.
+    Existing {
+        /// That run; it may be the one that was to be written.
+        run: RunId,
+    },
+}
+
+/// A run, as lists tell of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownRun {
+    /// The run.
+    pub run: RunId,
+    /// Its place in the order in which runs began; never given twice by one journal.
+    pub number: u64,
+    /// The number of its last entry.
+    pub last: u64,
+    /// Its newest summary.
+    pub summary: Option<Summary>,
+}
+
+/// Which runs a list tells of. The default is all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunFilter {
+    /// Only those whose summary has this state.
+    pub state: Option<String>,
+    /// Only those with a smaller [`KnownRun::number`]: what follows a list that ended with that one.
+    pub before: Option<u64>,
+    /// At most so many.
+    pub limit: Option<usize>,
+}
+
+/// Which finished runs are kept. A run goes when either rule lets it go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// So many that finished last.
+    pub keep: usize,
+    /// Those that finished at or after this moment, in milliseconds since 1970.
+    pub finished_since: Option<u64>,
+}
+
+/// Where histories are kept.
+pub trait Journal: Send + Sync + 'static {
+    /// Appends entries with what goes with them, all or nothing. Returns once they are as durable as this journal
+    /// makes them. A caller that stops waiting does not take back what it asked for.
+    ///
+    /// # Errors
+    /// When the writer decided on an old history, or the journal can not write.
+    fn write(&self, append: Append) -> impl Future<Output = Result<Appended, AppendError>> + Send;
+
+    /// Appends `texts` to the history of `run`, all or none, behind its entry number `after` (0: none yet).
+    /// Returns the number of the last entry.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    fn append(
+        &self,
+        run: &RunId,
+        after: u64,
+        version: u16,
+        texts: Vec<String>,
+    ) -> impl Future<Output = Result<u64, AppendError>> + Send {
+        let append = Append::new(run.clone(), after, version, texts);
+        async move {
+            match self.write(append).await? {
+                Appended::Written { last } => Ok(last),
+                Appended::Existing { run } => unreachable!("{run} has a key, and none was given"),
+            }
+        }
+    }
+
+    /// Returns the entries of `run` from number `from` on, in order; none for a run that is not known.
+    ///
+    /// # Errors
+    /// When an entry is damaged or too new, or the journal can not read. What comes behind such an entry is of no
+    /// use without it.
+    fn read(&self, run: &RunId, from: u64) -> impl Future<Output = Result<Vec<Record>, ReadError>> + Send;
+
+    /// Returns the runs that have a history, the newest first.
+    ///
+    /// # Errors
+    /// When the journal can not read.
+    fn runs(&self, filter: RunFilter) -> impl Future<Output = Result<Vec<KnownRun>, StorageError>> + Send;
+
+    /// Returns the run that has `key`.
+    ///
+    /// # Errors
+    /// When the journal can not read.
+    fn run_with_key(&self, key: &str) -> impl Future<Output = Result<Option<RunId>, StorageError>> + Send;
+
+    /// Drops the history of `run`, its summary and its keys; nothing for a run that is not known.
+    ///
+    /// # Errors
+    /// When the journal can not write.
+    fn forget(&self, run: &RunId) -> impl Future<Output = Result<(), StorageError>> + Send;
+
+    /// Drops the finished runs that `retention` does not keep. Returns them, those that finished first in front.
+    ///
+    /// # Errors
+    /// When the journal can not write. Some may be gone already.
+    fn forget_finished(&self, retention: Retention) -> impl Future<Output = Result<Vec<RunId>, StorageError>> + Send;
+}

@@ -1,0 +1,198 @@
+//! A journal in a SQLite database.
+//!
+//! Owns the file. Two threads work on it, each with a connection of its own: the
+//! writer, which makes one transaction of all appends that wait for it, and the
+//! reader. Callers hold a [`SqliteJournal`] and await; no call of SQLite is ever
+//! made on their runtime.
+//!
+//! The log is written ahead and synchronised at each commit (`journal_mode=WAL`,
+//! `synchronous=FULL`): what was acknowledged is there after a loss of power, as
+//! far as the disk keeps its word.
+//!
+//! Opening a journal takes it over: its former owner, if it still lives, can read
+//! and is refused at its next append.
+
+mod entry;
+mod reader;
+mod schema;
+mod writer;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use rusqlite::ErrorCode;
+use steplatch_ids::RunId;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    Append, AppendError, Appended, Journal, KnownRun, OpenError, ReadError, Record, Retention, RunFilter, StorageError,
+};
+use reader::Question;
+use writer::{Answer, Ask, Request};
+
+/// Requests that may wait for a thread before their callers wait for a place.
+const WAITING: usize = 1024;
+
+/// Entries that are read in one go, so that a long history leaves other readers their turn.
+const READ_AT_ONCE: usize = 4096;
+
+/// Runs that are forgotten in one transaction, so that appends need not wait for all of them.
+const FORGOTTEN_AT_ONCE: usize = 64;
+
+/// How a journal is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SqliteOptions {
+    /// The newest version of entries that the caller can read; a newer entry stops a reader.
+    pub newest_version: u16,
+    /// How large the database may become, in bytes; appends beyond are refused as with a full disk. Its log
+    /// comes on top.
+    pub at_most: Option<u64>,
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self { newest_version: u16::MAX, at_most: None }
+    }
+}
+
+/// Keeps histories in a SQLite database.
+pub struct SqliteJournal {
+    path: PathBuf,
+    epoch: u64,
+    writer: mpsc::Sender<Request>,
+    reader: mpsc::Sender<Question>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl fmt::Debug for SqliteJournal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteJournal").field("path", &self.path).field("epoch", &self.epoch).finish_non_exhaustive()
+    }
+}
+
+impl SqliteJournal {
+    /// Opens the database at `path`, made with its folder when it is not there, and takes it over. Blocks for as
+    /// long as the disk needs.
+    ///
+    /// # Errors
+    /// When the file can not be used, belongs to another program, or was written by a newer build.
+    pub fn open(path: &Path, options: &SqliteOptions) -> Result<Self, OpenError> {
+        let (connection, epoch) = schema::open(path, options)?;
+        let readers = schema::open_reader(path)?;
+        let (writer, asked) = mpsc::channel(WAITING);
+        let (reader, questions) = mpsc::channel(WAITING);
+        let newest = options.newest_version;
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+            thread.map_err(|cause| OpenError::File { path: path.to_owned(), cause })
+        };
+        let threads = vec![
+            spawn("journal writer", Box::new(move || writer::Writer::new(connection, epoch).serve(asked)))?,
+            spawn("journal reader", Box::new(move || reader::Reader::new(readers, newest).serve(questions)))?,
+        ];
+        Ok(Self { path: path.to_owned(), epoch, writer, reader, threads })
+    }
+
+    /// Returns the number of this owner: one more than that of the owner before.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Finishes what was asked for and closes the file. Blocks until that is done; dropping a journal finishes as
+    /// well and does not wait.
+    pub fn close(self) {
+        let Self { writer, reader, threads, .. } = self;
+        drop((writer, reader));
+        for thread in threads {
+            // A thread that panicked has said so, and has nothing left to finish.
+            let _ = thread.join();
+        }
+    }
+
+    async fn ask(&self, ask: Ask) -> Result<Answer, StorageError> {
+        let (reply, answer) = oneshot::channel();
+        self.writer.send(Request { ask, reply }).await.map_err(|_| StorageError::Closed)?;
+        answer.await.map_err(|_| StorageError::Closed)?
+    }
+
+    async fn read_some(&self, run: &RunId, from: u64) -> Result<Vec<Record>, ReadError> {
+        let (reply, answer) = oneshot::channel();
+        let question = Question::Records { run: run.clone(), from, at_most: READ_AT_ONCE, reply };
+        self.reader.send(question).await.map_err(|_| StorageError::Closed)?;
+        answer.await.map_err(|_| StorageError::Closed)?
+    }
+}
+
+impl Journal for SqliteJournal {
+    async fn write(&self, append: Append) -> Result<Appended, AppendError> {
+        let (run, expected) = (append.run.clone(), append.after);
+        match self.ask(Ask::Append(append)).await? {
+            Answer::Appended(appended) => Ok(appended),
+            Answer::Conflict { is } => Err(AppendError::Conflict { run, expected, is }),
+            Answer::Forgotten(_) => unreachable!("an append is answered as an append"),
+        }
+    }
+
+    async fn read(&self, run: &RunId, from: u64) -> Result<Vec<Record>, ReadError> {
+        let mut records = self.read_some(run, from).await?;
+        let mut read = records.len();
+        while read == READ_AT_ONCE {
+            let next = records.last().map_or(from, |record| record.seq + 1);
+            let more = self.read_some(run, next).await?;
+            read = more.len();
+            records.extend(more);
+        }
+        Ok(records)
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<KnownRun>, StorageError> {
+        let (reply, answer) = oneshot::channel();
+        self.reader.send(Question::Runs { filter, reply }).await.map_err(|_| StorageError::Closed)?;
+        answer.await.map_err(|_| StorageError::Closed)?
+    }
+
+    async fn run_with_key(&self, key: &str) -> Result<Option<RunId>, StorageError> {
+        let (reply, answer) = oneshot::channel();
+        let question = Question::Key { key: key.to_owned(), reply };
+        self.reader.send(question).await.map_err(|_| StorageError::Closed)?;
+        answer.await.map_err(|_| StorageError::Closed)?
+    }
+
+    async fn forget(&self, run: &RunId) -> Result<(), StorageError> {
+        self.ask(Ask::Forget(run.clone())).await.map(|_| ())
+    }
+
+    async fn forget_finished(&self, retention: Retention) -> Result<Vec<RunId>, StorageError> {
+        let mut gone = Vec::new();
+        loop {
+            let asked = self.ask(Ask::ForgetFinished { retention, at_most: FORGOTTEN_AT_ONCE }).await?;
+            let Answer::Forgotten(some) = asked else { unreachable!("forgetting is answered with what is forgotten") };
+            let is_all = some.len() < FORGOTTEN_AT_ONCE;
+            gone.extend(some);
+            if is_all {
+                return Ok(gone);
+            }
+        }
+    }
+}
+
+impl From<rusqlite::Error> for StorageError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::Full(Box::new(error)),
+            Some(ErrorCode::ReadOnly) => Self::ReadOnly(Box::new(error)),
+            _ => Self::Failed(Box::new(error)),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for ReadError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Storage(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests;

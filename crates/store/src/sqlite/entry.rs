@@ -1,0 +1,130 @@
+//! How an entry lies in its row, and how it is trusted again.
+//!
+//! A text up to [`INLINE`] bytes is in the row itself. A longer one, such as the
+//! output of a terminal, is compressed in a row of `blobs` under the SHA-256 of
+//! what it says, so that the same screen in ten entries is kept once. The checksum
+//! of a row covers the run, the numbers and the text or the name of the blob: a row
+//! that was changed, or moved to another place, is found out.
+
+use lz4_flex::block;
+use rusqlite::types::Null;
+use rusqlite::{CachedStatement, Row, Transaction, params};
+use sha2::{Digest as _, Sha256};
+use steplatch_ids::RunId;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::{ReadError, Record};
+
+/// The longest text that is kept in the row of its entry, in bytes.
+pub(super) const INLINE: usize = 16 * 1024;
+
+/// The text is in the row.
+const IN_ROW: i64 = 1;
+/// The text is in a blob.
+const IN_BLOB: i64 = 2;
+
+/// No text is more than this many times as long as its compressed form: a length of LZ4 grows by 255 with each of
+/// its bytes. See <https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md>.
+const BEST_RATIO: usize = 255;
+
+/// The columns that [`read`] takes, of `records` joined to `blobs`.
+pub(super) const SELECT: &str = "
+    SELECT seq, format, version, checksum, text, blob, length, packed
+    FROM records LEFT JOIN blobs ON blobs.hash = records.blob
+    WHERE number = ?1 AND seq >= ?2 ORDER BY seq LIMIT ?3";
+
+/// Writes the entries of one run.
+pub(super) struct Entries<'t> {
+    transaction: &'t Transaction<'t>,
+    insert: CachedStatement<'t>,
+    number: i64,
+    run: &'t RunId,
+}
+
+impl<'t> Entries<'t> {
+    /// Prepares to write entries of `run`, which has `number`.
+    pub(super) fn of(transaction: &'t Transaction<'t>, number: i64, run: &'t RunId) -> rusqlite::Result<Self> {
+        let insert = transaction.prepare_cached("INSERT INTO records VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
+        Ok(Self { transaction, insert, number, run })
+    }
+
+    /// Writes the entry `seq`.
+    pub(super) fn write(&mut self, seq: u64, version: u16, text: &str) -> rusqlite::Result<()> {
+        let (number, seq) = (self.number, seq.cast_signed());
+        if text.len() <= INLINE {
+            let checksum = checksum(self.run, seq, IN_ROW, version.into(), text.as_bytes());
+            self.insert.execute(params![number, seq, IN_ROW, version, checksum, text, Null])?;
+        } else {
+            let hash = Sha256::digest(text.as_bytes());
+            let checksum = checksum(self.run, seq, IN_BLOB, version.into(), &hash);
+            keep(self.transaction, &hash, text.as_bytes())?;
+            self.insert.execute(params![number, seq, IN_BLOB, version, checksum, Null, hash.as_slice()])?;
+        }
+        Ok(())
+    }
+}
+
+fn keep(transaction: &Transaction<'_>, hash: &[u8], text: &[u8]) -> rusqlite::Result<()> {
+    let is_kept = transaction.prepare_cached("SELECT 1 FROM blobs WHERE hash = ?1")?.exists([hash])?;
+    if is_kept {
+        return Ok(());
+    }
+    let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
+    let mut insert = transaction.prepare_cached("INSERT INTO blobs VALUES (?1, ?2, ?3)")?;
+    insert.execute(params![hash, length, block::compress(text)]).map(|_| ())
+}
+
+/// Reads the entry that should be number `seq`, and believes nothing that does not fit together.
+pub(super) fn read(row: &Row<'_>, run: &RunId, seq: u64, newest: u16) -> Result<Record, ReadError> {
+    let damaged = |what| ReadError::Damaged { run: run.clone(), seq, what };
+    let unknown = |version: i64, known: i64| ReadError::UnknownVersion {
+        run: run.clone(),
+        seq,
+        version: version.cast_unsigned(),
+        known: known.cast_unsigned(),
+    };
+    let number = |column: usize| row.get_ref(column)?.as_i64().map_err(|_| damaged("a number of it is not there"));
+    let bytes = |column: usize| row.get_ref(column)?.as_bytes().map_err(|_| damaged("a part of it is not there"));
+
+    if number(0)? != seq.cast_signed() {
+        return Err(damaged("it is not there, and a later one is"));
+    }
+    let (format, version, expected) = (number(1)?, number(2)?, number(3)?);
+    let covered = match format {
+        IN_ROW => bytes(4)?,
+        IN_BLOB => bytes(5)?,
+        newer => return Err(unknown(newer, IN_BLOB)),
+    };
+    if checksum(run, seq.cast_signed(), format, version, covered) != expected {
+        return Err(damaged("its checksum does not fit"));
+    }
+    let Some(version) = u16::try_from(version).ok().filter(|version| *version <= newest) else {
+        return Err(unknown(version, newest.into()));
+    };
+    let text = if format == IN_ROW {
+        covered.to_vec()
+    } else {
+        let length = usize::try_from(number(6)?).map_err(|_| damaged("its length does not fit"))?;
+        let packed = bytes(7)?;
+        if length > packed.len().saturating_mul(BEST_RATIO) {
+            return Err(damaged("its length does not fit"));
+        }
+        let text = block::decompress(packed, length).map_err(|_| damaged("its long text can not be unpacked"))?;
+        if Sha256::digest(&text).as_slice() != covered {
+            return Err(damaged("its long text is another one"));
+        }
+        text
+    };
+    let text = String::from_utf8(text).map_err(|_| damaged("it is not text"))?;
+    Ok(Record { seq, version, text })
+}
+
+fn checksum(run: &RunId, seq: i64, format: i64, version: i64, covered: &[u8]) -> i64 {
+    let mut hash = Xxh3::new();
+    hash.update(run.as_str().as_bytes());
+    for number in [seq, format, version] {
+        hash.update(&number.to_le_bytes());
+    }
+    hash.update(covered);
+    hash.digest().cast_signed()
+}

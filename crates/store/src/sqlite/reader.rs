@@ -1,0 +1,116 @@
+//! The thread that reads.
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use steplatch_ids::RunId;
+use tokio::sync::{mpsc, oneshot};
+
+use super::entry;
+use crate::{KnownRun, ReadError, Record, RunFilter, StorageError, Summary};
+
+/// What can be asked of the reader.
+pub(super) enum Question {
+    /// Some entries of a run.
+    Records { run: RunId, from: u64, at_most: usize, reply: oneshot::Sender<Result<Vec<Record>, ReadError>> },
+    /// Which runs there are.
+    Runs { filter: RunFilter, reply: oneshot::Sender<Result<Vec<KnownRun>, StorageError>> },
+    /// Which run has a key.
+    Key { key: String, reply: oneshot::Sender<Result<Option<RunId>, StorageError>> },
+}
+
+pub(super) struct Reader {
+    connection: Connection,
+    /// The newest version of entries that is known.
+    newest: u16,
+}
+
+impl Reader {
+    pub(super) fn new(connection: Connection, newest: u16) -> Self {
+        Self { connection, newest }
+    }
+
+    /// Answers until nobody can ask any more.
+    pub(super) fn serve(self, mut questions: mpsc::Receiver<Question>) {
+        while let Some(question) = questions.blocking_recv() {
+            // One who does not wait for the answer any more does not need it.
+            match question {
+                Question::Records { run, from, at_most, reply } => {
+                    drop(reply.send(self.records(&run, from, at_most)));
+                }
+                Question::Runs { filter, reply } => drop(reply.send(self.runs(&filter).map_err(StorageError::from))),
+                Question::Key { key, reply } => drop(reply.send(self.key(&key).map_err(StorageError::from))),
+            }
+        }
+    }
+
+    fn records(&self, run: &RunId, from: u64, at_most: usize) -> Result<Vec<Record>, ReadError> {
+        let from = from.max(1);
+        let mut find = self.connection.prepare_cached("SELECT number FROM runs WHERE run = ?1")?;
+        let Some(number) = find.query_row([run.as_str()], |row| row.get::<_, i64>(0)).optional()? else {
+            return Ok(Vec::new());
+        };
+        let mut select = self.connection.prepare_cached(entry::SELECT)?;
+        // A number beyond what the database can hold is beyond every history.
+        let Ok(first) = i64::try_from(from) else { return Ok(Vec::new()) };
+        let mut rows = select.query(params![number, first, i64::try_from(at_most).unwrap_or(i64::MAX)])?;
+        let mut records = Vec::new();
+        while let Some(row) = rows.next()? {
+            records.push(entry::read(row, run, from + records.len() as u64, self.newest)?);
+        }
+        Ok(records)
+    }
+
+    fn runs(&self, filter: &RunFilter) -> rusqlite::Result<Vec<KnownRun>> {
+        let before = filter.before.and_then(|before| i64::try_from(before).ok()).unwrap_or(i64::MAX);
+        let limit = filter.limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(-1);
+        match &filter.state {
+            Some(state) => {
+                let mut select = self.connection.prepare_cached(concat!(
+                    "SELECT run, number, (SELECT max(seq) FROM records WHERE records.number = runs.number), ",
+                    "state, finished_at, summary FROM runs WHERE state = ?1 AND number < ?2 ",
+                    "ORDER BY number DESC LIMIT ?3"
+                ))?;
+                select.query_map(params![state, before, limit], known)?.collect()
+            }
+            None => {
+                let mut select = self.connection.prepare_cached(concat!(
+                    "SELECT run, number, (SELECT max(seq) FROM records WHERE records.number = runs.number), ",
+                    "state, finished_at, summary FROM runs WHERE number < ?1 ",
+                    "ORDER BY number DESC LIMIT ?2"
+                ))?;
+                select.query_map(params![before, limit], known)?.collect()
+            }
+        }
+    }
+
+    fn key(&self, key: &str) -> rusqlite::Result<Option<RunId>> {
+        let mut select =
+            self.connection.prepare_cached("SELECT run FROM runs JOIN keys USING (number) WHERE key = ?1")?;
+        select.query_row([key], |row| run(row, 0)).optional()
+    }
+}
+
+fn known(row: &Row<'_>) -> rusqlite::Result<KnownRun> {
+    let state: Option<String> = row.get(3)?;
+    let summary = match state {
+        None => None,
+        Some(state) => Some(Summary {
+            state,
+            finished_at: row.get::<_, Option<i64>>(4)?.map(i64::cast_unsigned),
+            text: row.get(5)?,
+        }),
+    };
+    Ok(KnownRun {
+        run: run(row, 0)?,
+        number: row.get::<_, i64>(1)?.cast_unsigned(),
+        last: row.get::<_, Option<i64>>(2)?.unwrap_or(0).cast_unsigned(),
+        summary,
+    })
+}
+
+/// Reads the id of a run from a column.
+pub(super) fn run(row: &Row<'_>, column: usize) -> rusqlite::Result<RunId> {
+    let text: String = row.get(column)?;
+    text.parse().map_err(|error: steplatch_ids::InvalidId| {
+        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(error))
+    })
+}

@@ -1,0 +1,167 @@
+//! The tables, how a database comes to have them, and whose it is.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, TransactionBehavior};
+
+use super::SqliteOptions;
+use crate::{OpenError, StorageError};
+
+/// Marks the file as ours for `file(1)` and for us: "Step". See <https://www.sqlite.org/fileformat.html#application_id>.
+const APPLICATION: i64 = 0x5374_6570;
+
+/// What makes a database of one format from one of the format before; the first from an empty one. The format is
+/// kept as `user_version`. Steps are added and never changed.
+const MIGRATIONS: &[&str] = &["
+    -- One row: who may write.
+    CREATE TABLE owner (one INTEGER PRIMARY KEY CHECK (one = 1), epoch INTEGER NOT NULL);
+    INSERT INTO owner VALUES (1, 0);
+
+    -- A run, and what lists tell of it. A number is never given twice.
+    CREATE TABLE runs (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        run TEXT NOT NULL UNIQUE,
+        state TEXT,
+        finished_at INTEGER,
+        summary TEXT
+    );
+    CREATE INDEX runs_by_state ON runs (state, number);
+    CREATE INDEX runs_by_end ON runs (finished_at, number) WHERE finished_at IS NOT NULL;
+
+    CREATE TABLE keys (key TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE INDEX keys_by_run ON keys (number);
+
+    -- The histories. An entry has its text here, or the name of the blob that has it.
+    CREATE TABLE records (
+        number INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        format INTEGER NOT NULL,
+        version INTEGER NOT NULL,
+        checksum INTEGER NOT NULL,
+        text TEXT,
+        blob BLOB,
+        PRIMARY KEY (number, seq)
+    ) WITHOUT ROWID;
+    CREATE INDEX records_by_blob ON records (blob) WHERE blob IS NOT NULL;
+
+    -- Long texts, compressed, under the SHA-256 of what they say.
+    CREATE TABLE blobs (hash BLOB PRIMARY KEY, length INTEGER NOT NULL, packed BLOB NOT NULL);
+"];
+
+/// How long a connection waits for another process that is about to lose the journal, or to take it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The log is cut back to this size when it has grown beyond, in bytes.
+const LOG_KEPT: i64 = 16 << 20;
+
+/// Statements that a connection keeps prepared: more than there are.
+const STATEMENTS: usize = 32;
+
+/// Opens the database for writing, brings it to the newest format and takes it over. Returns the number of the
+/// new owner with it.
+pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<(Connection, u64), OpenError> {
+    create(path).map_err(|cause| OpenError::File { path: path.to_owned(), cause })?;
+    let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let storage = |cause: rusqlite::Error| OpenError::Storage { path: path.to_owned(), cause: cause.into() };
+    // Looked at before anything is changed: a foreign database stays as it is.
+    check_format(&connection, path)?;
+    connection
+        .pragma_update(None, "journal_mode", "WAL")
+        .and_then(|()| connection.pragma_update(None, "synchronous", "FULL"))
+        .and_then(|()| connection.pragma_update(None, "journal_size_limit", LOG_KEPT))
+        .map_err(storage)?;
+    limit(&connection, options.at_most).map_err(storage)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(storage)?;
+    // Again under the lock, since another process may have made the tables meanwhile.
+    let format = check_format(&transaction, path)?;
+    migrate(&transaction, format).map_err(storage)?;
+    let epoch = take_over(&transaction).map_err(storage)?;
+    transaction.commit().map_err(storage)?;
+    Ok((connection, epoch))
+}
+
+/// Opens a second connection to a database that [`open`] has made ready.
+pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let guarded = connection.pragma_update(None, "query_only", true);
+    guarded.map_err(|cause| OpenError::Storage { path: path.to_owned(), cause: cause.into() })?;
+    Ok(connection)
+}
+
+/// Fails unless `epoch` is the number of the owner.
+pub(super) fn check_owner(transaction: &Transaction<'_>, own: u64) -> Result<(), StorageError> {
+    let owner: i64 =
+        transaction.prepare_cached("SELECT epoch FROM owner WHERE one = 1")?.query_row([], |row| row.get(0))?;
+    let owner = owner.cast_unsigned();
+    if owner == own { Ok(()) } else { Err(StorageError::NotOwner { own, owner }) }
+}
+
+/// Makes the file, readable by its user only: what terminals printed is in it. SQLite gives its log the same mode.
+fn create(path: &Path) -> std::io::Result<()> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => File::open(folder)?.sync_all(),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => fs::metadata(path).map(|_| ()),
+        Err(error) => Err(error),
+    }
+}
+
+fn connect(path: &Path, access: OpenFlags) -> Result<Connection, OpenError> {
+    let opened = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).and_then(|connection| {
+        connection.busy_timeout(PATIENCE)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        Ok(connection)
+    });
+    opened.map_err(|cause| OpenError::Storage { path: path.to_owned(), cause: cause.into() })
+}
+
+/// Returns the format of a database that is ours, or empty (format 0).
+fn check_format(connection: &Connection, path: &Path) -> Result<usize, OpenError> {
+    let read = || -> rusqlite::Result<(i64, i64, Option<String>)> {
+        let application = connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+        let format = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        let table = connection.query_row("SELECT name FROM sqlite_schema LIMIT 1", [], |row| row.get(0)).optional()?;
+        Ok((application, format, table))
+    };
+    let storage = |cause: rusqlite::Error| OpenError::Storage { path: path.to_owned(), cause: cause.into() };
+    let (application, found, table) = read().map_err(storage)?;
+    let known = MIGRATIONS.len();
+    match (application, usize::try_from(found)) {
+        (0, Ok(0)) if table.is_none() => Ok(0),
+        (APPLICATION, Ok(format @ 1..)) if format <= known => Ok(format),
+        (APPLICATION, Ok(1..)) => Err(OpenError::Newer { path: path.to_owned(), found, known: known as i64 }),
+        _ => Err(OpenError::Foreign { path: path.to_owned() }),
+    }
+}
+
+fn migrate(transaction: &Transaction<'_>, format: usize) -> rusqlite::Result<()> {
+    if format == MIGRATIONS.len() {
+        return Ok(());
+    }
+    for step in &MIGRATIONS[format..] {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i64)
+}
+
+fn take_over(transaction: &Transaction<'_>) -> rusqlite::Result<u64> {
+    let epoch: i64 =
+        transaction
+            .query_row("UPDATE owner SET epoch = epoch + 1 WHERE one = 1 RETURNING epoch", [], |row| row.get(0))?;
+    Ok(epoch.cast_unsigned())
+}
+
+fn limit(connection: &Connection, at_most: Option<u64>) -> rusqlite::Result<()> {
+    let Some(bytes) = at_most else { return Ok(()) };
+    let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page.max(1);
+    connection.pragma_update_and_check(None, "max_page_count", pages.max(1), |_| Ok(()))
+}

@@ -1,0 +1,449 @@
+//! What only this journal promises: that it lasts, notices damage, and stops when it must.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use super::*;
+use crate::{MemoryJournal, Summary};
+
+/// A journal whose folder goes with it.
+#[derive(Debug)]
+struct Temporary {
+    journal: SqliteJournal,
+    _folder: TempDir,
+}
+
+impl Temporary {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { journal: open(&folder), _folder: folder }
+    }
+}
+
+impl Journal for Temporary {
+    async fn write(&self, append: Append) -> Result<Appended, AppendError> {
+        self.journal.write(append).await
+    }
+
+    async fn read(&self, run: &RunId, from: u64) -> Result<Vec<Record>, ReadError> {
+        self.journal.read(run, from).await
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<KnownRun>, StorageError> {
+        self.journal.runs(filter).await
+    }
+
+    async fn run_with_key(&self, key: &str) -> Result<Option<RunId>, StorageError> {
+        self.journal.run_with_key(key).await
+    }
+
+    async fn forget(&self, run: &RunId) -> Result<(), StorageError> {
+        self.journal.forget(run).await
+    }
+
+    async fn forget_finished(&self, retention: Retention) -> Result<Vec<RunId>, StorageError> {
+        self.journal.forget_finished(retention).await
+    }
+}
+
+mod conformance {
+    crate::conformance!(super::Temporary::new());
+}
+
+fn file(folder: &TempDir) -> PathBuf {
+    folder.path().join("state/steplatch.db")
+}
+
+fn open(folder: &TempDir) -> SqliteJournal {
+    open_with(folder, &SqliteOptions::default())
+}
+
+fn open_with(folder: &TempDir, options: &SqliteOptions) -> SqliteJournal {
+    SqliteJournal::open(&file(folder), options).unwrap()
+}
+
+/// Somebody else's hand in the database.
+fn tamper(folder: &TempDir, statement: &str) {
+    Connection::open(file(folder)).unwrap().execute_batch(statement).unwrap();
+}
+
+fn count(folder: &TempDir, table: &str) -> i64 {
+    let connection = Connection::open(file(folder)).unwrap();
+    connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+}
+
+async fn append(journal: &SqliteJournal, run: &RunId, after: u64, texts: &[&str]) -> Result<u64, AppendError> {
+    journal.append(run, after, 1, texts.iter().map(|&text| text.to_owned()).collect()).await
+}
+
+fn long(seed: usize) -> String {
+    (0..20_000).map(|line| format!("{} ", line * seed)).collect()
+}
+
+/// Text that no compression makes smaller by much.
+fn dense(length: usize) -> String {
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'!' + u8::try_from((state >> 33) % 90).unwrap())
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+#[tokio::test]
+async fn what_was_appended_is_there_when_the_file_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunId::random();
+    let journal = open(&folder);
+    append(&journal, &run, 0, &["one", &long(1)]).await.unwrap();
+    journal.close();
+    let journal = open(&folder);
+    assert_eq!(journal.epoch(), 2);
+    let texts: Vec<String> = journal.read(&run, 1).await.unwrap().into_iter().map(|record| record.text).collect();
+    assert_eq!(texts, ["one".to_owned(), long(1)]);
+    assert_eq!(append(&journal, &run, 2, &["three"]).await.unwrap(), 3);
+}
+
+#[test]
+fn only_its_user_can_read_the_file() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let journal = open(&folder);
+    for path in [file(&folder), file(&folder).with_extension("db-wal")] {
+        assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    journal.close();
+}
+
+#[tokio::test]
+async fn a_former_owner_is_refused_and_can_still_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunId::random();
+    let former = open(&folder);
+    append(&former, &run, 0, &["one"]).await.unwrap();
+    let owner = open(&folder);
+    let refused = append(&former, &run, 1, &["two"]).await;
+    assert!(matches!(refused, Err(AppendError::Storage(StorageError::NotOwner { own: 1, owner: 2 }))), "{refused:?}");
+    assert!(matches!(former.forget(&run).await, Err(StorageError::NotOwner { .. })));
+    assert_eq!(append(&owner, &run, 1, &["two"]).await.unwrap(), 2);
+    assert_eq!(former.read(&run, 1).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn of_many_writers_with_one_history_in_mind_one_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Arc::new(open(&folder));
+    let run = RunId::random();
+    let tasks: Vec<_> = (0..100)
+        .map(|writer: u32| {
+            let (journal, run) = (journal.clone(), run.clone());
+            tokio::spawn(async move { journal.append(&run, 0, 1, vec![writer.to_string()]).await.is_ok() })
+        })
+        .collect();
+    let mut taken = 0;
+    for task in tasks {
+        taken += usize::from(task.await.unwrap());
+    }
+    assert_eq!((taken, journal.read(&run, 1).await.unwrap().len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_history_longer_than_one_read_comes_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = open(&folder);
+    let run = RunId::random();
+    let texts: Vec<String> = (1..=2 * READ_AT_ONCE + 5).map(|number| number.to_string()).collect();
+    journal.append(&run, 0, 1, texts.clone()).await.unwrap();
+    let back: Vec<String> = journal.read(&run, 1).await.unwrap().into_iter().map(|record| record.text).collect();
+    assert_eq!(back, texts);
+}
+
+#[tokio::test]
+async fn an_entry_that_was_changed_stops_the_reader_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = open(&folder);
+    let damages = [
+        ("text = 'twO'", "its checksum does not fit"),
+        ("text = NULL", "a part of it is not there"),
+        ("checksum = checksum + 1", "its checksum does not fit"),
+        ("version = 0", "its checksum does not fit"),
+        ("number = 0", "it is not there, and a later one is"),
+    ];
+    for (change, what) in damages {
+        let run = RunId::random();
+        append(&journal, &run, 0, &["one", "two", "three"]).await.unwrap();
+        let of_run = format!("number = (SELECT number FROM runs WHERE run = '{run}')");
+        tamper(&folder, &format!("UPDATE records SET {change} WHERE seq = 2 AND {of_run}"));
+        let said = journal.read(&run, 1).await.unwrap_err().to_string();
+        assert_eq!(said, format!("entry 2 of run {run} is damaged: {what}"));
+        assert!(journal.read(&run, 3).await.is_ok(), "an entry behind it can be looked at on its own");
+    }
+}
+
+#[tokio::test]
+async fn an_entry_of_another_run_is_not_taken_for_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = open(&folder);
+    let (run, other) = (RunId::random(), RunId::random());
+    append(&journal, &run, 0, &["one"]).await.unwrap();
+    append(&journal, &other, 0, &["one"]).await.unwrap();
+    tamper(&folder, "DELETE FROM records WHERE number = 1; UPDATE records SET number = 1");
+    assert!(matches!(journal.read(&run, 1).await, Err(ReadError::Damaged { seq: 1, .. })));
+}
+
+#[tokio::test]
+async fn a_long_text_that_was_changed_stops_the_reader() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = open(&folder);
+    let run = RunId::random();
+    append(&journal, &run, 0, &[&long(1), &long(2)]).await.unwrap();
+    let swap = "UPDATE blobs SET (length, packed) = (SELECT length, packed FROM blobs WHERE rowid = 2) WHERE rowid = 1";
+    let changes = [
+        (swap, "its long text is another one"),
+        ("UPDATE blobs SET length = 1 << 40", "its length does not fit"),
+        ("UPDATE blobs SET packed = x'ff', length = 10", "its long text can not be unpacked"),
+        ("DELETE FROM blobs", "a number of it is not there"),
+    ];
+    for (change, what) in changes {
+        tamper(&folder, change);
+        let said = journal.read(&run, 1).await.unwrap_err().to_string();
+        assert_eq!(said, format!("entry 1 of run {run} is damaged: {what}"));
+    }
+}
+
+#[tokio::test]
+async fn an_entry_of_a_newer_version_stops_the_reader_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = open_with(&folder, &SqliteOptions { newest_version: 1, ..SqliteOptions::default() });
+    let run = RunId::random();
+    append(&journal, &run, 0, &["one"]).await.unwrap();
+    journal.append(&run, 1, 2, vec!["two".into()]).await.unwrap();
+    let said = journal.read(&run, 1).await.unwrap_err().to_string();
+    assert_eq!(said, format!("entry 2 of run {run} has version 2, and 1 is the newest that is known here"));
+    tamper(&folder, "UPDATE records SET format = 3 WHERE seq = 1");
+    let said = journal.read(&run, 1).await.unwrap_err().to_string();
+    assert_eq!(said, format!("entry 1 of run {run} has version 3, and 2 is the newest that is known here"));
+}
+
+#[tokio::test]
+async fn a_long_text_is_kept_once_and_as_long_as_anybody_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = open(&folder);
+    let (run, other) = (RunId::random(), RunId::random());
+    append(&journal, &run, 0, &[&long(1), &long(1), &long(2), "short"]).await.unwrap();
+    append(&journal, &other, 0, &[&long(1)]).await.unwrap();
+    assert_eq!(count(&folder, "blobs"), 2);
+    journal.forget(&run).await.unwrap();
+    assert_eq!(count(&folder, "blobs"), 1);
+    assert_eq!(journal.read(&other, 1).await.unwrap()[0].text, long(1));
+    journal.forget(&other).await.unwrap();
+    assert_eq!([count(&folder, "blobs"), count(&folder, "records"), count(&folder, "runs")], [0, 0, 0]);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_named_changes_nothing_and_is_over_when_there_is_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = open_with(&folder, &SqliteOptions { at_most: Some(1 << 20), ..SqliteOptions::default() });
+    let (old, run) = (RunId::random(), RunId::random());
+    append(&journal, &old, 0, &[&dense(600_000)]).await.unwrap();
+    append(&journal, &run, 0, &["one"]).await.unwrap();
+    let summary = Summary { state: "running".into(), finished_at: None, text: "{}".into() };
+    let large = Append::new(run.clone(), 1, 1, vec!["two".into(), dense(700_000)]).with_summary(summary).with_key("k");
+    let refused = journal.write(large.clone()).await;
+    assert!(matches!(refused, Err(AppendError::Storage(StorageError::Full(_)))), "{refused:?}");
+    assert_eq!(journal.read(&run, 1).await.unwrap().len(), 1);
+    let known = journal.runs(RunFilter { limit: Some(1), ..RunFilter::default() }).await.unwrap();
+    assert_eq!((known[0].last, &known[0].summary), (1, &None));
+    assert_eq!(journal.run_with_key("k").await.unwrap(), None);
+    // What is small still finds room, and what is large does when something goes.
+    assert_eq!(append(&journal, &run, 1, &["two"]).await.unwrap(), 2);
+    journal.forget(&old).await.unwrap();
+    let written = journal.write(Append { after: 2, ..large }).await.unwrap();
+    assert_eq!(written, Appended::Written { last: 4 });
+    assert_eq!(journal.read(&run, 4).await.unwrap()[0].text, dense(700_000));
+}
+
+#[tokio::test]
+async fn one_that_finds_no_room_does_not_take_those_along_that_wait_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Arc::new(open_with(&folder, &SqliteOptions { at_most: Some(1 << 20), ..SqliteOptions::default() }));
+    let tasks: Vec<_> = (0..40)
+        .map(|number| {
+            let journal = journal.clone();
+            let text = if number == 20 { dense(2_000_000) } else { number.to_string() };
+            tokio::spawn(async move { journal.append(&RunId::random(), 0, 1, vec![text]).await })
+        })
+        .collect();
+    let mut refused = Vec::new();
+    for (number, task) in tasks.into_iter().enumerate() {
+        if let Err(error) = task.await.unwrap() {
+            assert!(matches!(error, AppendError::Storage(StorageError::Full(_))), "{error:?}");
+            refused.push(number);
+        }
+    }
+    assert_eq!(refused, [20]);
+    assert_eq!(journal.runs(RunFilter::default()).await.unwrap().len(), 39);
+}
+
+#[tokio::test]
+async fn a_file_that_can_only_be_read_is_named_and_writes_again_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = open(&folder);
+    let run = RunId::random();
+    append(&journal, &run, 0, &["one"]).await.unwrap();
+    let make = |read_only: bool| {
+        journal.ask(Ask::Tamper(Box::new(move |connection| connection.pragma_update(None, "query_only", read_only))))
+    };
+    make(true).await.map(|_| ()).unwrap();
+    let refused = append(&journal, &run, 1, &["two"]).await;
+    assert!(matches!(refused, Err(AppendError::Storage(StorageError::ReadOnly(_)))), "{refused:?}");
+    make(false).await.map(|_| ()).unwrap();
+    assert_eq!(append(&journal, &run, 1, &["two"]).await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_journal_of_a_newer_build_is_refused_by_its_format_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    open(&folder).close();
+    tamper(&folder, "PRAGMA user_version = 7");
+    let refused = SqliteJournal::open(&file(&folder), &SqliteOptions::default()).unwrap_err();
+    assert!(matches!(refused, OpenError::Newer { found: 7, known: 1, .. }), "{refused:?}");
+    assert!(refused.to_string().ends_with("has format 7, and 1 is the newest that is known here"));
+    tamper(&folder, "PRAGMA user_version = 1");
+    assert_eq!(open(&folder).epoch(), 2, "the attempt has not taken it over");
+}
+
+#[test]
+fn what_is_no_journal_is_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(file(&folder).parent().unwrap()).unwrap();
+    tamper(&folder, "CREATE TABLE bookmarks (url TEXT)");
+    let before = std::fs::read(file(&folder)).unwrap();
+    let refused = SqliteJournal::open(&file(&folder), &SqliteOptions::default()).unwrap_err();
+    assert!(matches!(refused, OpenError::Foreign { .. }), "{refused:?}");
+    assert_eq!(std::fs::read(file(&folder)).unwrap(), before);
+
+    std::fs::write(file(&folder), "not a database, and longer than the head of one. ".repeat(99)).unwrap();
+    let refused = SqliteJournal::open(&file(&folder), &SqliteOptions::default()).unwrap_err();
+    assert!(matches!(refused, OpenError::Storage { .. }), "{refused:?}");
+
+    let refused = SqliteJournal::open(&file(&folder).join("below/a/file.db"), &SqliteOptions::default()).unwrap_err();
+    assert!(matches!(refused, OpenError::File { .. }), "{refused:?}");
+}
+
+#[tokio::test]
+async fn commits_wait_for_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = open(&folder);
+    let check = |connection: &Connection| {
+        let ask = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0));
+        assert_eq!(ask("synchronous")?, 2.into(), "2 is FULL");
+        assert_eq!(ask("journal_mode")?, "wal".to_owned().into());
+        Ok(())
+    };
+    // A claim that fails ends the writer, which closes the journal.
+    assert!(journal.ask(Ask::Tamper(Box::new(check))).await.is_ok());
+}
+
+/// Something done to a journal; runs and keys are numbers, so that operations meet.
+#[derive(Debug, Clone)]
+enum Operation {
+    Append { run: usize, behind: u64, texts: Vec<String>, summary: Option<(u8, Option<u64>)>, key: Option<u8> },
+    Forget { run: usize },
+    ForgetFinished { keep: usize, since: Option<u64> },
+    Reopen,
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let text = prop_oneof![4 => ".{0,30}", 1 => (1usize..4).prop_map(long)];
+    let summary = proptest::option::of((0u8..3, proptest::option::of(0u64..50)));
+    let append = (0usize..6, 0u64..8, proptest::collection::vec(text, 0..4), summary, proptest::option::of(0u8..4))
+        .prop_map(|(run, behind, texts, summary, key)| Operation::Append {
+            run,
+            // Most writers know the newest entry.
+            behind: behind.saturating_sub(6),
+            texts,
+            summary,
+            key: key.filter(|key| *key < 2),
+        });
+    prop_oneof![
+        12 => append,
+        2 => (0usize..6).prop_map(|run| Operation::Forget { run }),
+        1 => (0usize..4, proptest::option::of(0u64..50)).prop_map(|(keep, since)| Operation::ForgetFinished { keep, since }),
+        1 => Just(Operation::Reopen),
+    ]
+}
+
+/// What an append comes to, in a form that two journals can be compared by.
+fn told(result: Result<Appended, AppendError>) -> String {
+    format!("{result:?}")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_is_done_it_is_what_a_journal_in_memory_would_be(
+        operations in proptest::collection::vec(operation(), 1..40)
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(compare(operations));
+    }
+}
+
+async fn compare(operations: Vec<Operation>) {
+    let folder = tempfile::tempdir().unwrap();
+    let (memory, mut sqlite) = (MemoryJournal::default(), open(&folder));
+    let runs: Vec<RunId> = (0..6).map(|_| RunId::random()).collect();
+    for operation in operations {
+        match operation {
+            Operation::Append { run, behind, texts, summary, key } => {
+                let last = memory.read(&runs[run], 1).await.unwrap().len() as u64;
+                let mut append = Append::new(runs[run].clone(), last.saturating_sub(behind), 3, texts);
+                append.summary = summary.map(|(state, finished_at)| Summary {
+                    state: state.to_string(),
+                    finished_at,
+                    text: format!("{{\"last\":{last}}}"),
+                });
+                append.key = key.map(|key| key.to_string());
+                assert_eq!(told(sqlite.write(append.clone()).await), told(memory.write(append).await));
+            }
+            Operation::Forget { run } => {
+                sqlite.forget(&runs[run]).await.unwrap();
+                memory.forget(&runs[run]).await.unwrap();
+            }
+            Operation::ForgetFinished { keep, since } => {
+                let retention = Retention { keep, finished_since: since };
+                let gone = sqlite.forget_finished(retention).await.unwrap();
+                assert_eq!(gone, memory.forget_finished(retention).await.unwrap());
+            }
+            Operation::Reopen => {
+                sqlite.close();
+                sqlite = open(&folder);
+            }
+        }
+        for filter in [
+            RunFilter::default(),
+            RunFilter { state: Some("1".into()), before: Some(4), limit: None },
+            RunFilter { limit: Some(2), ..RunFilter::default() },
+        ] {
+            assert_eq!(sqlite.runs(filter.clone()).await.unwrap(), memory.runs(filter).await.unwrap());
+        }
+        for run in &runs {
+            assert_eq!(sqlite.read(run, 2).await.unwrap(), memory.read(run, 2).await.unwrap());
+        }
+        for key in ["0", "1"] {
+            assert_eq!(sqlite.run_with_key(key).await.unwrap(), memory.run_with_key(key).await.unwrap());
+        }
+    }
+    for run in &runs {
+        sqlite.forget(run).await.unwrap();
+    }
+    sqlite.close();
+    for table in ["runs", "records", "blobs", "keys"] {
+        assert_eq!(count(&folder, table), 0, "{table} are left when every run is forgotten");
+    }
+}

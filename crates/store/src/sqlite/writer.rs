@@ -1,0 +1,232 @@
+//! The thread that writes: one transaction for all that waits.
+//!
+//! A transaction costs one synchronisation of the disk, whoever shares it. While
+//! it lasts, further requests queue up, and the next transaction takes all of them:
+//! the busier the journal, the cheaper an append.
+
+use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
+use steplatch_ids::RunId;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{entry, reader, schema};
+use crate::{Append, Appended, Retention, StorageError};
+
+/// Requests that share a transaction at the most.
+const GROUP: usize = 512;
+
+/// Text that makes a transaction full, in bytes: one that takes long makes many wait.
+const GROUP_TEXT: usize = 4 << 20;
+
+/// What a test does to a connection.
+#[cfg(test)]
+type Tampering = Box<dyn Fn(&Connection) -> rusqlite::Result<()> + Send>;
+
+/// What can be asked of the writer.
+pub(super) enum Ask {
+    /// Add to a history.
+    Append(Append),
+    /// Drop a run.
+    Forget(RunId),
+    /// Drop some of the finished runs that are not kept.
+    ForgetFinished { retention: Retention, at_most: usize },
+    /// Treat the connection as a test wants it.
+    #[cfg(test)]
+    Tamper(Tampering),
+}
+
+/// What came of it.
+pub(super) enum Answer {
+    /// To an append.
+    Appended(Appended),
+    /// To an append that was decided on an old history.
+    Conflict { is: u64 },
+    /// To what drops: the runs that are gone.
+    Forgotten(Vec<RunId>),
+}
+
+/// Something that is asked, and who asks.
+pub(super) struct Request {
+    pub(super) ask: Ask,
+    pub(super) reply: oneshot::Sender<Result<Answer, StorageError>>,
+}
+
+impl Request {
+    fn weight(&self) -> usize {
+        match &self.ask {
+            Ask::Append(append) => append.texts.iter().map(String::len).sum(),
+            _ => 0,
+        }
+    }
+}
+
+pub(super) struct Writer {
+    connection: Connection,
+    epoch: u64,
+}
+
+impl Writer {
+    pub(super) fn new(connection: Connection, epoch: u64) -> Self {
+        Self { connection, epoch }
+    }
+
+    /// Writes until nobody can ask any more.
+    pub(super) fn serve(mut self, mut asked: mpsc::Receiver<Request>) {
+        while let Some(first) = asked.blocking_recv() {
+            let mut weight = first.weight();
+            let mut group = vec![first];
+            while group.len() < GROUP
+                && weight < GROUP_TEXT
+                && let Ok(next) = asked.try_recv()
+            {
+                weight += next.weight();
+                group.push(next);
+            }
+            self.write(group);
+        }
+    }
+
+    fn write(&mut self, group: Vec<Request>) {
+        match self.transact(&group) {
+            Ok(answers) => {
+                for (request, answer) in group.into_iter().zip(answers) {
+                    // One who does not wait any more has what it asked for all the same.
+                    let _ = request.reply.send(Ok(answer));
+                }
+            }
+            Err(error) if group.len() > 1 => {
+                // Nothing of the group is there. One that needs too much room must not take the others with it.
+                tracing::warn!(%error, "a transaction of the journal failed and is tried again in its parts");
+                for request in group {
+                    let answer = self.transact(std::slice::from_ref(&request)).map(|mut answers| answers.remove(0));
+                    let _ = request.reply.send(answer);
+                }
+            }
+            Err(error) => {
+                if let Some(request) = group.into_iter().next() {
+                    let _ = request.reply.send(Err(error));
+                }
+            }
+        }
+    }
+
+    /// Does all that is asked in one transaction, or nothing of it. Returns an answer for each request.
+    fn transact(&mut self, group: &[Request]) -> Result<Vec<Answer>, StorageError> {
+        #[cfg(test)]
+        if let [Request { ask: Ask::Tamper(act), .. }] = group {
+            act(&self.connection)?;
+            return Ok(vec![Answer::Forgotten(Vec::new())]);
+        }
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        schema::check_owner(&transaction, self.epoch)?;
+        let mut answers = Vec::with_capacity(group.len());
+        for request in group {
+            answers.push(match &request.ask {
+                Ask::Append(wanted) => append(&transaction, wanted)?,
+                Ask::Forget(run) => Answer::Forgotten(forget_known(&transaction, run)?),
+                Ask::ForgetFinished { retention, at_most } => {
+                    Answer::Forgotten(forget_finished(&transaction, *retention, *at_most)?)
+                }
+                #[cfg(test)]
+                Ask::Tamper(_) => unreachable!("a test tampers while nobody else asks"),
+            });
+        }
+        transaction.commit()?;
+        Ok(answers)
+    }
+}
+
+/// Appends, or finds out that it must not before anything is changed.
+fn append<'t>(transaction: &'t Transaction<'t>, wanted: &'t Append) -> rusqlite::Result<Answer> {
+    let Append { run, after, version, texts, summary, key } = wanted;
+    if let Some(key) = key {
+        let mut select = transaction.prepare_cached("SELECT run FROM runs JOIN keys USING (number) WHERE key = ?1")?;
+        if let Some(run) = select.query_row([key], |row| reader::run(row, 0)).optional()? {
+            return Ok(Answer::Appended(Appended::Existing { run }));
+        }
+    }
+    let mut select = transaction.prepare_cached(
+        "SELECT number, (SELECT max(seq) FROM records WHERE records.number = runs.number) FROM runs WHERE run = ?1",
+    )?;
+    let found: Option<(i64, Option<i64>)> =
+        select.query_row([run.as_str()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let is = found.and_then(|(_, last)| last).unwrap_or(0).cast_unsigned();
+    if is != *after {
+        return Ok(Answer::Conflict { is });
+    }
+    let number = match found {
+        Some((number, _)) => number,
+        None if texts.is_empty() => return Ok(Answer::Appended(Appended::Written { last: 0 })),
+        None => {
+            transaction.prepare_cached("INSERT INTO runs (run) VALUES (?1)")?.execute([run.as_str()])?;
+            transaction.last_insert_rowid()
+        }
+    };
+    let mut last = is;
+    let mut entries = entry::Entries::of(transaction, number, run)?;
+    for text in texts {
+        last += 1;
+        entries.write(last, *version, text)?;
+    }
+    if let Some(summary) = summary {
+        let finished_at = summary.finished_at.map(|at| i64::try_from(at).unwrap_or(i64::MAX));
+        transaction
+            .prepare_cached("UPDATE runs SET state = ?2, finished_at = ?3, summary = ?4 WHERE number = ?1")?
+            .execute(params![number, summary.state, finished_at, summary.text])?;
+    }
+    if let Some(key) = key {
+        transaction.prepare_cached("INSERT INTO keys VALUES (?1, ?2)")?.execute(params![key, number])?;
+    }
+    Ok(Answer::Appended(Appended::Written { last }))
+}
+
+fn forget_known(transaction: &Transaction<'_>, run: &RunId) -> rusqlite::Result<Vec<RunId>> {
+    let mut select = transaction.prepare_cached("SELECT number FROM runs WHERE run = ?1")?;
+    match select.query_row([run.as_str()], |row| row.get(0)).optional()? {
+        Some(number) => forget(transaction, number).map(|()| vec![run.clone()]),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn forget_finished(
+    transaction: &Transaction<'_>,
+    retention: Retention,
+    at_most: usize,
+) -> rusqlite::Result<Vec<RunId>> {
+    let mut select = transaction.prepare_cached(concat!(
+        "SELECT number, run FROM runs WHERE finished_at IS NOT NULL AND (finished_at < ?1 OR number NOT IN ",
+        "(SELECT number FROM runs WHERE finished_at IS NOT NULL ORDER BY finished_at DESC, number DESC LIMIT ?2)) ",
+        "ORDER BY finished_at, number LIMIT ?3"
+    ))?;
+    let signed = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    let since = retention.finished_since.map_or(i64::MIN, |since| i64::try_from(since).unwrap_or(i64::MAX));
+    let going: Vec<(i64, RunId)> = select
+        .query_map(params![since, signed(retention.keep), signed(at_most)], |row| {
+            Ok((row.get(0)?, reader::run(row, 1)?))
+        })?
+        .collect::<rusqlite::Result<_>>()?;
+    for (number, _) in &going {
+        forget(transaction, *number)?;
+    }
+    Ok(going.into_iter().map(|(_, run)| run).collect())
+}
+
+/// Drops a run with all that belongs to nobody else.
+fn forget(transaction: &Transaction<'_>, number: i64) -> rusqlite::Result<()> {
+    let blobs: Vec<Vec<u8>> = transaction
+        .prepare_cached("SELECT DISTINCT blob FROM records WHERE number = ?1 AND blob IS NOT NULL")?
+        .query_map([number], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for from in [
+        "DELETE FROM records WHERE number = ?1",
+        "DELETE FROM keys WHERE number = ?1",
+        "DELETE FROM runs WHERE number = ?1",
+    ] {
+        transaction.prepare_cached(from)?.execute([number])?;
+    }
+    let mut delete = transaction
+        .prepare_cached("DELETE FROM blobs WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM records WHERE blob = ?1)")?;
+    for blob in blobs {
+        delete.execute([blob])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! How much a few bytes may draw.
+//!
+//! `CSI 65535 b` draws 65,535 characters for eight bytes, and a rectangle is as
+//! large as the screen. One task serves each terminal and few threads serve all, so
+//! what one read brings may draw so many cells and no more. What exceeds that is
+//! not drawn: no program that means to show something comes near it.
+
+use super::Page;
+
+/// Cells that one read may have drawn by sequences that draw many. Takes less than 10 ms on a slow machine.
+const CELLS: usize = 1_000_000;
+
+/// Screens of any size that may be drawn all the same.
+const SCREENS: usize = 2;
+
+/// A character between left and right margins costs as much as so many others.
+const BETWEEN_SIDES: usize = 32;
+
+/// What is left of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Allowance(usize);
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self(CELLS)
+    }
+}
+
+impl Page {
+    fn cells(&self) -> usize {
+        self.rows() * self.columns()
+    }
+
+    /// Another read begins.
+    pub(in super::super) fn renew_allowance(&mut self) {
+        self.allowance = Allowance(CELLS.max(SCREENS * self.cells()));
+    }
+
+    /// Takes the cost of drawing so many cells. Returns whether they may be drawn.
+    pub(super) fn may_draw(&mut self, cells: usize) -> bool {
+        let left = self.allowance.0.checked_sub(cells);
+        self.allowance.0 = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// Returns how many of `asked` repetitions of a character (REP) are drawn: at most a screen full of them.
+    pub(in super::super) fn grant_repeats(&mut self, asked: u16) -> u16 {
+        let each = if self.sides.is_some() { BETWEEN_SIDES } else { 1 };
+        let granted = usize::from(asked).min(self.cells()).min(self.allowance.0 / each);
+        self.allowance.0 -= granted * each;
+        u16::try_from(granted).unwrap_or(asked)
+    }
+}

@@ -1,0 +1,476 @@
+//! What people who watch a terminal are sent: its output, without the questions in it.
+//!
+//! A program asks its terminal for the cursor, for colours, for what it can do, and
+//! the answer is typed into the program. The terminal here has answered already; the
+//! terminal of somebody who watches would answer again, once for each of them. It
+//! would also hand over their clipboard, or fill it (OSC 52).
+//!
+//! Forms are those of xterm's ctlseqs, and of kitty where xterm has none. All else is
+//! passed on byte for byte, and only an unfinished sequence is held back.
+
+/// The longest unfinished sequence that is held back.
+const LONGEST: usize = 4096;
+
+const ESC: u8 = 0x1b;
+const BEL: u8 = 0x07;
+const CAN: u8 = 0x18;
+const SUB: u8 = 0x1a;
+/// ENQ, which some terminals answer with their name.
+const ENQ: u8 = 0x05;
+/// The first byte of the C1 controls in UTF-8; `C2 9B` is another way to write `ESC [`.
+const C1: u8 = 0xc2;
+
+/// Takes questions out of a stream, however it is cut.
+#[derive(Debug, Default)]
+pub(super) struct WithoutQuestions {
+    state: State,
+    /// The sequence that has begun.
+    held: Vec<u8>,
+    /// Where its parameters begin in what is held.
+    body: usize,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Text, and strings that were found to ask nothing.
+    #[default]
+    Text,
+    /// Behind the first byte of what may be a C1 control.
+    C1,
+    Escape,
+    Csi,
+    /// The beginning of a device control string, up to its final byte.
+    Device,
+    /// An operating system command; behind an `ESC` that may end it.
+    Command {
+        escaped: bool,
+    },
+    /// The first byte of an application program command.
+    Application,
+    /// A control sequence that is too long to be one, up to its end.
+    DroppingCsi,
+    /// A string that is not passed on.
+    Dropping {
+        bell: bool,
+        escaped: bool,
+    },
+}
+
+impl WithoutQuestions {
+    /// Begins anew: what comes next is not what followed before.
+    pub(super) fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Returns what of `bytes`, and of what was held back, is passed on now.
+    pub(super) fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.held.len() + bytes.len());
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.state == State::Text {
+                let rest = &bytes[at..];
+                let stop = memchr::memchr3(ESC, C1, ENQ, rest).unwrap_or(rest.len());
+                out.extend_from_slice(&rest[..stop]);
+                at += stop;
+            }
+            let Some(&byte) = bytes.get(at) else { break };
+            if self.take(byte, &mut out) {
+                at += 1;
+            }
+        }
+        out
+    }
+
+    /// Takes a byte. Returns false if it is to be looked at again, as the beginning of something else.
+    fn take(&mut self, byte: u8, out: &mut Vec<u8>) -> bool {
+        match self.state {
+            State::Text => match byte {
+                ESC => self.begin(State::Escape, byte),
+                C1 => self.begin(State::C1, byte),
+                ENQ => {}
+                _ => out.push(byte),
+            },
+            State::C1 => match byte {
+                0x90 => self.enter(State::Device, byte),
+                0x9a => self.drop_held(out),
+                0x9b => self.enter(State::Csi, byte),
+                0x9d => self.enter(State::Command { escaped: false }, byte),
+                0x9f => self.enter(State::Application, byte),
+                _ => return self.give_up(out),
+            },
+            State::Escape => match byte {
+                b'[' => self.enter(State::Csi, byte),
+                b']' => self.enter(State::Command { escaped: false }, byte),
+                b'P' => self.enter(State::Device, byte),
+                b'_' => self.enter(State::Application, byte),
+                // DECID, the oldest way to ask for DA.
+                b'Z' => self.drop_held(out),
+                ESC | 0x7f.. => return self.give_up(out),
+                0x00..=0x2f if !matches!(byte, CAN | SUB) => self.hold(byte, out),
+                _ => self.finish(byte, out),
+            },
+            State::Csi => match byte {
+                ESC => return self.give_up(out),
+                CAN | SUB => self.finish(byte, out),
+                0x40..=0x7e if asks(&self.held[self.body..], byte) => self.drop_held(out),
+                0x40..=0x7e => self.finish(byte, out),
+                _ => self.hold(byte, out),
+            },
+            State::DroppingCsi => match byte {
+                ESC => return self.give_up(out),
+                0x40..=0x7e | CAN | SUB => self.state = State::Text,
+                _ => {}
+            },
+            State::Device => match byte {
+                ESC => return self.give_up(out),
+                // DECRQSS and XTGETTCAP.
+                b'q' if self.held[self.body..].iter().any(|byte| matches!(byte, b'$' | b'+')) => {
+                    self.drop_string(false);
+                }
+                0x40..=0x7e | CAN | SUB => self.finish(byte, out),
+                _ => self.hold(byte, out),
+            },
+            State::Command { escaped } => return self.take_command(byte, escaped, out),
+            State::Application => match byte {
+                ESC => return self.give_up(out),
+                // Pictures of kitty's protocol, each of which is answered. They are none here.
+                b'G' => self.drop_string(false),
+                _ => self.finish(byte, out),
+            },
+            State::Dropping { escaped: true, .. } if byte == b'\\' => self.state = State::Text,
+            State::Dropping { escaped: true, .. } => {
+                self.begin(State::Escape, ESC);
+                return false;
+            }
+            State::Dropping { bell, escaped: false } => match byte {
+                ESC => self.state = State::Dropping { bell, escaped: true },
+                BEL if bell => self.state = State::Text,
+                CAN | SUB => self.state = State::Text,
+                _ => {}
+            },
+        }
+        true
+    }
+
+    fn take_command(&mut self, byte: u8, escaped: bool, out: &mut Vec<u8>) -> bool {
+        let is_question = || question(&self.held[self.body..]);
+        match byte {
+            b'\\' if escaped => {
+                if is_question() {
+                    self.held.clear();
+                } else {
+                    out.append(&mut self.held);
+                    out.extend_from_slice(b"\x1b\\");
+                }
+                self.state = State::Text;
+            }
+            _ if escaped => {
+                if !is_question() {
+                    out.append(&mut self.held);
+                }
+                self.held.clear();
+                self.begin(State::Escape, ESC);
+                return false;
+            }
+            ESC => self.state = State::Command { escaped: true },
+            BEL if is_question() => self.drop_held(&mut Vec::new()),
+            BEL | CAN | SUB => self.finish(byte, out),
+            b';' if matches!(number(&self.held[self.body..]), Some(CLIPBOARD | CLIPBOARD_OF_KITTY)) => {
+                self.drop_string(true);
+            }
+            b';' if matches!(number(&self.held[self.body..]), Some(0 | 1 | 2 | 7 | 8 | 9 | 133)) => {
+                // Titles, folders, links and marks ask nothing, however long they are.
+                self.finish(byte, out);
+            }
+            _ => self.hold(byte, out),
+        }
+        true
+    }
+
+    fn begin(&mut self, state: State, byte: u8) {
+        self.held.clear();
+        self.held.push(byte);
+        self.state = state;
+    }
+
+    fn enter(&mut self, state: State, byte: u8) {
+        self.held.push(byte);
+        self.body = self.held.len();
+        self.state = state;
+    }
+
+    /// Holds a byte back, unless there are too many of them.
+    fn hold(&mut self, byte: u8, out: &mut Vec<u8>) {
+        self.held.push(byte);
+        if self.held.len() < LONGEST {
+            return;
+        }
+        match self.state {
+            // No program has one like this, and passed on it might still turn out to be a question.
+            State::Csi => {
+                self.drop_held(out);
+                self.state = State::DroppingCsi;
+            }
+            // Colours are short, too.
+            State::Command { .. } if number(&self.held[self.body..]).is_some_and(is_of_colours) => {
+                self.drop_string(true);
+            }
+            _ => {
+                out.append(&mut self.held);
+                self.state = State::Text;
+            }
+        }
+    }
+
+    /// Passes on what was held, up to this byte.
+    fn finish(&mut self, byte: u8, out: &mut Vec<u8>) {
+        out.append(&mut self.held);
+        out.push(byte);
+        self.state = State::Text;
+    }
+
+    /// Passes on what was held; the byte behind it begins something else.
+    fn give_up(&mut self, out: &mut Vec<u8>) -> bool {
+        out.append(&mut self.held);
+        self.state = State::Text;
+        false
+    }
+
+    /// Drops a sequence, but for the control characters in it: those are performed as if they stood before it.
+    fn drop_held(&mut self, out: &mut Vec<u8>) {
+        out.extend(self.held.iter().filter(|byte| **byte < 0x20 && !matches!(**byte, ESC | ENQ)));
+        self.held.clear();
+        self.state = State::Text;
+    }
+
+    fn drop_string(&mut self, bell: bool) {
+        self.held.clear();
+        self.state = State::Dropping { bell, escaped: false };
+    }
+}
+
+/// Whether a control sequence with these parameters and intermediates, and this final byte, is to be answered.
+fn asks(body: &[u8], last: u8) -> bool {
+    let marks: Vec<u8> = body.iter().copied().filter(|byte| matches!(byte, 0x20..=0x2f | 0x3c..=0x3f)).collect();
+    match (marks.as_slice(), last) {
+        // DA in its three forms; DSR and DECDSR; DECREQTPARM.
+        ([] | [b'>' | b'='], b'c') | ([] | [b'?'], b'n') | ([], b'x') => true,
+        // Window operations that report.
+        ([], b't') => matches!(number(body), Some(11 | 13..=16 | 18..=21)),
+        // DECRQM; XTVERSION; keyboard modes of kitty; XTQMODKEYS; XTSMGRAPHICS.
+        ([b'$'] | [b'?', b'$'], b'p') | ([b'>'], b'q') | ([b'?'], b'u' | b'm' | b'S') => true,
+        // DECRQCRA; DECRQPSR; DECRQTSR; DECRQUPSS; DECRQLP; XTREPORTCOLORS; XTREPORTSGR.
+        ([b'*'], b'y') | ([b'$'], b'w' | b'u') | ([b'&'], b'u') | ([b'\''], b'|') | ([b'#'], b'R' | b'|') => true,
+        _ => false,
+    }
+}
+
+/// The clipboard (OSC 52), and kitty's (OSC 5522).
+const CLIPBOARD: u32 = 52;
+const CLIPBOARD_OF_KITTY: u32 = 5522;
+
+fn is_of_colours(number: u32) -> bool {
+    matches!(number, 4 | 5 | 10..=19 | 21 | 110..=119)
+}
+
+/// Returns the number that `bytes` begin with.
+fn number(bytes: &[u8]) -> Option<u32> {
+    let digits = bytes.iter().copied().filter(|byte| *byte >= 0x20).take_while(u8::is_ascii_digit);
+    digits.fold(None, |number: Option<u32>, digit| {
+        Some(number.unwrap_or(0).saturating_mul(10).saturating_add(u32::from(digit - b'0')))
+    })
+}
+
+/// Whether an operating system command is to be answered: a value is `?`, or it asks by its number or its name.
+fn question(body: &[u8]) -> bool {
+    if matches!(number(body), Some(CLIPBOARD | CLIPBOARD_OF_KITTY | 60 | 61)) {
+        return true;
+    }
+    let fields = body.split(|byte| *byte == b';').skip(1);
+    fields.enumerate().any(|(index, field)| {
+        field.starts_with(b"?")
+            || memchr::memmem::find(field, b"=?").is_some()
+            || (index == 0 && number(body) == Some(1337) && is_of_iterm(field))
+    })
+}
+
+/// What iTerm2's own command has that is answered, or that is about the clipboard.
+fn is_of_iterm(field: &[u8]) -> bool {
+    [&b"Report"[..], b"RequestUpload", b"Copy", b"EndCopy", b"Capabilities"].iter().any(|name| field.starts_with(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::history::History;
+    use crate::intake::Intake;
+    use crate::screen::{Emulator, Size};
+    use crate::transcript::Transcript;
+
+    fn passed(pieces: &[&[u8]]) -> Vec<u8> {
+        let mut viewers = WithoutQuestions::default();
+        pieces.iter().flat_map(|piece| viewers.pass(piece)).collect()
+    }
+
+    const QUESTIONS: [&str; 40] = [
+        "\x1b[5n",
+        "\x1b[6n",
+        "\x1b[?6n",
+        "\x1b[?996n",
+        "\x1b[c",
+        "\x1b[0c",
+        "\x1b[>c",
+        "\x1b[=0c",
+        "\x1bZ",
+        "\x05",
+        "\x1b[4$p",
+        "\x1b[?2026$p",
+        "\x1b[>q",
+        "\x1b[>0q",
+        "\x1b[?u",
+        "\x1b[14t",
+        "\x1b[14;2t",
+        "\x1b[18t",
+        "\x1b[21t",
+        "\x1b[x",
+        "\x1b[1;1;1;1;5;5*y",
+        "\x1b[1$w",
+        "\x1b[?1;1S",
+        "\x1bP$qm\x1b\\",
+        "\x1bP+q544e\x1b\\",
+        "\x1b]11;?\x1b\\",
+        "\x1b]11;?\x07",
+        "\x1b]4;1;?\x07",
+        "\x1b]4;1;red;2;?\x07",
+        "\x1b]10;?;?\x07",
+        "\x1b]21;foreground=?\x1b\\",
+        "\x1b]52;c;aGk=\x07",
+        "\x1b]52;c;?\x1b\\",
+        "\x1b]052;c;?\x07",
+        "\x1b]1337;ReportCellSize\x07",
+        "\x1b_Gi=1,a=q;AAAA\x1b\\",
+        "\u{9b}6n",
+        "\u{9d}11;?\x07",
+        "\u{90}$qm\x1b\\",
+        "\u{9a}",
+    ];
+
+    const STATEMENTS: [&str; 32] = [
+        "word",
+        "\r\n",
+        "\t",
+        "\x07",
+        "naïve °C 漢字",
+        "\u{a0}",
+        "\x1b[1;31m",
+        "\x1b[K",
+        "\x1b[2;3H",
+        "\x1b[?25l",
+        "\x1b[?1049h",
+        "\x1b[!p",
+        "\x1b[1\"q",
+        "\x1b[2 q",
+        "\x1b[u",
+        "\x1b[>1u",
+        "\x1b[<u",
+        "\x1b[22;0t",
+        "\x1b[>4;2m",
+        "\x1b[?0c",
+        "\x1b[3b",
+        "\x1b7",
+        "\x1b(B",
+        "\x1b#8",
+        "\x1b]0;what is this? a=?;?\x07",
+        "\x1b]7;file://h/?\x1b\\",
+        "\x1b]11;#112233\x07",
+        "\x1b]104\x07",
+        "\x1b]8;;http://x/?a=?\x1b\\",
+        "\x1bPq#0;2;0;0;0~\x1b\\",
+        "\x1b[6\x18n",
+        "\x1b_other\x1b\\",
+    ];
+
+    #[test]
+    fn questions_are_taken_out_and_all_else_is_passed_on() {
+        for question in QUESTIONS {
+            let around = format!("a{question}b");
+            assert_eq!(String::from_utf8_lossy(&passed(&[around.as_bytes()])), "ab", "{question:?}");
+        }
+        for statement in STATEMENTS {
+            let around = format!("a{statement}b");
+            assert_eq!(String::from_utf8_lossy(&passed(&[around.as_bytes()])), around);
+        }
+        assert_eq!(passed(&[b"\x1b[6\r\nn"]), b"\r\n", "what is performed at once stays");
+        assert_eq!(passed(&[b"\x1b]11;?\x1b[31mred"]), b"\x1b[31mred", "ended by another sequence");
+    }
+
+    #[test]
+    fn text_is_never_held_back_and_unfinished_sequences_not_without_end() {
+        let mut viewers = WithoutQuestions::default();
+        for text in ["plain", "漢字", "\x1b[31mred", "\x1b]0;a long title", " goes on"] {
+            assert_eq!(viewers.pass(text.as_bytes()), text.as_bytes(), "{text:?}");
+        }
+        assert_eq!(viewers.pass(b"\x07a\x1b["), b"\x07a");
+        assert_eq!(viewers.pass(b"31mb"), b"\x1b[31mb");
+        for begin in ["\x1b[", "\x1b]777;", "\x1b]11;", "\x1b]52;c;", "\x1bP", "\x1bP+q", "\x1b(", "\x1b_G"] {
+            let mut viewers = WithoutQuestions::default();
+            viewers.pass(begin.as_bytes());
+            for _ in 0..100 {
+                viewers.pass(&[b'('; 1000]);
+                assert!(viewers.held.len() < LONGEST, "{begin:?}");
+            }
+            assert!(viewers.pass(b"m\x1b\\\x07after").ends_with(b"after"), "{begin:?}");
+        }
+        let long = format!("\x1b[{}6nafter", "0".repeat(2 * LONGEST));
+        assert_eq!(passed(&[long.as_bytes()]), b"after", "a question is one however long it is");
+    }
+
+    #[test]
+    fn who_joins_in_the_middle_gets_what_comes() {
+        let mut viewers = WithoutQuestions::default();
+        viewers.pass(b"\x1b]52;c;");
+        viewers.reset();
+        assert_eq!(viewers.pass(b"shown"), b"shown");
+    }
+
+    /// What a terminal answers to these bytes, and its screen after them.
+    fn answered(bytes: &[u8]) -> (Vec<u8>, String) {
+        let screen = Emulator::new(Size { cols: 40, rows: 8 });
+        let mut intake = Intake::new(Transcript::new(History::new(1 << 20), None), Box::new(screen));
+        let mut replies = Vec::new();
+        intake.take_in(bytes, &mut replies);
+        (replies, intake.screen.text())
+    }
+
+    proptest! {
+        #[test]
+        fn a_terminal_that_is_sent_the_rest_shows_the_same_and_answers_nothing(
+            pieces in prop::collection::vec(prop::sample::select([&QUESTIONS[..36], &STATEMENTS[..]].concat()), 0..40),
+        ) {
+            let bytes = pieces.concat().into_bytes();
+            let (replies, shown) = answered(&passed(&[&bytes]));
+            prop_assert_eq!(String::from_utf8_lossy(&replies), "");
+            prop_assert_eq!(shown, answered(&bytes).1);
+        }
+
+        #[test]
+        fn where_the_output_is_cut_makes_no_difference(
+            pieces in prop::collection::vec(prop::sample::select([&QUESTIONS[..], &STATEMENTS[..]].concat()), 0..20),
+            noise in prop::collection::vec(prop::sample::select(b"a6;?[]\x1b\x07\x18P\\0nqG_$\xc2\x9b\x9d\n".to_vec()), 0..60),
+            at in any::<prop::sample::Index>(),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+        ) {
+            let mut bytes = pieces.concat().into_bytes();
+            let at = at.index(bytes.len() + 1);
+            bytes.splice(at..at, noise);
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            cuts.push(bytes.len());
+            cuts.sort_unstable();
+            let begins = std::iter::once(0).chain(cuts.iter().copied());
+            let portions: Vec<&[u8]> = begins.zip(&cuts).map(|(begin, end)| &bytes[begin..*end]).collect();
+            prop_assert_eq!(passed(&portions), passed(&[&bytes]));
+        }
+    }
+}

@@ -6,6 +6,7 @@ mod host;
 mod mcp;
 mod run;
 mod terminal;
+mod workflow;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,6 +36,9 @@ pub(crate) struct Arguments {
 enum Command {
     /// Run a workflow and show its states as they happen
     Run(run::Run),
+    /// Check, draw and describe workflows
+    #[command(subcommand)]
+    Workflow(workflow::Workflow),
     /// Open, watch, drive and close terminals
     #[command(subcommand)]
     Terminal(terminal::Terminal),
@@ -75,6 +79,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let place = front::place(arguments.state_dir.as_deref())?;
     match arguments.command {
         Command::Run(command) => command.run(&place).await,
+        Command::Workflow(command) => command.run(),
         Command::Terminal(command) => command.run(&place).await,
         Command::Mcp => mcp::run(place).await,
         Command::Daemon(command) => command.run(place).await,

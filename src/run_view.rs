@@ -53,9 +53,20 @@ struct Story {
     screen: String,
     /// A terminal that the run opened and has not closed.
     terminals: Vec<String>,
+    /// What the run returned, by name.
+    returned: Vec<(String, String)>,
 }
 
 impl Story {
+    /// Remembers what the run returns, once that was looked up.
+    fn check(&mut self, event: &RunEvent) {
+        if event.data.get("side").is_some_and(|side| side == "return_values") {
+            let values = event.data.get("variables").and_then(Value::as_object);
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            self.returned = values.into_iter().flatten().map(|(name, value)| (name.clone(), text(value))).collect();
+        }
+    }
+
     fn enter(&mut self, event: &RunEvent) -> Current {
         let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let tool = text("tool");
@@ -117,6 +128,7 @@ impl Story {
             }
         }
         if event.event_type == "workflow_completed" {
+            lines.extend(self.returned.iter().map(|(name, value)| format!("  {name} = {}", visible(value))));
             lines.extend(self.terminals.iter().map(|terminal| {
                 format!("  {QUIET}terminal {terminal} is still open: steplatch terminal attach {terminal}{QUIET:#}")
             }));
@@ -147,6 +159,11 @@ fn detail(tool: &str, params: &Value) -> String {
         "await_output" if !text("pattern").is_empty() => format!("/{}/", visible(text("pattern"))),
         "await_output" => text("until").to_owned(),
         "get_screen_content" => text("content_mode").to_owned(),
+        "run_workflow" if text("workflow_name").is_empty() => {
+            let name = params.get("workflow_definition").and_then(|inner| inner.get("name")?.as_str());
+            name.unwrap_or("unnamed").to_owned()
+        }
+        "run_workflow" => text("workflow_name").to_owned(),
         "sleep" => params.get("seconds").map(|seconds| format!("{seconds} s")).unwrap_or_default(),
         _ => String::new(),
     }
@@ -169,6 +186,7 @@ fn outcome(tool: &str, result: &Value, timed_out: bool) -> String {
             },
         },
         "open_terminal" => result.get("session_id").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        "run_workflow" => result.get("status").and_then(Value::as_str).unwrap_or_default().to_owned(),
         _ => String::new(),
     }
 }
@@ -246,6 +264,10 @@ impl View for Shown {
                     Some(line) => writeln!(out, "{line}"),
                     None => Ok(()),
                 }
+            }
+            "contract_checked" => {
+                self.story.check(event);
+                Ok(())
             }
             _ if event.is_last() => {
                 self.clear(&mut out)?;

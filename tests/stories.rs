@@ -51,6 +51,55 @@ fn the_retry_example_loops_until_its_command_succeeds() {
 }
 
 #[test]
+fn the_count_example_takes_arguments_and_returns_a_value() {
+    let home = home();
+    std::fs::write(home.path().join("a.txt"), "1\n2\n3\n").unwrap();
+    let folder = format!("FOLDER={}", home.path().display());
+    let run = |suffix: &str| home.runs(&["run", &example("count.json"), "-i", &folder, "-i", suffix, "--json"]);
+    let reply = run("SUFFIX=txt").json();
+    assert_eq!(
+        (&reply["status"], &reply["return_values"]["LINES_COUNTED"]),
+        (&"completed".into(), &"3".into()),
+        "{reply:#}"
+    );
+    let shown = home.runs(&["run", &example("count.json"), "-i", &folder, "-i", "SUFFIX=txt"]).well();
+    assert!(shown.contains("\n  LINES_COUNTED = 3\n"), "{shown}");
+    let refused = run("SUFFIX=*");
+    assert_eq!(refused.code, 1);
+    assert!(refused.stdout.contains("SUFFIX must match the pattern"), "{refused:?}");
+}
+
+#[test]
+fn workflows_are_checked_drawn_and_described_without_a_daemon() {
+    let home = home();
+    let good = ["hello", "pdb", "retry", "count"].map(|name| example(&format!("{name}.json")));
+    let said = home.runs(&["workflow", "lint", &good[0], &good[1], &good[2], &good[3]]).well();
+    assert_eq!(said.matches(": in order").count(), 4, "{said}");
+
+    let broken = home.path().join("broken.json");
+    let states = r#"{"a": {"action": {"tool": "sleep", "params": {}}, "on_timeout": "b"}}"#;
+    std::fs::write(&broken, format!(r#"{{"initial_state": "A", "states": {states}}}"#)).unwrap();
+    let found = home.runs(&["workflow", "lint", &good[0], "broken.json", "missing.json"]);
+    assert_eq!(found.code, 2);
+    for part in [
+        "hello.json: in order",
+        "broken.json: /initial_state: Initial state 'A' not found in states, did you mean 'a'?",
+        "broken.json: /states/a/action/params: 'seconds' of a sleep",
+        "broken.json: /states/a/on_timeout: State 'a' timeout target 'b' not found",
+        "missing.json: the file can not be read",
+    ] {
+        assert!(found.stdout.contains(part), "no {part:?} in:\n{}", found.stdout);
+    }
+    assert!(home.runs(&["workflow", "graph", &good[2]]).well().contains("s2 --> s4: exit_code = 0"));
+    let schema: Value = serde_json::from_str(&home.runs(&["workflow", "schema"]).well()).unwrap();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    let actions = schema["$defs"]["Action"]["oneOf"].as_array().unwrap();
+    assert_eq!(actions.len(), 8, "six tools, sleep and run_workflow");
+    assert!(home.runs(&["workflow", "schema", "--documentation"]).well().contains("| `wait_for_quiet_ms` | "));
+    assert!(!home.path().join(".local/state/steplatch").exists(), "and nothing was started for it");
+}
+
+#[test]
 fn exit_codes_tell_how_a_run_ended() {
     let home = home();
     let failed = home.runs(&["run", &example("retry.json"), "-i", "command=false", "--max-states", "5"]);

@@ -5,8 +5,11 @@
 //! outcomes back. A run goes on whoever asked for it.
 
 mod catalog;
+mod child;
+mod contract;
 mod drive;
 mod event;
+mod named;
 mod report;
 
 use std::collections::HashMap;
@@ -14,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use steplatch_ids::RunId;
+use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{
     CancelWorkflow, CancelWorkflowReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, ListWorkflowRuns,
     ListWorkflowRunsReply, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply,
@@ -29,7 +32,8 @@ use crate::caller::Caller;
 use crate::moment;
 use crate::secrets::Secrets;
 use crate::sessions::Sessions;
-use catalog::TerminalTools;
+pub use catalog::TerminalTools;
+use named::{NamedWorkflows, NoLibrary};
 
 /// How long a start waits for the end of its run unless it says otherwise.
 const USUAL_WAIT: f64 = 20.0;
@@ -49,7 +53,16 @@ struct Shared {
     journal: MemoryJournal,
     sessions: Sessions,
     secrets: Arc<Secrets>,
+    named: Box<dyn NamedWorkflows>,
     runs: Mutex<Known>,
+}
+
+/// What a new run is made of.
+struct Beginning {
+    definition: Definition,
+    variables: Map<String, Value>,
+    /// The step of another run that starts it.
+    parent: Option<StepId>,
 }
 
 #[derive(Debug, Default)]
@@ -66,6 +79,7 @@ struct Run {
     workflow: String,
     started: Timestamp,
     input: Map<String, Value>,
+    parent: Option<StepId>,
     inputs: mpsc::UnboundedSender<Input>,
     progress: watch::Receiver<Progress>,
 }
@@ -116,6 +130,13 @@ impl Run {
         let _ = tokio::time::timeout(at_most, over).await;
     }
 
+    /// Waits until the run is over; tells whether it is, once the time is up.
+    async fn over_within(&self, limit: Option<Duration>) -> bool {
+        // No run lasts longer than its own limit, which is less than this.
+        self.over(limit.unwrap_or(Duration::from_secs(86_400))).await;
+        self.progress().state != RunState::Running
+    }
+
     fn record(&self, secrets: &Secrets) -> RunRecord {
         let progress = self.progress();
         let mut input = Value::Object(self.input.clone());
@@ -131,6 +152,73 @@ impl Run {
                 _ => Map::new(),
             },
             error: secrets.masked_if(progress.error),
+            parent_run_id: self.parent.as_ref().map(|step| step.run.to_string()),
+        }
+    }
+}
+
+impl Shared {
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the run that a step of another one started.
+    fn started_by(&self, step: &StepId) -> Option<Arc<Run>> {
+        self.known().by_id.values().find(|run| run.parent.as_ref() == Some(step)).cloned()
+    }
+
+    /// Begins a run, which goes on by itself from here.
+    fn begin(
+        self: &Arc<Self>,
+        caller: &Arc<Caller>,
+        beginning: Beginning,
+        start: impl FnOnce(RunId, Map<String, Value>, Option<StepId>) -> Start,
+    ) -> Arc<Run> {
+        let Beginning { definition, variables, parent } = beginning;
+        let id = RunId::random();
+        let workflow = definition.name().map_or_else(|| "unnamed".to_owned(), ToString::to_string);
+        let (inputs, received) = mpsc::unbounded_channel();
+        let (progress, watched) = watch::channel(Progress::default());
+        let run = Arc::new(Run {
+            id: id.clone(),
+            workflow,
+            started: moment::now(),
+            input: variables.clone(),
+            parent: parent.clone(),
+            inputs: inputs.clone(),
+            progress: watched,
+        });
+        let start = start(id.clone(), variables, parent);
+        self.remember(run.clone());
+        let driver = drive::Driver::new(self.clone(), caller.clone(), definition, id, inputs, progress);
+        tokio::spawn(driver.drive(start, received));
+        run
+    }
+
+    /// Keeps a new run and forgets the oldest finished ones beyond what is kept.
+    fn remember(self: &Arc<Self>, run: Arc<Run>) {
+        let mut known = self.known();
+        known.order.push(run.id.clone());
+        known.by_id.insert(run.id.clone(), run);
+        let is_over = |id: &&RunId| known.by_id.get(*id).is_some_and(|run| run.progress().state != RunState::Running);
+        let finished: Vec<RunId> = known.order.iter().filter(is_over).cloned().collect();
+        let surplus = finished.len().saturating_sub(FINISHED_KEPT);
+        let forgotten: Vec<RunId> = finished.into_iter().take(surplus).collect();
+        for id in &forgotten {
+            known.by_id.remove(id);
+        }
+        known.order.retain(|id| !forgotten.contains(id));
+        drop(known);
+        if !forgotten.is_empty() {
+            let shared = self.clone();
+            // Nobody waits for it: what is forgotten is not found any more.
+            tokio::spawn(async move {
+                for id in forgotten {
+                    if let Err(error) = shared.journal.forget(&id).await {
+                        tracing::warn!(run = %id, %error, "a finished run is kept longer than it should be");
+                    }
+                }
+            });
         }
     }
 }
@@ -138,7 +226,8 @@ impl Run {
 impl Runs {
     pub(crate) fn new(sessions: Sessions, secrets: Arc<Secrets>) -> Self {
         let journal = MemoryJournal::default();
-        Self { shared: Arc::new(Shared { journal, sessions, secrets, runs: Mutex::default() }) }
+        let named = Box::new(NoLibrary);
+        Self { shared: Arc::new(Shared { journal, sessions, secrets, named, runs: Mutex::default() }) }
     }
 
     pub(crate) fn count_running(&self) -> usize {
@@ -181,56 +270,16 @@ impl Runs {
             .into_iter()
             .map(|(name, value)| (name, Value::String(value)))
             .collect();
-        let id = RunId::random();
-        let workflow = definition.name().map_or_else(|| "unnamed".to_owned(), ToString::to_string);
-        let (inputs, received) = mpsc::unbounded_channel();
-        let (progress, watched) = watch::channel(Progress::default());
-        let run = Arc::new(Run {
-            id: id.clone(),
-            workflow,
-            started: moment::now(),
-            input: variables.clone(),
-            inputs: inputs.clone(),
-            progress: watched,
-        });
-        let start = Start {
-            run: id.clone(),
+        let beginning = Beginning { definition, variables, parent: None };
+        Ok(self.shared.begin(caller, beginning, |run, variables, parent| Start {
+            run,
             session_id: verb.session_id,
             variables,
             limits,
             keep_terminals: verb.keep_terminals,
-        };
-        self.remember(run.clone()).await;
-        let driver = drive::Driver::new(self.shared.clone(), caller.clone(), definition, id, inputs, progress);
-        tokio::spawn(driver.drive(start, received));
-        Ok(run)
-    }
-
-    /// Keeps a new run and forgets the oldest finished ones beyond what is kept.
-    async fn remember(&self, run: Arc<Run>) {
-        let forgotten: Vec<RunId> = {
-            let mut known = self.known();
-            known.order.push(run.id.clone());
-            known.by_id.insert(run.id.clone(), run);
-            let finished: Vec<RunId> = known
-                .order
-                .iter()
-                .filter(|id| known.by_id.get(*id).is_some_and(|run| run.progress().state != RunState::Running))
-                .cloned()
-                .collect();
-            let surplus = finished.len().saturating_sub(FINISHED_KEPT);
-            let forgotten: Vec<RunId> = finished.into_iter().take(surplus).collect();
-            for id in &forgotten {
-                known.by_id.remove(id);
-            }
-            known.order.retain(|id| !forgotten.contains(id));
-            forgotten
-        };
-        for id in forgotten {
-            if let Err(error) = self.shared.journal.forget(&id).await {
-                tracing::warn!(run = %id, %error, "a finished run is kept longer than it should be");
-            }
-        }
+            parent,
+            depth: 0,
+        }))
     }
 
     pub(crate) async fn look_at(&self, verb: GetRun) -> RunReply {
@@ -314,18 +363,14 @@ impl Runs {
         }
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.shared.runs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// All runs, the oldest first.
     fn all(&self) -> Vec<Arc<Run>> {
-        let known = self.known();
+        let known = self.shared.known();
         known.order.iter().filter_map(|id| known.by_id.get(id).cloned()).collect()
     }
 
     fn find(&self, id: &str) -> Result<Arc<Run>, String> {
-        let known = id.parse::<RunId>().ok().and_then(|id| self.known().by_id.get(&id).cloned());
+        let known = id.parse::<RunId>().ok().and_then(|id| self.shared.known().by_id.get(&id).cloned());
         known.ok_or_else(|| {
             let shown: String = id.chars().take(80).collect();
             format!("Run '{shown}' not found; list_runs tells which there are")

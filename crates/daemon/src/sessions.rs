@@ -32,6 +32,7 @@ use steplatch_terminal::{
 use tokio::sync::watch;
 
 pub(crate) use attach::TerminalEvents;
+pub(crate) use commands::NotAsked;
 use signals::signal_named;
 use trouble::{Trouble, held, not_opened};
 

@@ -291,3 +291,179 @@ async fn fifty_runs_at_once_all_end() {
         assert_eq!(run.await.unwrap(), "completed");
     }
 }
+
+/// A machine that takes `ROOT` and `MODE` and leaves `STATUS`, in a terminal that it opens or is given.
+fn contract(opens: bool) -> Value {
+    let mut document = machine(
+        if opens { "open" } else { "work" },
+        json!({
+            "open": state("open_terminal", &json!({}), "work"),
+            "work": state("send_input", &json!({"input_text": "sleep 0.3; export STATUS=\"$ROOT in ${MODE}\"\n"}), "rest"),
+            "rest": last("sleep", &json!({"seconds": 0})),
+        }),
+    );
+    if !opens {
+        document["states"].as_object_mut().unwrap().remove("open");
+    }
+    document["arguments"] = json!({"ROOT": "where to work", "MODE": {"default": "debug mode"}});
+    document["return_values"] = json!({"STATUS": "what came of it"});
+    document
+}
+
+fn with_root(definition: Value, session: Option<&str>) -> RunWorkflow {
+    RunWorkflow {
+        workflow_definition: Some(definition),
+        session_id: session.map(str::to_owned),
+        initial_variables: Some([("ROOT".to_owned(), "/it's here".to_owned())].into()),
+        wait_seconds: Some(30.0),
+        ..RunWorkflow::default()
+    }
+}
+
+#[tokio::test]
+async fn arguments_reach_the_shell_and_return_values_come_back_without_a_trace() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    for session_id in [Some(session.id.as_str()), None] {
+        let reply = daemon.call(with_root(contract(session_id.is_none()), session_id)).await;
+        assert_eq!(reply.status, "completed", "{reply:#?}");
+        assert_eq!(reply.return_values["STATUS"], "/it's here in debug mode");
+        assert_eq!(reply.final_state.as_deref(), Some("rest"));
+        let phases: Vec<_> = reply.execution_log.iter().map(|entry| entry["phase"].as_str().unwrap()).collect();
+        assert_eq!(phases.first(), Some(if session_id.is_some() { &"pre_execution_validation" } else { &"execution" }));
+        assert_eq!(phases.last(), Some(&"post_execution_validation"));
+    }
+    let screen = session.screen().await;
+    assert!(!screen.contains("MODE=") && !screen.contains("debug mode"), "{screen}");
+}
+
+#[tokio::test]
+async fn a_run_whose_arguments_are_missing_types_nothing() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let verb = RunWorkflow { initial_variables: None, ..with_root(contract(false), Some(&session.id)) };
+    let reply = daemon.call(verb).await;
+    assert_eq!((reply.status.as_str(), reply.final_state.as_deref()), ("failed", Some("validation_failed")));
+    assert_eq!(
+        reply.error.as_deref(),
+        Some("Missing required environment variables: ROOT. Set them with: export ROOT=value")
+    );
+    assert_eq!(reply.states_executed, 0);
+    assert!(!session.screen().await.contains("STATUS"));
+}
+
+#[tokio::test]
+async fn a_run_that_leaves_no_return_value_fails_and_one_with_another_program_says_so() {
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let mut definition = contract(false);
+    definition["states"]["work"]["action"]["params"]["input_text"] = "true\n".into();
+    let reply = daemon.call(with_root(definition.clone(), Some(&session.id))).await;
+    assert_eq!(reply.final_state.as_deref(), Some("return_validation_failed"));
+    assert_eq!(
+        reply.error.as_deref(),
+        Some("Workflow failed to set required return values: STATUS. Expected variables: STATUS")
+    );
+    definition["states"]["work"]["action"]["params"]["input_text"] = "exec cat\n".into();
+    let reply = daemon.call(with_root(definition, Some(&session.id))).await;
+    let error = reply.error.unwrap();
+    assert!(error.contains("They could not be read") && error.contains("no shell"), "{error}");
+}
+
+#[tokio::test]
+async fn secret_variables_of_a_contract_are_hidden_however_short_they_are() {
+    let daemon = TestDaemon::new().await;
+    let mut definition = contract(true);
+    definition["arguments"]["ROOT"] = json!({"secret": true});
+    definition["return_values"] = json!({"STATUS": {"secret": true}, "PIN": {"secret": true}});
+    definition["states"]["work"]["action"]["params"]["input_text"] =
+        "export STATUS=$(echo \"$ROOT\" | rev) PIN=$(printf q=%s Z); clear\n".into();
+    let reply = daemon.call(with_root(definition, None)).await;
+    assert_eq!(reply.status, "completed", "{reply:#?}");
+    assert_eq!(reply.return_values["STATUS"], "••••••");
+    assert_eq!(reply.return_values["PIN"], "••••••");
+    let told = serde_json::to_string(&reply).unwrap();
+    assert!(!told.contains("it's here") && !told.contains("ereh s'ti"), "{told}");
+    assert!(!told.contains("q=Z"), "too short to be hidden in a screen, and told nowhere: {told}");
+}
+
+/// A machine whose only state runs another one.
+fn nesting(inner: &Value) -> Value {
+    let mut outer = machine("nest", json!({"nest": last("run_workflow", &json!({"workflow_definition": inner}))}));
+    outer["name"] = "outer".into();
+    outer
+}
+
+#[tokio::test]
+async fn a_nested_run_is_a_run_of_its_own_and_its_end_the_result() {
+    let daemon = TestDaemon::new().await;
+    let mut inner = contract(true);
+    inner["name"] = "inner".into();
+    let mut outer = nesting(&inner);
+    outer["states"]["nest"]["action"]["params"]["initial_variables"] = json!({"ROOT": "{place}"});
+    let verb = RunWorkflow {
+        workflow_definition: Some(outer),
+        initial_variables: Some([("place".to_owned(), "/here".to_owned())].into()),
+        wait_seconds: Some(30.0),
+        ..RunWorkflow::default()
+    };
+    let reply = daemon.call(verb).await;
+    assert_eq!((reply.status.as_str(), reply.recursion_depth), ("completed", 1), "{reply:#?}");
+    let result = &reply.execution_log[0]["result"];
+    assert_eq!(result["return_values"]["STATUS"], "/here in debug mode");
+    assert_eq!((&result["workflow_final_state"], &result["workflow_name"]), (&json!("rest"), &json!("inner")));
+    assert_eq!(result["open_terminals"].as_array().unwrap().len(), 1);
+    let runs = daemon.call(ListWorkflowRuns::default()).await.runs;
+    assert_eq!(runs.len(), 2);
+    let inner = runs.iter().find(|run| run.workflow_id == "inner").unwrap();
+    assert_eq!(inner.parent_run_id.as_deref(), Some(reply.run_id.as_str()));
+    assert_eq!(inner.input, *json!({"ROOT": "/here"}).as_object().unwrap(), "and nothing else of its parent");
+}
+
+#[tokio::test]
+async fn a_nested_run_that_fails_fails_its_state_and_names_why() {
+    let daemon = TestDaemon::new().await;
+    let inner = machine("open", json!({"open": last("open_terminal", &json!({"shell": "no-such-shell"}))}));
+    let reply = daemon.run(nesting(&inner)).await;
+    assert_eq!(reply.status, "failed");
+    let error = reply.error.unwrap();
+    assert!(error.starts_with("State 'nest' failed: State 'open' failed: program 'no-such-shell'"), "{error}");
+    let named = json!({"nest": last("run_workflow", &json!({"workflow_name": "elsewhere"}))});
+    let error = daemon.run(machine("nest", named)).await.error.unwrap();
+    assert!(error.contains("Workflow 'elsewhere' not found"), "{error}");
+}
+
+#[tokio::test]
+async fn a_nested_run_ends_with_its_parent_and_with_its_state() {
+    let daemon = TestDaemon::new().await;
+    let inner = machine(
+        "open",
+        json!({"open": state("open_terminal", &json!({}), "wait"), "wait": last("sleep", &json!({"seconds": 600}))}),
+    );
+    let mut outer = nesting(&inner);
+    outer["states"]["nest"]["timeout"] = json!(1.5);
+    let reply = daemon.run(outer).await;
+    assert_eq!(reply.error.as_deref(), Some("State 'nest' timed out after 1.5s"));
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+
+    let definition = nesting(&nesting(&inner));
+    let verb = RunWorkflow { workflow_definition: Some(definition), wait_seconds: Some(0.0), ..RunWorkflow::default() };
+    let run_id = daemon.call(verb).await.run_id;
+    let innermost = loop {
+        let runs = daemon.call(ListWorkflowRuns { state: Some("running".into()), ..Default::default() }).await.runs;
+        // It begins when its parents have, which is soon, and each look is an answer of the daemon.
+        if let Some(run) = runs.into_iter().find(|run| run.workflow_id == "test") {
+            break run.run_id;
+        }
+    };
+    let (_, mut events) =
+        daemon.client().subscribe(Subscribe { run_id: innermost.clone(), from_seq: None }).await.unwrap();
+    while let Some(event) = events.next().await {
+        if event["event_type"] == "state_entered" && event["data"]["state"] == "wait" {
+            break;
+        }
+    }
+    daemon.call(CancelWorkflow { run_id }).await;
+    assert_eq!(daemon.call(GetRun { run_id: innermost, wait_seconds: None }).await.status, "cancelled");
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+}

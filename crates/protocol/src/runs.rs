@@ -153,6 +153,9 @@ pub struct RunRecord {
     /// Why it failed
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// The run that started it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_run_id: Option<String>,
 }
 
 /// A run's record.

@@ -1,5 +1,7 @@
 //! When a transition is taken.
 
+use std::fmt;
+
 use serde_json::{Map, Value};
 use steplatch_pattern::{Pattern, PatternError, TooMuchWork};
 
@@ -10,6 +12,8 @@ use crate::tool;
 #[derive(Debug, Clone)]
 pub struct Condition {
     pub(crate) tests: Vec<Test>,
+    /// What somebody has to judge besides.
+    pub(crate) description: Option<String>,
 }
 
 /// One thing that must hold.
@@ -68,7 +72,7 @@ impl Ending<'_> {
 }
 
 impl Condition {
-    /// Says in words why the condition holds, or `None` when it does not.
+    /// Says in words why the condition holds, or `None` when it does not. What somebody has to judge is left out.
     pub(crate) fn holds(&self, ending: Ending<'_>, variables: &impl Lookup) -> Result<Option<String>, ConditionError> {
         let mut reasons = Vec::new();
         for test in &self.tests {
@@ -80,14 +84,58 @@ impl Condition {
         Ok(Some(if reasons.is_empty() { "it is always taken".to_owned() } else { reasons.join(" and ") }))
     }
 
+    /// Returns what somebody has to judge, if there is such a thing.
+    pub(crate) fn described(&self, variables: &impl Lookup) -> Option<String> {
+        self.description.as_ref().map(|description| substitute::text(description, variables))
+    }
+
+    /// Returns what the condition asks somebody to judge, as it is written.
+    #[must_use]
+    pub fn description(&self) -> Option<&str> {
+        self.description.as_deref()
+    }
+
     /// Tells whether the condition holds whatever happens.
     pub(crate) fn always(&self) -> bool {
-        self.tests.is_empty()
+        self.tests.is_empty() && self.description.is_none()
     }
 
     /// Tells whether the condition asks for nothing but this success or failure.
     pub(crate) fn is_success(&self, success: bool) -> bool {
-        matches!(self.tests[..], [Test::Success(expected)] if expected == success)
+        self.description.is_none() && matches!(self.tests[..], [Test::Success(expected)] if expected == success)
+    }
+}
+
+/// In a few words, as authors would say it: `success and exit_code = 0`.
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tests = self.tests.iter().map(Test::to_string);
+        let judged = self.description.iter().map(|description| format!("judged: {description}"));
+        let words: Vec<String> = tests.chain(judged).collect();
+        f.write_str(if words.is_empty() { "always" } else { "" })?;
+        f.write_str(&words.join(" and "))
+    }
+}
+
+impl fmt::Display for Test {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Success(true) => f.write_str("success"),
+            Self::Success(false) => f.write_str("failure"),
+            Self::Pattern { pattern, found } => {
+                let source = match pattern {
+                    PatternText::Compiled(pattern) => pattern.as_str(),
+                    PatternText::Template(template) => template,
+                };
+                write!(f, "{}/{source}/", if *found { "" } else { "not " })
+            }
+            Self::FieldEquals { field, value } => write!(f, "{field} = {}", substitute::as_text(value)),
+            Self::FieldContains { field, text } => write!(f, "{field} contains {text}"),
+            Self::TimeoutOccurred(true) => f.write_str("timeout"),
+            Self::TimeoutOccurred(false) => f.write_str("no timeout"),
+            Self::OutcomeUnknown(true) => f.write_str("outcome unknown"),
+            Self::OutcomeUnknown(false) => f.write_str("outcome known"),
+        }
     }
 }
 
@@ -196,7 +244,7 @@ mod tests {
         let result = map(&json!({"success": true, "exit_code": 3, "screen_content": "say a.b"}));
         let ending =
             Ending { tool: "send_input", params: &Map::new(), result: &result, timed_out: false, unknown: false };
-        let holds = |test: Test| Condition { tests: vec![test] }.holds(ending, &variables);
+        let holds = |test: Test| Condition { tests: vec![test], description: None }.holds(ending, &variables);
         let equals = |value: Value| Test::FieldEquals { field: "exit_code".into(), value };
         assert_eq!(holds(equals(json!("{code}"))), Ok(Some("exit_code equals 3".into())));
         let contains = Test::FieldContains { field: "screen_content".into(), text: "say {name}".into() };
@@ -215,7 +263,7 @@ mod tests {
             timed_out: false,
             unknown: false,
         };
-        let always = Condition { tests: Vec::new() };
+        let always = Condition { tests: Vec::new(), description: None };
         assert_eq!(always.holds(ending, &Variables::default()), Ok(Some("it is always taken".into())));
     }
 }

@@ -5,19 +5,27 @@
 //! never fails and never waits: what makes no sense (an outcome for a step that is
 //! not the current one, an input to a run that is over) decides nothing.
 
+mod contract;
+mod gate;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 
-use crate::condition::{ConditionError, Ending};
+use crate::child::{self, Child, MOST_LEVELS};
+use crate::condition::Ending;
 use crate::definition::{Definition, State};
-use crate::event::{Event, FailureReason, Limits, Outcome, SEMANTICS_VERSION};
-use crate::history::{CurrentStep, History, Status, Terminals};
+use crate::event::{Choice, Event, FailureReason, Limits, Outcome, SEMANTICS_VERSION, ShellAnswer};
+use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
 use crate::substitute::{self, Lookup};
 use crate::time::{Timestamp, spoken};
 use crate::tool;
 use crate::variables::Variables;
+
+pub use gate::NONE_OF_THESE;
 
 /// Something that happened outside and that a run must answer to.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +38,22 @@ pub enum Input {
         step: StepId,
         /// What came of it.
         outcome: Outcome,
+    },
+    /// The shell did what was asked of its variables, or could not be asked.
+    ShellAnswered {
+        /// Which request it answers.
+        step: StepId,
+        /// What came of it.
+        answer: ShellAnswer,
+    },
+    /// Somebody judged what a gate asked.
+    GateAnswered {
+        /// The step whose gate it is.
+        step: StepId,
+        /// One of the gate's choices; anything else decides nothing.
+        choice: String,
+        /// Who judged.
+        by: String,
     },
     /// The time that the whole run may take is over.
     DeadlinePassed,
@@ -53,6 +77,10 @@ pub struct Start {
     pub limits: Limits,
     /// Whether its terminals stay open when it fails or is cancelled.
     pub keep_terminals: bool,
+    /// The step of another run that starts it.
+    pub parent: Option<StepId>,
+    /// How many runs it is below the first one: 0 for one that nobody's run starts.
+    pub depth: u32,
 }
 
 /// What follows from an input.
@@ -87,7 +115,53 @@ pub enum Effect {
         /// As for [`Effect::Perform`], counted from when the state was entered.
         limit: Option<Duration>,
     },
-    /// Stop waiting for a step. Its outcome, should it come, is of no interest.
+    /// Start another run, and bring what it came to ([`child_outcome`](crate::child_outcome)) back as an outcome.
+    StartRun {
+        /// The step that asks: a step starts one run and never a second one.
+        step: StepId,
+        /// What to start.
+        child: Box<Child>,
+        /// As for [`Effect::Perform`]; the child is cancelled then.
+        limit: Option<Duration>,
+    },
+    /// Bring this outcome back: it was known without doing anything.
+    Answer {
+        /// The step.
+        step: StepId,
+        /// Its outcome.
+        outcome: Outcome,
+    },
+    /// Ask somebody which of the choices holds, and bring [`Input::GateAnswered`] back.
+    OpenGate {
+        /// The step that asks.
+        step: StepId,
+        /// The question.
+        prompt: String,
+        /// What can be answered.
+        choices: Vec<String>,
+        /// What there is to judge: the result of the state's action, its screen among it.
+        context: Map<String, Value>,
+    },
+    /// Set and export variables of a shell, invisibly, and bring [`Input::ShellAnswered`] back. Done twice it does
+    /// no more than done once.
+    SetVariables {
+        /// The step that asks.
+        step: StepId,
+        /// The terminal of the shell.
+        session_id: String,
+        /// The variables, with their values.
+        variables: BTreeMap<String, String>,
+    },
+    /// Look variables of a shell up, invisibly, and bring [`Input::ShellAnswered`] back.
+    ReadVariables {
+        /// The step that asks.
+        step: StepId,
+        /// The terminal of the shell.
+        session_id: String,
+        /// The variables.
+        names: Vec<String>,
+    },
+    /// Stop waiting for a step, and cancel the run that it started. Its outcome, should it come, is of no interest.
     Abandon {
         /// The step.
         step: StepId,
@@ -97,10 +171,34 @@ pub enum Effect {
         /// The time, counted from now.
         after: Duration,
     },
+    /// Forget about [`Input::DeadlinePassed`] until it is armed again: the run waits for somebody.
+    DisarmDeadline,
     /// Close a terminal that the run opened.
     CloseTerminal {
         /// The terminal's id.
         session_id: String,
+    },
+}
+
+/// Where a state leads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Way {
+    /// To another state.
+    Go {
+        /// Which.
+        to: String,
+        /// Why, in words.
+        because: String,
+    },
+    /// To the end of what the run was written for.
+    Complete,
+    /// Nowhere.
+    Fail {
+        /// What kind of failure it is.
+        reason: FailureReason,
+        /// What happened.
+        error: String,
     },
 }
 
@@ -115,10 +213,22 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             Some(current) if current.step == step => Move::new(definition, history, now).complete(current, outcome),
             _ => Decision::default(),
         },
+        (Status::Running, Input::ShellAnswered { step, answer }) => match history.exchange() {
+            Some(exchange) if exchange.step == step => Move::new(definition, history, now).answered(exchange, answer),
+            _ => Decision::default(),
+        },
+        (Status::Waiting, Input::GateAnswered { step, choice, by }) => match history.gate() {
+            Some(gate) if gate.step == step => Move::new(definition, history, now).pass_gate(gate, choice, by),
+            _ => Decision::default(),
+        },
         (Status::Running, Input::DeadlinePassed) => Move::new(definition, history, now).pass_deadline(),
-        (Status::Running, Input::Cancel { reason }) => Move::new(definition, history, now).cancel(reason),
-        (Status::NotStarted, Input::Outcome { .. } | Input::DeadlinePassed | Input::Cancel { .. })
-        | (Status::Running, Input::Start(_))
+        (Status::Running | Status::Waiting, Input::Cancel { reason }) => {
+            Move::new(definition, history, now).cancel(reason)
+        }
+        (Status::NotStarted, _)
+        | (Status::Running, Input::Start(_) | Input::GateAnswered { .. })
+        // Time spent waiting for somebody does not count.
+        | (Status::Waiting, _)
         | (Status::Completed | Status::Failed { .. } | Status::Cancelled { .. }, _) => Decision::default(),
     }
 }
@@ -132,10 +242,13 @@ pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
     match history.status() {
         Status::NotStarted | Status::Completed => Vec::new(),
         Status::Failed { .. } | Status::Cancelled { .. } => closing(history.open_terminals(), history.keep_terminals()),
+        Status::Waiting => history.gate().map(gate::asking).into_iter().collect(),
         Status::Running => {
-            let passed = history.started_at().map_or(Duration::ZERO, |started| now.since(started));
-            let after = history.limits().execution_timeout().saturating_sub(passed);
-            let pending = history.current().map(asking);
+            let after = history.time_left(now);
+            let pending = history
+                .current()
+                .map(|current| asking(current, history.depth()))
+                .or_else(|| history.exchange().map(exchanging));
             [Effect::ArmDeadline { after }].into_iter().chain(pending).collect()
         }
     }
@@ -155,12 +268,14 @@ fn begin(definition: &Definition, start: Start, now: Timestamp) -> Decision {
         limits: start.limits,
         keep_terminals: start.keep_terminals,
         semantics_version: SEMANTICS_VERSION,
+        parent: start.parent,
+        depth: start.depth,
     };
     let history = History::from_iter([&started]);
     let mut begin = Move::new(definition, &history, now);
     begin.decision.effects.push(Effect::ArmDeadline { after: start.limits.execution_timeout() });
     begin.decision.events.push(started);
-    begin.enter(definition.initial_state(), history.variables(), history.terminals())
+    begin.begin_with_arguments(definition.initial_state())
 }
 
 /// A decision in the making.
@@ -193,22 +308,22 @@ impl<'a> Move<'a> {
             unknown: outcome == Outcome::Unknown,
         };
         let Some(state) = self.definition.state(name) else { return self.lost(name, &terminals) };
-        match next(state, ending, self.history.variables()) {
-            Ok(Some((to, because))) => {
-                let to = to.to_owned();
-                self.record(Event::Transitioned { at: self.now, from: name.to_owned(), to: to.clone(), because });
-                let history = self.history;
-                self.enter(&to, &history.variables().after(name, &result), &terminals)
+        let history = self.history;
+        match next(state, ending, history.variables()) {
+            Next::Follow(way) => self.follow(name, way, &history.variables().after(name, &result), &terminals),
+            Next::Judge { choices, otherwise } => self.open_gate(step.clone(), choices, otherwise, result.into_owned()),
+        }
+    }
+
+    /// Goes where a state leads.
+    fn follow(mut self, from: &str, way: Way, variables: &impl Lookup, terminals: &Terminals) -> Decision {
+        match way {
+            Way::Go { to, because } => {
+                self.record(Event::Transitioned { at: self.now, from: from.to_owned(), to: to.clone(), because });
+                self.approach(&to, variables, terminals)
             }
-            Ok(None) if tool::succeeded(&result) => {
-                self.record(Event::Completed { at: self.now });
-                self.decision
-            }
-            Ok(None) => {
-                let error = action_error(name, tool, &result);
-                self.fail(FailureReason::ActionFailed, error, &terminals)
-            }
-            Err(error) => self.fail(FailureReason::BadPattern, format!("State '{name}': {error}"), &terminals),
+            Way::Complete => self.finish(terminals),
+            Way::Fail { reason, error } => self.fail(reason, error, terminals),
         }
     }
 
@@ -225,7 +340,10 @@ impl<'a> Move<'a> {
         let step =
             StepId { run: run.clone(), place: name.to_owned(), visit: self.history.visits(name).saturating_add(1) };
         let tool = state.action().tool().to_owned();
-        let params = params(state, variables, terminals);
+        let mut params = params(state, variables, terminals);
+        if tool == tool::OPEN_TERMINAL && !self.history.arguments_checked() && terminals.is_empty() {
+            hand_over(&self.given_arguments(), &mut params);
+        }
         let limit = limit(state);
         if tool == tool::SLEEP
             && let Err(error) = tool::sleep_duration(&params)
@@ -233,7 +351,7 @@ impl<'a> Move<'a> {
             return self.fail(FailureReason::BadParameters, format!("State '{name}': {error}"), terminals);
         }
         let entered = CurrentStep { step, tool, params, limit, entered_at: self.now };
-        self.decision.effects.push(asking(&entered));
+        self.decision.effects.push(asking(&entered, self.history.depth()));
         let CurrentStep { step, tool, params, limit, entered_at: at } = entered;
         self.record(Event::StateEntered { at, step, tool, params, limit });
         self.decision
@@ -241,7 +359,7 @@ impl<'a> Move<'a> {
 
     fn pass_deadline(self) -> Decision {
         let timeout = spoken(self.history.limits().execution_timeout());
-        let place = self.history.final_state().map(|name| format!(" in state '{name}'")).unwrap_or_default();
+        let place = self.history.last_state().map(|name| format!(" in state '{name}'")).unwrap_or_default();
         let history = self.history;
         let error = format!("Workflow execution timed out after {timeout}{place}");
         self.abandoning().fail(FailureReason::TimedOut, error, history.terminals())
@@ -256,8 +374,11 @@ impl<'a> Move<'a> {
     }
 
     fn abandoning(mut self) -> Self {
-        let current = self.history.current();
-        self.decision.effects.extend(current.map(|current| Effect::Abandon { step: current.step.clone() }));
+        let current = self.history.current().map(|current| &current.step);
+        let waited_for = current
+            .or_else(|| self.history.exchange().map(|exchange| &exchange.step))
+            .or_else(|| self.history.gate().map(|gate| &gate.step));
+        self.decision.effects.extend(waited_for.map(|step| Effect::Abandon { step: step.clone() }));
         self
     }
 
@@ -276,33 +397,67 @@ impl<'a> Move<'a> {
     }
 }
 
-/// Chooses where a state leads, and says why: `None` when the run ends here.
-fn next<'d>(
-    state: &'d State,
-    ending: Ending<'_>,
-    variables: &Variables,
-) -> Result<Option<(&'d str, String)>, ConditionError> {
-    let on_timeout = |because: &str| state.on_timeout().map(|to| (to, because.to_owned()));
+/// What the end of a state calls for.
+enum Next {
+    Follow(Way),
+    /// Somebody has to say which of these holds; if none does, it goes on as `otherwise` says.
+    Judge {
+        choices: Vec<Choice>,
+        otherwise: Way,
+    },
+}
+
+/// Chooses where a state leads.
+fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
+    let on_timeout =
+        |because: &str| state.on_timeout().map(|to| Way::Go { to: to.to_owned(), because: because.to_owned() });
     if ending.timed_out
-        && let Some(to) = on_timeout("the state timed out")
+        && let Some(way) = on_timeout("the state timed out")
     {
-        return Ok(Some(to));
+        return Next::Follow(way);
     }
+    let mut choices = Vec::new();
+    let mut chosen = None;
     // Conditions see the variables as they were when the state was entered: `{match_text}` in one is what an
     // earlier state found, to be compared with what this one returned.
     for transition in state.transitions() {
-        if let Some(because) = transition.condition().holds(ending, variables)? {
-            return Ok(Some((transition.next_state(), because)));
+        let (condition, to) = (transition.condition(), transition.next_state().to_owned());
+        match condition.holds(ending, variables) {
+            Ok(None) => {}
+            Ok(Some(because)) => match condition.described(variables) {
+                Some(description) => choices.push(Choice { description, next_state: to }),
+                None => {
+                    chosen = Some(Way::Go { to, because });
+                    break;
+                }
+            },
+            Err(error) => {
+                let error = format!("State '{}': {error}", state.name());
+                return Next::Follow(Way::Fail { reason: FailureReason::BadPattern, error });
+            }
         }
     }
-    Ok(if ending.found_nothing() { on_timeout("the output did not come") } else { None })
+    let late = || if ending.found_nothing() { on_timeout("the output did not come") } else { None };
+    let way = chosen.or_else(late).unwrap_or_else(|| {
+        if tool::succeeded(ending.result) {
+            Way::Complete
+        } else {
+            let error = action_error(state.name(), ending.tool, ending.result);
+            Way::Fail { reason: FailureReason::ActionFailed, error }
+        }
+    });
+    if choices.is_empty() { Next::Follow(way) } else { Next::Judge { choices, otherwise: way } }
 }
 
 /// Returns the parameters of a state's action, with variables replaced and the run's terminal filled in.
 fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<String, Value> {
     let action = state.action();
-    let replaced =
-        |(name, value): (&String, &Value)| (name.clone(), substitute::value(value, variables, !action.is_text(name)));
+    let whole = |name: &str| action.tool() == tool::RUN_WORKFLOW && name == child::DEFINITION;
+    let replaced = |(name, value): (&String, &Value)| {
+        let value =
+            if whole(name) { value.clone() } else { substitute::value(value, variables, !action.is_text(name)) };
+        (name.clone(), value)
+    };
     let mut params: Map<String, Value> = action.params().iter().map(replaced).collect();
     let left_out = params.get("session_id").is_none_or(Value::is_null);
     if action.takes_session()
@@ -316,16 +471,53 @@ fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<
 
 /// Returns how long a state may take; `None` where the action bounds itself.
 fn limit(state: &State) -> Option<Duration> {
-    let own = matches!(state.action().tool(), tool::AWAIT_OUTPUT | tool::SLEEP);
+    let own = matches!(state.action().tool(), tool::AWAIT_OUTPUT | tool::SLEEP | tool::RUN_WORKFLOW);
     state.timeout().or_else(|| (!own).then_some(tool::USUAL_LIMIT))
 }
 
 /// Returns the effect that brings a step its outcome.
-fn asking(current: &CurrentStep) -> Effect {
+fn asking(current: &CurrentStep, depth: u32) -> Effect {
     let CurrentStep { step, tool, params, limit, entered_at } = current.clone();
+    if tool == tool::RUN_WORKFLOW {
+        let child = Child::read(&params, depth.saturating_add(1));
+        return match child {
+            Ok(child) if child.depth <= MOST_LEVELS => Effect::StartRun { step, child: Box::new(child), limit },
+            Ok(_) => {
+                let error = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
+                Effect::Answer { step, outcome: child::refused(error) }
+            }
+            Err(error) => Effect::Answer { step, outcome: child::refused(error) },
+        };
+    }
     match tool::sleep_duration(&params) {
         Ok(duration) if tool == tool::SLEEP => Effect::Sleep { step, until: entered_at.after(duration), limit },
         _ => Effect::Perform { step, tool, params, limit },
+    }
+}
+
+/// Returns the effect that brings a request to the shell its answer.
+fn exchanging(exchange: &Exchange) -> Effect {
+    let Exchange { step, session_id, set, read, .. } = exchange.clone();
+    if set.is_empty() {
+        Effect::ReadVariables { step, session_id, names: read }
+    } else {
+        Effect::SetVariables { step, session_id, variables: set }
+    }
+}
+
+/// Puts arguments into the environment of a terminal that is about to be opened, where its author put nothing else.
+fn hand_over(given: &BTreeMap<String, String>, params: &mut Map<String, Value>) {
+    if given.is_empty() {
+        return;
+    }
+    let environment = params.entry("environment").or_insert(Value::Null);
+    if environment.is_null() {
+        *environment = Value::Object(Map::new());
+    }
+    if let Value::Object(environment) = environment {
+        for (name, value) in given {
+            environment.entry(name.as_str()).or_insert_with(|| value.as_str().into());
+        }
     }
 }
 

@@ -6,10 +6,13 @@
 //! The document is kept as it was given, and is what a definition serializes to.
 
 mod catalog;
+mod contracts;
 mod document;
 mod parse;
 mod problem;
 mod reach;
+mod schema;
+mod shape;
 
 use std::time::Duration;
 
@@ -18,9 +21,11 @@ use serde_json::{Map, Value};
 use steplatch_ids::WorkflowName;
 
 use crate::condition::Condition;
+use crate::contract::Contract;
 
 pub use catalog::ToolCatalog;
 pub use problem::{Problem, Problems, Severity};
+pub use schema::{documentation, schema};
 
 /// A machine workflow that passed every check.
 #[derive(Debug, Clone)]
@@ -28,6 +33,8 @@ pub struct Definition {
     document: Value,
     name: Option<WorkflowName>,
     description: Option<String>,
+    arguments: Contract,
+    return_values: Contract,
     initial_state: String,
     states: Vec<State>,
     warnings: Vec<Problem>,
@@ -97,6 +104,18 @@ impl Definition {
     #[must_use]
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
+    }
+
+    /// Returns the variables that must be set in the shell before the first state.
+    #[must_use]
+    pub fn arguments(&self) -> &Contract {
+        &self.arguments
+    }
+
+    /// Returns the variables that must be set in the shell after the last state.
+    #[must_use]
+    pub fn return_values(&self) -> &Contract {
+        &self.return_values
     }
 
     /// Returns the name of the state that a run begins with.

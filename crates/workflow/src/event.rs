@@ -4,16 +4,18 @@
 //! means changes only together with [`SEMANTICS_VERSION`].
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 
+use crate::decide::Way;
 use crate::time::{self, Timestamp};
 
 /// The rules that a run started today follows to its end. Raise it when the same history would be decided differently.
-pub const SEMANTICS_VERSION: u32 = 1;
+pub const SEMANTICS_VERSION: u32 = 2;
 
 /// One entry of a history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,6 +40,12 @@ pub enum Event {
         keep_terminals: bool,
         /// The rules it follows.
         semantics_version: u32,
+        /// The step of another run that started it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<StepId>,
+        /// How many runs it is below the first one.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        depth: u32,
     },
     /// A state was entered and its action asked for.
     StateEntered {
@@ -76,6 +84,73 @@ pub enum Event {
         /// The condition that held, in words.
         because: String,
     },
+    /// Somebody was asked to judge where a state leads.
+    GateOpened {
+        /// When.
+        at: Timestamp,
+        /// The step whose end is to be judged.
+        step: StepId,
+        /// What can be chosen.
+        choices: Vec<Choice>,
+        /// What follows when none of them holds.
+        otherwise: Way,
+        /// What there is to judge: the result of the state's action.
+        context: Map<String, Value>,
+    },
+    /// Somebody judged.
+    GateAnswered {
+        /// When.
+        at: Timestamp,
+        /// The step whose gate it was.
+        step: StepId,
+        /// What was chosen.
+        choice: String,
+        /// Who chose.
+        by: String,
+    },
+    /// The shell was asked to set or to tell variables of a contract.
+    VariablesAsked {
+        /// When.
+        at: Timestamp,
+        /// Under which name; its place is the contract's, not a state's.
+        step: StepId,
+        /// The terminal whose shell is asked.
+        session_id: String,
+        /// What for.
+        purpose: Purpose,
+        /// The variables to be set, with their values.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        set: BTreeMap<String, String>,
+        /// The variables to be told.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        read: Vec<String>,
+        /// The state to be entered when the contract holds; none when the run is complete then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        then: Option<String>,
+    },
+    /// The shell answered, or could not be asked.
+    VariablesTold {
+        /// When.
+        at: Timestamp,
+        /// Which request it answers.
+        step: StepId,
+        /// What it answered.
+        answer: ShellAnswer,
+    },
+    /// One side of the contract was looked at.
+    ContractChecked {
+        /// When.
+        at: Timestamp,
+        /// Which side.
+        side: Side,
+        /// The variables that are set, with their values; secrets are hidden.
+        values: BTreeMap<String, String>,
+        /// Whether the run may go on.
+        holds: bool,
+        /// What is wrong, also where the run may go on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
     /// The run did what it was written for.
     Completed {
         /// When.
@@ -99,6 +174,12 @@ pub enum Event {
     },
 }
 
+// The shape is serde's.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 impl Event {
     /// Returns when the event happened.
     #[must_use]
@@ -108,11 +189,87 @@ impl Event {
             | Self::StateEntered { at, .. }
             | Self::StateCompleted { at, .. }
             | Self::Transitioned { at, .. }
+            | Self::GateOpened { at, .. }
+            | Self::GateAnswered { at, .. }
+            | Self::VariablesAsked { at, .. }
+            | Self::VariablesTold { at, .. }
+            | Self::ContractChecked { at, .. }
             | Self::Completed { at }
             | Self::Failed { at, .. }
             | Self::Cancelled { at, .. } => *at,
         }
     }
+}
+
+/// One way that a gate offers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choice {
+    /// What holds when this one is chosen.
+    pub description: String,
+    /// Where it leads.
+    pub next_state: String,
+}
+
+/// A side of a contract with the shell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// What must be set before the first state.
+    Arguments,
+    /// What must be set after the last one.
+    ReturnValues,
+}
+
+impl Side {
+    /// Returns the place of this side's steps. No state has such a name.
+    pub(crate) fn place(self) -> &'static str {
+        match self {
+            Self::Arguments => "@arguments",
+            Self::ReturnValues => "@return_values",
+        }
+    }
+}
+
+/// What variables of the shell are set or told for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// The arguments that the run was started with are exported.
+    ExportGiven,
+    /// The other arguments are looked up.
+    ReadArguments,
+    /// Defaults are exported for those that are not set.
+    ExportDefaults,
+    /// The return values are looked up.
+    ReadReturnValues,
+}
+
+impl Purpose {
+    /// Returns the side of the contract that it serves.
+    #[must_use]
+    pub fn side(self) -> Side {
+        match self {
+            Self::ExportGiven | Self::ReadArguments | Self::ExportDefaults => Side::Arguments,
+            Self::ReadReturnValues => Side::ReturnValues,
+        }
+    }
+}
+
+/// What came of a request to set or to tell variables.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ShellAnswer {
+    /// It was done. Of those that were to be told, one that is not set has no value.
+    Told {
+        /// The values, by name.
+        #[serde(default)]
+        values: BTreeMap<String, Option<String>>,
+    },
+    /// The shell could not be asked, or refused.
+    Failed {
+        /// Why, as a sentence without a full stop.
+        error: String,
+    },
 }
 
 /// Why a run failed, for those who act on it.
@@ -129,6 +286,10 @@ pub enum FailureReason {
     BadPattern,
     /// The parameters of an action made no sense once their variables were replaced.
     BadParameters,
+    /// A required argument is not set, or an argument is not what it must be.
+    ArgumentsInvalid,
+    /// A required return value was not set, or is not what it must be.
+    ReturnValuesInvalid,
     /// The history is at a state that the definition does not have.
     UnknownState,
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 
-use crate::event::{Event, FailureReason, Limits, Outcome};
+use crate::decide::Way;
+use crate::event::{Choice, Event, FailureReason, Limits, Outcome, Purpose, ShellAnswer, Side};
 use crate::time::Timestamp;
 use crate::tool;
 use crate::variables::Variables;
@@ -19,6 +20,8 @@ pub enum Status {
     NotStarted,
     /// It is on its way.
     Running,
+    /// It waits for somebody to judge; its time does not go on.
+    Waiting,
     /// It did what it was written for.
     Completed,
     /// It broke off.
@@ -50,6 +53,38 @@ pub struct CurrentStep {
     pub entered_at: Timestamp,
 }
 
+/// A request to the shell that has no answer yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Exchange {
+    /// Under which name it was asked.
+    pub step: StepId,
+    /// The terminal whose shell is asked.
+    pub session_id: String,
+    /// What for.
+    pub purpose: Purpose,
+    /// The variables to be set, with their values.
+    pub set: BTreeMap<String, String>,
+    /// The variables to be told.
+    pub read: Vec<String>,
+    /// The state to be entered when the contract holds; none when the run is complete then.
+    pub then: Option<String>,
+}
+
+/// A question that waits for somebody's judgement.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gate {
+    /// The step whose end is to be judged.
+    pub step: StepId,
+    /// What can be chosen, besides "none of these".
+    pub choices: Vec<Choice>,
+    /// What follows when none of them holds.
+    pub otherwise: Way,
+    /// What there is to judge.
+    pub context: Map<String, Value>,
+    /// Since when it waits.
+    pub opened_at: Timestamp,
+}
+
 /// Everything that the events of a run say, up to the last one applied.
 ///
 /// Applying an event never fails: what has happened is not up for debate.
@@ -60,6 +95,9 @@ pub struct History {
     run: Option<RunId>,
     definition: Option<Value>,
     semantics_version: u32,
+    parent: Option<StepId>,
+    depth: u32,
+    recursion_depth: u32,
     limits: Limits,
     keep_terminals: bool,
     started_at: Option<Timestamp>,
@@ -67,8 +105,18 @@ pub struct History {
     variables: Variables,
     visits: BTreeMap<String, u32>,
     states_executed: u32,
-    final_state: Option<String>,
+    last_state: Option<String>,
     current: Option<CurrentStep>,
+    exchange: Option<Exchange>,
+    gate: Option<Gate>,
+    /// How long the run has waited at gates that were answered.
+    waited: Duration,
+    /// How often the shell was asked.
+    exchanges: u32,
+    /// The arguments that are set, as far as that is known.
+    arguments: BTreeMap<String, String>,
+    arguments_checked: bool,
+    return_values: BTreeMap<String, String>,
     terminals: Terminals,
 }
 
@@ -106,6 +154,21 @@ impl Terminals {
         &self.open
     }
 
+    /// Returns the terminal whose shell the contract is with, when there is one that is open.
+    pub(crate) fn of_contract(&self) -> Option<&str> {
+        self.given.as_ref().or(self.open.last()).map(String::as_str)
+    }
+
+    /// Tells whether the run was given a terminal.
+    pub(crate) fn is_given(&self) -> bool {
+        self.given.is_some()
+    }
+
+    /// Tells whether the run works without a terminal so far.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.given.is_none() && self.last_opened.is_none()
+    }
+
     /// Returns the terminal for an action that names none: the one the run was given, else the one it opened
     /// last. When all of those are closed it is still the last one, so that the error can name it.
     pub(crate) fn usual(&self) -> Option<&str> {
@@ -133,6 +196,8 @@ impl History {
                 limits,
                 keep_terminals,
                 semantics_version,
+                parent,
+                depth,
             } => {
                 self.status = Status::Running;
                 self.started_at = Some(*at);
@@ -140,6 +205,9 @@ impl History {
                 self.limits = *limits;
                 self.keep_terminals = *keep_terminals;
                 self.semantics_version = *semantics_version;
+                self.parent.clone_from(parent);
+                self.depth = *depth;
+                self.recursion_depth = *depth;
                 self.terminals.given.clone_from(session_id);
                 self.variables = Variables::new(variables.clone());
                 self.variables.set_standard("run_id", run.as_str());
@@ -149,12 +217,16 @@ impl History {
                 if let Some(session) = session_id {
                     self.variables.set_standard("session_id", session.as_str());
                 }
+                for side in ["arguments", "return_values"] {
+                    let names = definition.get(side).and_then(Value::as_object);
+                    self.variables.leave_to_shell(names.into_iter().flat_map(Map::keys));
+                }
                 self.definition = Some(definition.clone());
             }
             Event::StateEntered { at, step, tool, params, limit } => {
                 self.states_executed += 1;
                 self.visits.insert(step.place.clone(), step.visit);
-                self.final_state = Some(step.place.clone());
+                self.last_state = Some(step.place.clone());
                 self.current = Some(CurrentStep {
                     step: step.clone(),
                     tool: tool.clone(),
@@ -165,6 +237,40 @@ impl History {
             }
             Event::StateCompleted { step, outcome, .. } => self.complete(step, outcome),
             Event::Transitioned { .. } => {}
+            Event::GateOpened { at, step, choices, otherwise, context } => {
+                self.status = Status::Waiting;
+                self.gate = Some(Gate {
+                    step: step.clone(),
+                    choices: choices.clone(),
+                    otherwise: otherwise.clone(),
+                    context: context.clone(),
+                    opened_at: *at,
+                });
+            }
+            Event::GateAnswered { at, step, choice, .. } => {
+                if let Some(gate) = self.gate.take_if(|gate| gate.step == *step) {
+                    self.status = Status::Running;
+                    self.waited += at.since(gate.opened_at);
+                    self.variables.set_standard("answer", choice.as_str());
+                }
+            }
+            Event::VariablesAsked { step, session_id, purpose, set, read, then, .. } => {
+                self.exchanges += 1;
+                self.exchange = Some(Exchange {
+                    step: step.clone(),
+                    session_id: session_id.clone(),
+                    purpose: *purpose,
+                    set: set.clone(),
+                    read: read.clone(),
+                    then: then.clone(),
+                });
+            }
+            Event::VariablesTold { step, answer, .. } => self.learn(step, answer),
+            Event::ContractChecked { side: Side::Arguments, values, .. } => {
+                self.arguments_checked = true;
+                self.arguments.clone_from(values);
+            }
+            Event::ContractChecked { side: Side::ReturnValues, values, .. } => self.return_values.clone_from(values),
             Event::Completed { at } => self.end(Status::Completed, *at),
             Event::Failed { at, reason, error } => {
                 self.end(Status::Failed { reason: *reason, error: error.clone() }, *at);
@@ -178,6 +284,19 @@ impl History {
             let result = outcome.result(&step.place, &current.tool, current.limit);
             self.variables.record(&step.place, &result);
             self.terminals.record(&current.tool, &current.params, &result);
+            if current.tool == tool::RUN_WORKFLOW
+                && let Some(reached) = result.get("recursion_depth").and_then(Value::as_u64)
+            {
+                self.recursion_depth = self.recursion_depth.max(u32::try_from(reached).unwrap_or(u32::MAX));
+            }
+        }
+    }
+
+    fn learn(&mut self, step: &StepId, answer: &ShellAnswer) {
+        if let Some(exchange) = self.exchange.take_if(|exchange| exchange.step == *step)
+            && exchange.purpose.side() == Side::Arguments
+        {
+            self.arguments.extend(learned(&exchange, answer));
         }
     }
 
@@ -185,6 +304,8 @@ impl History {
         self.status = status;
         self.ended_at = Some(at);
         self.current = None;
+        self.exchange = None;
+        self.gate = None;
     }
 
     /// Returns how many events this history has seen: the number of the next one, counted from 0.
@@ -202,7 +323,7 @@ impl History {
     /// Tells whether the run is over, in whatever way.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        !matches!(self.status, Status::NotStarted | Status::Running)
+        !matches!(self.status, Status::NotStarted | Status::Running | Status::Waiting)
     }
 
     /// Returns the run's id, once it has started.
@@ -221,6 +342,24 @@ impl History {
     #[must_use]
     pub fn semantics_version(&self) -> u32 {
         self.semantics_version
+    }
+
+    /// Returns the step of another run that started this one.
+    #[must_use]
+    pub fn parent(&self) -> Option<&StepId> {
+        self.parent.as_ref()
+    }
+
+    /// Returns how many runs it is below the first one: 0 for one that nobody's run started.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// Returns the deepest level that this run and those that it started came to.
+    #[must_use]
+    pub fn recursion_depth(&self) -> u32 {
+        self.recursion_depth
     }
 
     /// Returns how far the run may go.
@@ -253,10 +392,60 @@ impl History {
         &self.variables
     }
 
-    /// Returns the name of the last state that was executed, finished or not.
+    /// Returns the name of the last state that was executed, finished or not; `validation_failed` or
+    /// `return_validation_failed` when the run broke off because its contract did not hold.
     #[must_use]
     pub fn final_state(&self) -> Option<&str> {
-        self.final_state.as_deref()
+        match self.status {
+            Status::Failed { reason: FailureReason::ArgumentsInvalid, .. } => Some("validation_failed"),
+            Status::Failed { reason: FailureReason::ReturnValuesInvalid, .. } => Some("return_validation_failed"),
+            _ => self.last_state(),
+        }
+    }
+
+    /// Returns the name of the last state that was executed, finished or not, however the run ended.
+    #[must_use]
+    pub fn last_state(&self) -> Option<&str> {
+        self.last_state.as_deref()
+    }
+
+    /// Returns the request to the shell whose answer the run waits for.
+    #[must_use]
+    pub fn exchange(&self) -> Option<&Exchange> {
+        self.exchange.as_ref()
+    }
+
+    /// Returns the question that the run waits at.
+    #[must_use]
+    pub fn gate(&self) -> Option<&Gate> {
+        self.gate.as_ref()
+    }
+
+    /// Returns how long the run may still go on at `now`, the time at gates not counted.
+    #[must_use]
+    pub fn time_left(&self, now: Timestamp) -> Duration {
+        let passed = self.started_at.map_or(Duration::ZERO, |started| now.since(started));
+        let waiting = self.gate.as_ref().map_or(Duration::ZERO, |gate| now.since(gate.opened_at));
+        self.limits.execution_timeout().saturating_sub(passed.saturating_sub(self.waited + waiting))
+    }
+
+    /// Returns the return values that the run left in its shell, once they were looked up; secrets
+    /// are hidden.
+    #[must_use]
+    pub fn return_values(&self) -> &BTreeMap<String, String> {
+        &self.return_values
+    }
+
+    pub(crate) fn arguments(&self) -> &BTreeMap<String, String> {
+        &self.arguments
+    }
+
+    pub(crate) fn arguments_checked(&self) -> bool {
+        self.arguments_checked
+    }
+
+    pub(crate) fn exchanges(&self) -> u32 {
+        self.exchanges
     }
 
     /// Returns how many states were executed, the current one included.
@@ -277,7 +466,7 @@ impl History {
         match &self.status {
             Status::Failed { error, .. } => Some(error),
             Status::Cancelled { reason } => Some(reason),
-            Status::NotStarted | Status::Running | Status::Completed => None,
+            Status::NotStarted | Status::Running | Status::Waiting | Status::Completed => None,
         }
     }
 
@@ -300,6 +489,17 @@ impl History {
     pub(crate) fn visits(&self, state: &str) -> u32 {
         self.visits.get(state).copied().unwrap_or(0)
     }
+}
+
+/// Returns the variables that are known to be set once a request was answered.
+pub(crate) fn learned(exchange: &Exchange, answer: &ShellAnswer) -> BTreeMap<String, String> {
+    let mut known = BTreeMap::new();
+    if let ShellAnswer::Told { values } = answer {
+        known.clone_from(&exchange.set);
+        let wanted = exchange.read.iter().filter_map(|name| Some((name.clone(), values.get(name)?.clone()?)));
+        known.extend(wanted);
+    }
+    known
 }
 
 impl<'a> Extend<&'a Event> for History {

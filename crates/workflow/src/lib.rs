@@ -8,10 +8,13 @@
 //! Nothing in here waits, reads a clock, opens a file or draws a number. The same
 //! definition, history and input give the same decision, today and on replay.
 
+mod child;
 mod condition;
+mod contract;
 mod decide;
 mod definition;
 mod event;
+mod graph;
 mod history;
 mod log;
 mod substitute;
@@ -19,11 +22,18 @@ mod time;
 mod tool;
 mod variables;
 
+pub use child::{Child, ChildWorkflow, MOST_LEVELS, child_outcome};
 pub use condition::{Condition, ConditionError};
-pub use decide::{Decision, Effect, Input, Start, decide, resume};
-pub use definition::{Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition};
-pub use event::{Event, FailureReason, InvalidLimits, Limits, Outcome, SEMANTICS_VERSION};
-pub use history::{CurrentStep, History, Status};
+pub use contract::{Contract, ContractVariable, ValueSchema};
+pub use decide::{Decision, Effect, Input, NONE_OF_THESE, Start, Way, decide, resume};
+pub use definition::{
+    Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, documentation, schema,
+};
+pub use event::{
+    Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer, Side,
+};
+pub use graph::mermaid;
+pub use history::{CurrentStep, Exchange, Gate, History, Status};
 pub use log::{LogEntry, execution_log};
 pub use time::Timestamp;
 pub use variables::Variables;

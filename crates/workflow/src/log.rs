@@ -1,9 +1,11 @@
 //! A run, retold for its reader.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::event::Event;
+use crate::event::{Event, Side};
 use crate::history::{CurrentStep, History};
 use crate::tool;
 
@@ -13,6 +15,30 @@ use crate::tool;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
 pub enum LogEntry {
+    /// The arguments were checked.
+    PreExecutionValidation {
+        /// The arguments that are set.
+        variables: BTreeMap<String, String>,
+        /// Whether the run may begin.
+        success: bool,
+        /// What is wrong.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+        /// When, in seconds since the Unix epoch.
+        timestamp: f64,
+    },
+    /// The return values were checked.
+    PostExecutionValidation {
+        /// The return values that are set.
+        variables: BTreeMap<String, String>,
+        /// Whether the run is complete.
+        success: bool,
+        /// What is wrong.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+        /// When, in seconds since the Unix epoch.
+        timestamp: f64,
+    },
     /// A state's action came to its end.
     Execution {
         /// The state.
@@ -76,7 +102,20 @@ pub fn execution_log<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<Log
 fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option<LogEntry> {
     let timestamp = event.at().as_seconds();
     match event {
-        Event::Started { .. } | Event::StateEntered { .. } | Event::Completed { .. } => None,
+        Event::Started { .. }
+        | Event::StateEntered { .. }
+        | Event::GateOpened { .. }
+        | Event::GateAnswered { .. }
+        | Event::VariablesAsked { .. }
+        | Event::VariablesTold { .. }
+        | Event::Completed { .. } => None,
+        Event::ContractChecked { side, values, holds, error, .. } => {
+            let (variables, success, error) = (values.clone(), *holds, error.clone());
+            Some(match side {
+                Side::Arguments => LogEntry::PreExecutionValidation { variables, success, error, timestamp },
+                Side::ReturnValues => LogEntry::PostExecutionValidation { variables, success, error, timestamp },
+            })
+        }
         Event::StateCompleted { outcome, elapsed, .. } => {
             let CurrentStep { step, tool, params, limit, .. } = begun?;
             let result = outcome.result(&step.place, &tool, limit).into_owned();
@@ -103,5 +142,5 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
 }
 
 fn failure(history: &History, error: String, timestamp: f64) -> LogEntry {
-    LogEntry::Error { state: history.final_state().map(str::to_owned), error, timestamp }
+    LogEntry::Error { state: history.last_state().map(str::to_owned), error, timestamp }
 }

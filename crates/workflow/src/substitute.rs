@@ -3,7 +3,8 @@
 //! `{name}` becomes the variable's text, `{name|sh}`, `{name|json}` and
 //! `{name|regex}` its quoted form, and `{{name}}` the literal `{name}`. Everything
 //! else stays as it is, unknown names included, so that `${HOME}`, `a{2,3}`,
-//! `{a,b}` and `{{.Names}}` survive. What came out of a variable is never looked
+//! `{a,b}` and `{{.Names}}` survive. So does `${NAME}` where `NAME` is a variable
+//! of the shell by the workflow's contract. What came out of a variable is never looked
 //! at again: text from a terminal can not smuggle a placeholder in.
 
 use serde_json::Value;
@@ -12,6 +13,12 @@ use serde_json::Value;
 pub(crate) trait Lookup {
     /// Returns the value of a variable, when there is one of that name.
     fn get(&self, name: &str) -> Option<&Value>;
+
+    /// Tells whether `${name}` is for the shell to expand, whatever is known here.
+    fn is_of_shell(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
 }
 
 /// One part of a text.
@@ -47,6 +54,11 @@ pub(crate) fn text(template: &str, variables: &impl Lookup) -> String {
     for piece in pieces(template) {
         match piece {
             Piece::Text(text) | Piece::Escaped(text) => replaced.push_str(text),
+            Piece::Variable { written, name, filter: None }
+                if replaced.ends_with('$') && variables.is_of_shell(name) =>
+            {
+                replaced.push_str(written);
+            }
             Piece::Variable { written, name, filter } => match variables.get(name) {
                 Some(value) => replaced.push_str(&filtered(value, filter)),
                 None => replaced.push_str(written),

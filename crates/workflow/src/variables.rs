@@ -4,7 +4,7 @@
 //! returned (`{STATE_FIELD}`), the standard names as the last action left them,
 //! and what the run was started with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -37,11 +37,23 @@ pub struct Variables {
     by_state: BTreeMap<String, Value>,
     standard: BTreeMap<String, Value>,
     initial: Map<String, Value>,
+    /// Names of the contract with the shell, where `${NAME}` is for the shell to expand.
+    of_shell: BTreeSet<String>,
 }
 
 impl Variables {
     pub(crate) fn new(initial: Map<String, Value>) -> Self {
         Self { initial, ..Self::default() }
+    }
+
+    /// Leaves `${NAME}` to the shell for these names, also when there is a variable of that name.
+    pub(crate) fn leave_to_shell<'n>(&mut self, names: impl Iterator<Item = &'n String>) {
+        self.of_shell.extend(names.cloned());
+    }
+
+    /// Returns what the run was started with.
+    pub(crate) fn initial(&self) -> &Map<String, Value> {
+        &self.initial
     }
 
     /// Returns the value of a variable, by the order of the layers.
@@ -96,6 +108,10 @@ impl Lookup for Variables {
     fn get(&self, name: &str) -> Option<&Value> {
         self.get(name)
     }
+
+    fn is_of_shell(&self, name: &str) -> bool {
+        self.of_shell.contains(name)
+    }
 }
 
 /// The value that a result gives a standard name. An action without an error clears the last one's.
@@ -119,6 +135,10 @@ impl Lookup for After<'_> {
         let of_this_state = || self.result.get(name.strip_prefix(self.state)?.strip_prefix('_')?);
         let standard = || if STANDARD_FIELDS.contains(&name) { standard_value(name, self.result) } else { None };
         of_this_state().or_else(|| self.before.by_state.get(name)).or_else(standard).or_else(|| self.before.get(name))
+    }
+
+    fn is_of_shell(&self, name: &str) -> bool {
+        self.before.is_of_shell(name)
     }
 }
 

@@ -4,8 +4,9 @@ use serde_json::{Map, Value};
 use steplatch_protocol::{VERBS, VerbInfo, check};
 use steplatch_workflow::{Problem, ToolCatalog};
 
-/// The terminal tools.
-pub(super) struct TerminalTools;
+/// The terminal tools: what a machine can do in this daemon, besides what every machine can.
+#[derive(Debug, Clone, Copy)]
+pub struct TerminalTools;
 
 /// The six tools that are actions of machines.
 const ACTIONS: [&str; 6] =
@@ -29,6 +30,10 @@ impl ToolCatalog for TerminalTools {
             .filter(|(field, _)| field != "session_id" || params.contains_key(field))
             .map(|(field, problem)| Problem::error(format!("/{field}"), problem))
             .collect()
+    }
+
+    fn schema(&self, tool: &str) -> Option<Value> {
+        verb(tool).map(|verb| (verb.parameters)())
     }
 
     fn takes_session(&self, tool: &str) -> bool {

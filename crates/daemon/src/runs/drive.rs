@@ -13,7 +13,7 @@ use steplatch_workflow::{
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
-use super::{Progress, RunState, Shared};
+use super::{Progress, RunState, Shared, child, contract};
 use crate::caller::Caller;
 use crate::moment;
 use crate::service::perform;
@@ -63,6 +63,7 @@ impl Driver {
     pub(super) async fn drive(mut self, start: Start, mut received: mpsc::UnboundedReceiver<Input>) {
         let mut input = Input::Start(start);
         loop {
+            contract::hide(&self.definition, &self.history, &input, &self.shared.secrets);
             let Decision { events, effects } = decide(&self.definition, &self.history, input, moment::now());
             if let Err(error) = self.append(&effects, &events).await {
                 tracing::error!(run = %self.run, error, "a run can not be remembered and stops here");
@@ -121,7 +122,7 @@ impl Driver {
 
     fn publish(&self) {
         let state = match self.history.status() {
-            Status::NotStarted | Status::Running => RunState::Running,
+            Status::NotStarted | Status::Running | Status::Waiting => RunState::Running,
             Status::Completed => RunState::Completed,
             Status::Failed { .. } => RunState::Failed,
             Status::Cancelled { .. } => RunState::Cancelled,
@@ -146,11 +147,43 @@ impl Driver {
                 self.await_outcome(step, acting);
             }
             Effect::Sleep { step, until, limit } => self.await_outcome(step, sleep(until, limit)),
+            Effect::StartRun { step, child, limit } => {
+                let (shared, caller) = (self.shared.clone(), self.caller.clone());
+                self.await_outcome(step.clone(), child::perform(shared, caller, step, *child, limit));
+            }
+            Effect::Answer { step, outcome } => self.await_outcome(step, std::future::ready(outcome)),
+            // No definition that asks for a judgement is accepted (`catalog.rs`), so no run comes to a gate.
+            Effect::OpenGate { step, .. } => {
+                tracing::error!(run = %self.run, %step, "nobody is there to judge");
+                let reason = "nobody is there to judge what it asks".to_owned();
+                self.await_input(step, std::future::ready(Input::Cancel { reason }));
+            }
+            Effect::DisarmDeadline => {
+                if let Some(deadline) = self.deadline.take() {
+                    deadline.abort();
+                }
+            }
+            Effect::SetVariables { step, session_id, variables } => {
+                let sessions = self.shared.sessions.clone();
+                let caller = self.caller.clone();
+                let answering = async move { contract::set(&sessions, &caller, session_id, variables).await };
+                self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: answering.await } });
+            }
+            Effect::ReadVariables { step, session_id, names } => {
+                let sessions = self.shared.sessions.clone();
+                let caller = self.caller.clone();
+                let answering = async move { contract::read(&sessions, &caller, session_id, names).await };
+                self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: answering.await } });
+            }
             Effect::Abandon { step } => {
                 if let Some((current, task)) = self.in_flight.take()
                     && current == step
                 {
                     task.abort();
+                }
+                // A run that it started ends before this one counts as over: its terminals are closed then.
+                if let Some(run) = self.shared.started_by(&step) {
+                    closing.push(tokio::spawn(async move { child::give_up(&run).await }));
                 }
             }
             Effect::ArmDeadline { after } => {
@@ -160,7 +193,9 @@ impl Driver {
                     // A run that is over does not mind.
                     let _ = inputs.send(Input::DeadlinePassed);
                 });
-                self.deadline = Some(timer.abort_handle());
+                if let Some(before) = self.deadline.replace(timer.abort_handle()) {
+                    before.abort();
+                }
             }
             Effect::CloseTerminal { session_id } => {
                 let (sessions, caller) = (self.shared.sessions.clone(), self.caller.clone());
@@ -173,13 +208,16 @@ impl Driver {
     }
 
     fn await_outcome(&mut self, step: StepId, outcome: impl Future<Output = Outcome> + Send + 'static) {
+        self.await_input(step.clone(), async { Input::Outcome { step, outcome: outcome.await } });
+    }
+
+    fn await_input(&mut self, step: StepId, input: impl Future<Output = Input> + Send + 'static) {
         let inputs = self.inputs.clone();
-        let current = step.clone();
         let task = tokio::spawn(async move {
-            let outcome = outcome.await;
-            let _ = inputs.send(Input::Outcome { step, outcome });
+            // A run that is over does not mind.
+            let _ = inputs.send(input.await);
         });
-        self.in_flight = Some((current, task.abort_handle()));
+        self.in_flight = Some((step, task.abort_handle()));
     }
 }
 

@@ -70,9 +70,10 @@ fn told(run: &Run, record: &Record) -> Option<RunEvent> {
     let event = read(record)?;
     let timestamp = moment::told(event.at());
     let (event_type, data) = match event {
-        Event::Started { variables, limits, session_id, .. } => (
+        Event::Started { variables, limits, session_id, parent, .. } => (
             "workflow_started",
-            json!({"input": variables, "session_id": session_id, "max_states": limits.max_states()}),
+            json!({"input": variables, "session_id": session_id, "max_states": limits.max_states(),
+                   "parent_run_id": parent.map(|step| step.run)}),
         ),
         Event::StateEntered { step, tool, params, .. } => {
             ("state_entered", json!({"state": step.place, "visit": step.visit, "tool": tool, "params": params}))
@@ -91,6 +92,18 @@ fn told(run: &Run, record: &Record) -> Option<RunEvent> {
         }
         Event::Transitioned { from, to, because, .. } => {
             ("transition", json!({"from": from, "to": to, "because": because}))
+        }
+        Event::GateOpened { step, choices, context, .. } => {
+            let choices: Vec<_> = choices.into_iter().map(|choice| choice.description).collect();
+            ("gate_waiting", json!({"state": step.place, "choices": choices, "context": context}))
+        }
+        Event::GateAnswered { step, choice, by, .. } => {
+            ("gate_answered", json!({"state": step.place, "answer": choice, "by": by}))
+        }
+        // Each request would be told twice: what came of all of them is what matters.
+        Event::VariablesAsked { .. } | Event::VariablesTold { .. } => return None,
+        Event::ContractChecked { side, values, holds, error, .. } => {
+            ("contract_checked", json!({"side": side, "variables": values, "success": holds, "error": error}))
         }
         Event::Completed { .. } => ("workflow_completed", json!({})),
         Event::Failed { reason, error, .. } => ("workflow_failed", json!({"reason": reason, "error": error})),

@@ -1,6 +1,6 @@
 //! A run, as it is reported to who asks.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use steplatch_protocol::RunReply;
 use steplatch_store::Record;
 use steplatch_workflow::{Event, History, execution_log};
@@ -36,7 +36,7 @@ pub(super) fn of(run: &Run, records: &[Record], secrets: &Secrets) -> RunReply {
     let log = log.into_iter().filter_map(|entry| serde_json::to_value(entry).ok());
     let variables = match fitting(Value::Object(history.variables().to_map())) {
         Value::Object(variables) => variables,
-        _ => serde_json::Map::new(),
+        _ => Map::new(),
     };
     RunReply {
         success: matches!(progress.state, RunState::Running | RunState::Completed),
@@ -48,9 +48,13 @@ pub(super) fn of(run: &Run, records: &[Record], secrets: &Secrets) -> RunReply {
         total_elapsed_time: end.since(run.started).as_secs_f64(),
         execution_log: log.map(fitting).collect(),
         final_variables: variables,
-        return_values: serde_json::Map::new(),
+        return_values: history
+            .return_values()
+            .iter()
+            .map(|(name, value)| (name.clone(), Value::String(secrets.masked(value.clone()))))
+            .collect(),
         session_id: history.session_id().map(str::to_owned),
-        recursion_depth: 0,
+        recursion_depth: history.recursion_depth(),
         error: secrets.masked_if(progress.error),
     }
 }

@@ -1,5 +1,6 @@
 //! One command with its exact output, and the variables of a live shell.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use steplatch_protocol::{
     ExitTerminal, GetVariables, GetVariablesReply, OpenTerminal, RunCommand, RunCommandReply, SetVariables,
     SetVariablesReply, VariableInfo,
 };
-use steplatch_terminal::{CommandRequest, Excerpt, Limit, Ran, RunError, VariablesError};
+use steplatch_terminal::{CommandRequest, Excerpt, Limit, Ran, RunError, Variable, VariablesError};
 use tokio::time::Instant;
 
 use super::trouble::{Trouble, held};
@@ -18,6 +19,15 @@ use crate::caller::Caller;
 /// The longest that a command is waited for, and the shortest.
 const LONGEST: f64 = 3600.0;
 const SHORTEST: f64 = 0.1;
+
+/// Why a shell did not tell its variables, in a whole sentence.
+#[derive(Debug)]
+pub(crate) enum NotAsked {
+    /// A command runs; it may be asked when that is done.
+    Busy(String),
+    /// Waiting would not help.
+    Otherwise(String),
+}
 
 impl Sessions {
     /// Runs one command; as the same `step` only once.
@@ -134,23 +144,38 @@ impl Sessions {
     }
 
     pub(crate) async fn variables(&self, verb: GetVariables) -> GetVariablesReply {
-        let asked = async {
-            let terminal = self.find(&verb.session_id).await?;
-            terminal.variables(verb.names).await?.map_err(not_told)
-        };
-        match asked.await {
+        match self.asked(&verb).await {
             Ok(variables) => {
-                let info = |variable: steplatch_terminal::Variable| VariableInfo {
+                let info = |variable: Variable| VariableInfo {
                     value: self.secrets.masked(variable.value),
                     exported: variable.exported,
                 };
                 let variables = variables.into_iter().map(|(name, variable)| (name, variable.map(info))).collect();
                 GetVariablesReply { success: true, variables, error: None }
             }
-            Err(trouble) => {
-                let error = Some(self.words(&verb.session_id, trouble).await);
-                GetVariablesReply { error, ..GetVariablesReply::default() }
+            Err(NotAsked::Busy(error) | NotAsked::Otherwise(error)) => {
+                GetVariablesReply { error: Some(error), ..GetVariablesReply::default() }
             }
+        }
+    }
+
+    /// As [`Self::variables`], for who must have secrets as they are and keeps them to himself.
+    pub(crate) async fn variables_as_they_are(
+        &self,
+        verb: &GetVariables,
+    ) -> Result<BTreeMap<String, Option<String>>, NotAsked> {
+        let asked = self.asked(verb).await?;
+        Ok(asked.into_iter().map(|(name, variable)| (name, variable.map(|variable| variable.value))).collect())
+    }
+
+    async fn asked(&self, verb: &GetVariables) -> Result<BTreeMap<String, Option<Variable>>, NotAsked> {
+        let asked =
+            async { self.find(&verb.session_id).await?.variables(verb.names.clone()).await.map_err(Into::into) };
+        match asked.await {
+            Ok(Ok(variables)) => Ok(variables.into_iter().collect()),
+            Ok(Err(busy @ VariablesError::Busy { .. })) => Err(NotAsked::Busy(busy.to_string())),
+            Ok(Err(error)) => Err(NotAsked::Otherwise(self.words(&verb.session_id, not_told(error)).await)),
+            Err(trouble) => Err(NotAsked::Otherwise(self.words(&verb.session_id, trouble).await)),
         }
     }
 

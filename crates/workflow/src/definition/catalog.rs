@@ -6,7 +6,8 @@ use super::Problem;
 
 /// The tools that a state may name, told by whoever performs them.
 pub trait ToolCatalog {
-    /// Returns the names of all tools. `sleep` is not among them: it belongs to every machine.
+    /// Returns the names of all tools. `sleep` and `run_workflow` are not among them: they belong to
+    /// every machine.
     fn tools(&self) -> Vec<String>;
 
     /// Checks the parameters of one of these tools as far as they are literal.
@@ -15,8 +16,19 @@ pub trait ToolCatalog {
     /// it is filled in. The pointers of the problems begin at the parameters (`/timeout`).
     fn check(&self, tool: &str, params: &Map<String, Value>) -> Vec<Problem>;
 
+    /// Returns the JSON Schema of a tool's parameters, of which the description says what the tool does.
+    fn schema(&self, tool: &str) -> Option<Value> {
+        let _ = tool;
+        None
+    }
+
     /// Tells whether the tool works on a terminal, named by its parameter `session_id`.
     fn takes_session(&self, tool: &str) -> bool;
+
+    /// Tells whether somebody can be asked to judge a described condition.
+    fn has_judges(&self) -> bool {
+        false
+    }
 
     /// Tells whether a parameter is text, or is made of texts.
     ///

@@ -23,10 +23,10 @@ impl Findings {
     }
 
     /// Takes an object whose keys are all known; says what is wrong with any other.
-    pub(super) fn object<'v>(&mut self, place: &Place<'v>, what: &str, known: &[&str]) -> Option<Object<'v>> {
+    pub(super) fn object<'v>(&mut self, place: &Place<'v>, what: &str, known: &[String]) -> Option<Object<'v>> {
         let object = self.free_object(place, what)?;
-        for key in object.fields.keys().filter(|key| !known.contains(&key.as_str())) {
-            let message = format!("unknown key '{key}' in {what}{}", suggestion(key, known.iter().copied()));
+        for key in object.fields.keys().filter(|key| !known.contains(key)) {
+            let message = format!("unknown key '{key}' in {what}{}", suggestion(key, known.iter().map(String::as_str)));
             self.error(&format!("{}/{}", place.pointer, escaped(key)), message);
         }
         Some(object)

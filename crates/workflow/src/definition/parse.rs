@@ -7,35 +7,30 @@ use steplatch_ids::{InvalidId, WorkflowName};
 use steplatch_pattern::Pattern;
 
 use super::document::{Findings, Object, Place, kind, suggestion};
+use super::shape::{
+    ACTION_KEYS, CONDITION_KEYS, CONDITION_WORDS, DOCUMENT_KEYS, RUN_WORKFLOW_KEYS, SLEEP_KEYS, STATE_KEYS,
+    TRANSITION_KEYS,
+};
 use super::{Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, reach};
+use crate::child::{self, MOST_LEVELS};
 use crate::condition::{Condition, PatternText, Test};
+use crate::decide::NONE_OF_THESE;
 use crate::{substitute, tool};
 
-const DOCUMENT_KEYS: &[&str] = &["name", "description", "arguments", "return_values", "initial_state", "states"];
-const STATE_KEYS: &[&str] = &["action", "transitions", "timeout", "timeout_seconds", "on_timeout"];
-const ACTION_KEYS: &[&str] = &["tool", "params"];
-const TRANSITION_KEYS: &[&str] = &["condition", "pattern", "next_state"];
-const CONDITION_KEYS: &[&str] = &[
-    "success",
-    "pattern_match",
-    "pattern_not_match",
-    "field_equals",
-    "field_contains",
-    "timeout_occurred",
-    "outcome_unknown",
-    "description",
-];
-const CONDITION_WORDS: &[&str] = &["success", "failure", "pattern_match", "pattern_no_match", "timeout"];
-
-const MOST_STATES: usize = 100;
-const MOST_TRANSITIONS: usize = 20;
-const LONGEST_NAME: usize = 64;
-const LONGEST_DESCRIPTION: usize = 500;
+pub(super) const MOST_STATES: usize = 100;
+pub(super) const MOST_TRANSITIONS: usize = 20;
+pub(super) const LONGEST_NAME: usize = 64;
+pub(super) const LONGEST_DESCRIPTION: usize = 500;
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=300.0;
 
 /// Reads a whole document.
 pub(super) fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Definition, Problems> {
-    let mut reader = Reader { tools, findings: Findings::default() };
+    parse_at(document, tools, 0)
+}
+
+/// Reads a document that stands in others, so many levels deep.
+fn parse_at(document: &Value, tools: &dyn ToolCatalog, level: u32) -> Result<Definition, Problems> {
+    let mut reader = Reader { tools, findings: Findings::default(), level };
     let definition = reader.document(document);
     let problems = reader.findings.problems;
     let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
@@ -51,19 +46,19 @@ pub(super) fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Definit
 struct Reader<'a> {
     tools: &'a dyn ToolCatalog,
     findings: Findings,
+    /// In how many other documents this one stands.
+    level: u32,
 }
 
 impl Reader<'_> {
     fn document(&mut self, document: &Value) -> Option<Definition> {
         let place = Place { value: document, pointer: String::new() };
-        let object = self.findings.object(&place, "a workflow definition", DOCUMENT_KEYS)?;
+        let object = self.findings.object(&place, "a workflow definition", &DOCUMENT_KEYS)?;
         let name = object.get("name").and_then(|place| self.name(&place));
         let description = object.get("description").and_then(|place| self.description(&place));
-        for key in ["arguments", "return_values"] {
-            if let Some(place) = object.get(key).filter(|place| *place.value != Value::Object(Map::new())) {
-                self.findings.error(&place.pointer, format!("'{key}' is not supported by this version"));
-            }
-        }
+        let arguments = self.findings.contract(&object, "arguments");
+        let return_values = self.findings.contract(&object, "return_values");
+        self.findings.disjoint(&object, &arguments, &return_values);
         let initial = self.findings.required(&object, "initial_state");
         let initial_name = initial.as_ref().and_then(|place| self.findings.text(place, "'initial_state'"));
         let states = self.findings.required(&object, "states");
@@ -75,7 +70,8 @@ impl Reader<'_> {
         if let (Some(place), Some(name)) = (&initial, initial_name)
             && !states.fields.contains_key(name)
         {
-            self.findings.error(&place.pointer, format!("Initial state '{name}' not found in states"));
+            let meant = suggestion(name, states.fields.keys().map(String::as_str));
+            self.findings.error(&place.pointer, format!("Initial state '{name}' not found in states{meant}"));
         }
         let known = states.clone();
         let states: Vec<_> = states.iter().map(|(name, place)| self.state(name, &place, &known)).collect();
@@ -86,7 +82,8 @@ impl Reader<'_> {
             self.findings.problems.extend(reach::warnings(&initial_state, &states));
         }
         let document = document.clone();
-        Some(Definition { document, name, description, initial_state, states, warnings: Vec::new() })
+        let warnings = Vec::new();
+        Some(Definition { document, name, description, arguments, return_values, initial_state, states, warnings })
     }
 
     fn name(&mut self, place: &Place<'_>) -> Option<WorkflowName> {
@@ -118,14 +115,15 @@ impl Reader<'_> {
             let message = format!("'{name}' is not a name for a state (1 to {LONGEST_NAME} letters, digits or '_')");
             self.findings.error(&place.pointer, message);
         }
-        let object = self.findings.object(place, "a state", STATE_KEYS)?;
+        let object = self.findings.object(place, "a state", &STATE_KEYS)?;
         let action = self.findings.required(&object, "action").and_then(|place| self.action(&place));
         let transitions = object.get("transitions").map(|place| self.transitions(name, &place, known));
         let timeout = self.timeout(&object);
         let on_timeout = object.get("on_timeout").and_then(|place| {
             let target = self.findings.text(&place, "'on_timeout'")?;
             if !known.fields.contains_key(target) {
-                let message = format!("State '{name}' timeout target '{target}' not found");
+                let meant = suggestion(target, known.fields.keys().map(String::as_str));
+                let message = format!("State '{name}' timeout target '{target}' not found{meant}");
                 self.findings.error(&place.pointer, message);
             }
             Some(target.to_owned())
@@ -155,7 +153,7 @@ impl Reader<'_> {
     }
 
     fn action(&mut self, place: &Place<'_>) -> Option<Action> {
-        let object = self.findings.object(place, "an action", ACTION_KEYS)?;
+        let object = self.findings.object(place, "an action", &ACTION_KEYS)?;
         let params = match object.get("params") {
             Some(params) => self.findings.free_object(&params, "'params'")?.fields.clone(),
             None => Map::new(),
@@ -167,22 +165,58 @@ impl Reader<'_> {
             return None;
         }
         let mut known = self.tools.tools();
-        if !known.iter().any(|known| known == tool) && tool != tool::SLEEP {
-            known.push(tool::SLEEP.to_owned());
+        known.extend(tool::OF_MACHINES.iter().map(ToString::to_string));
+        if !known.iter().any(|known| known == tool) {
             let meant = suggestion(tool, known.iter().map(String::as_str));
             let or = if meant.is_empty() { format!(", known are {}", known.join(", ")) } else { meant };
             self.findings.error(&place.pointer, format!("unknown tool '{tool}'{or}"));
             return None;
         }
-        let problems = if tool == tool::SLEEP { check_sleep(&params) } else { self.tools.check(tool, &params) };
+        let problems = match tool {
+            tool::SLEEP => check_sleep(&params),
+            tool::RUN_WORKFLOW => self.check_child(&params),
+            _ => self.tools.check(tool, &params),
+        };
         self.findings.problems.extend(
             problems
                 .into_iter()
                 .map(|problem| Problem { pointer: format!("{}/params{}", object.pointer, problem.pointer), ..problem }),
         );
         let text_params = params.keys().filter(|param| self.tools.takes_text(tool, param)).cloned().collect();
-        let takes_session = tool != tool::SLEEP && self.tools.takes_session(tool);
+        let takes_session = match tool {
+            tool::SLEEP => false,
+            tool::RUN_WORKFLOW => true,
+            _ => self.tools.takes_session(tool),
+        };
         Some(Action { tool: tool.to_owned(), params, takes_session, text_params })
+    }
+
+    fn check_child(&self, params: &Map<String, Value>) -> Vec<Problem> {
+        let mut problems = unknown_keys(params, "a run_workflow", &RUN_WORKFLOW_KEYS);
+        let complaints = child::complaints(params, |value| value.to_string().contains('{'));
+        problems.extend(complaints.into_iter().map(|(param, complaint)| {
+            // A parameter that is left out has no place.
+            let pointer = if params.contains_key(param) { format!("/{param}") } else { String::new() };
+            Problem::error(pointer, complaint)
+        }));
+        match params.get(child::DEFINITION) {
+            Some(document) if document.is_object() && self.level >= MOST_LEVELS => {
+                let message = format!("workflows are nested at most {MOST_LEVELS} levels deep");
+                problems.push(Problem::error(format!("/{}", child::DEFINITION), message));
+            }
+            Some(document) if document.is_object() => {
+                let inner = match parse_at(document, self.tools, self.level + 1) {
+                    Ok(definition) => definition.warnings,
+                    Err(problems) => problems.into_iter().collect(),
+                };
+                problems.extend(inner.into_iter().map(|problem| {
+                    let pointer = format!("/{}{}", child::DEFINITION, problem.pointer);
+                    Problem { pointer, ..problem }
+                }));
+            }
+            _ => {}
+        }
+        problems
     }
 
     fn transitions(&mut self, state: &str, place: &Place<'_>, known: &Object<'_>) -> Vec<Option<Transition>> {
@@ -192,11 +226,13 @@ impl Reader<'_> {
             let message = format!("a state has at most {MOST_TRANSITIONS} transitions, not {count}");
             self.findings.error(&place.pointer, message);
         }
-        items.iter().map(|item| self.transition(state, item, known)).collect()
+        let transitions: Vec<_> = items.iter().map(|item| self.transition(state, item, known)).collect();
+        self.tell_apart(place, &transitions);
+        transitions
     }
 
     fn transition(&mut self, state: &str, place: &Place<'_>, known: &Object<'_>) -> Option<Transition> {
-        let object = self.findings.object(place, "a transition", TRANSITION_KEYS)?;
+        let object = self.findings.object(place, "a transition", &TRANSITION_KEYS)?;
         let condition = match object.get("condition") {
             None => {
                 let message = "'condition' is missing; write {} for one that always holds";
@@ -208,7 +244,8 @@ impl Reader<'_> {
         let next = self.findings.required(&object, "next_state")?;
         let next_state = self.findings.text(&next, "'next_state'")?;
         if !known.fields.contains_key(next_state) {
-            let message = format!("State '{state}' references non-existent state '{next_state}'");
+            let meant = suggestion(next_state, known.fields.keys().map(String::as_str));
+            let message = format!("State '{state}' references non-existent state '{next_state}'{meant}");
             self.findings.error(&next.pointer, message);
         }
         Some(Transition { condition: condition?, next_state: next_state.to_owned() })
@@ -223,14 +260,15 @@ impl Reader<'_> {
                         "'pattern' belongs to a condition that is a word, write it as 'pattern_match' in the object";
                     self.findings.error(&pattern.pointer, message);
                 }
-                let object = self.findings.object(place, "a condition", CONDITION_KEYS)?;
+                let object = self.findings.object(place, "a condition", &CONDITION_KEYS)?;
                 let tests: Vec<_> = object
                     .iter()
                     .filter(|(_, place)| !place.value.is_null())
                     .map(|(key, place)| self.tests(key, &place))
                     .collect();
                 let tests = tests.into_iter().collect::<Option<Vec<_>>>()?.concat();
-                Some(Condition { tests })
+                let description = object.get("description").and_then(|place| place.value.as_str()).map(str::to_owned);
+                Some(Condition { tests, description })
             }
             other => {
                 let message = format!("a condition must be an object or a word, not {}", kind(other));
@@ -257,13 +295,13 @@ impl Reader<'_> {
                 Test::Pattern { pattern: self.pattern(pattern, "'pattern'")?, found: word == "pattern_match" }
             }
             _ => {
-                let meant = suggestion(word, CONDITION_WORDS.iter().copied());
+                let meant = suggestion(word, CONDITION_WORDS.iter().map(String::as_str));
                 let or = if meant.is_empty() { format!(", known are {}", CONDITION_WORDS.join(", ")) } else { meant };
                 self.findings.error(&place.pointer, format!("unknown condition \"{word}\"{or}"));
                 return None;
             }
         };
-        Some(Condition { tests: vec![test] })
+        Some(Condition { tests: vec![test], description: None })
     }
 
     /// Reads one key of a condition: several tests where it names several fields, `None` when it is wrong.
@@ -289,14 +327,48 @@ impl Reader<'_> {
                 return tests.into_iter().collect();
             }
             "description" => {
-                let message = "a condition with 'description' is not supported by this version";
-                self.findings.error(&place.pointer, message);
-                return None;
+                self.judged(place)?;
+                return Some(Vec::new());
             }
             // Reported as an unknown key already.
             _ => return None,
         };
         Some(vec![test])
+    }
+
+    /// Checks what somebody is to judge.
+    fn judged(&mut self, place: &Place<'_>) -> Option<()> {
+        if !self.tools.has_judges() {
+            let message = "a condition with 'description' is not supported by this version";
+            self.findings.error(&place.pointer, message);
+            return None;
+        }
+        let description = self.findings.text(place, "'description'")?;
+        let length = description.chars().count();
+        if description.trim().is_empty() || length > LONGEST_DESCRIPTION {
+            let message =
+                format!("what is to be judged has 1 to {LONGEST_DESCRIPTION} characters, not {length} or only blanks");
+            self.findings.error(&place.pointer, message);
+            return None;
+        }
+        if description == NONE_OF_THESE {
+            let message = format!("'{NONE_OF_THESE}' is a choice that is there anyway");
+            self.findings.error(&place.pointer, message);
+            return None;
+        }
+        Some(())
+    }
+
+    /// Says which conditions of a state could not be told apart by who judges.
+    fn tell_apart(&mut self, place: &Place<'_>, transitions: &[Option<Transition>]) {
+        let described = |transition: &Option<Transition>| transition.as_ref()?.condition.description.clone();
+        let descriptions: Vec<_> = transitions.iter().map(described).collect();
+        for (index, description) in descriptions.iter().enumerate() {
+            if description.is_some() && descriptions[..index].contains(description) {
+                let pointer = format!("{}/{index}/condition/description", place.pointer);
+                self.findings.error(&pointer, "another transition of this state has the same description");
+            }
+        }
     }
 
     fn contains(&mut self, field: &str, place: &Place<'_>) -> Option<Test> {
@@ -323,15 +395,20 @@ impl Reader<'_> {
 }
 
 fn check_sleep(params: &Map<String, Value>) -> Vec<Problem> {
-    let unknown = params.keys().filter(|key| *key != "seconds").map(|key| {
-        let message = format!("unknown key '{key}' in a sleep{}", suggestion(key, ["seconds"].into_iter()));
-        Problem::error(format!("/{}", super::document::escaped(key)), message)
-    });
-    let mut problems: Vec<_> = unknown.collect();
+    let mut problems = unknown_keys(params, "a sleep", &SLEEP_KEYS);
     let told_later = params.get("seconds").and_then(Value::as_str).is_some_and(|text| text.contains('{'));
     if !told_later && let Err(error) = tool::sleep_duration(params) {
         let pointer = if params.contains_key("seconds") { "/seconds" } else { "" };
         problems.push(Problem::error(pointer, error.to_string()));
     }
     problems
+}
+
+fn unknown_keys(params: &Map<String, Value>, what: &str, known: &[String]) -> Vec<Problem> {
+    let unknown = params.keys().filter(|key| !known.contains(key));
+    let problem = |key: &String| {
+        let message = format!("unknown key '{key}' in {what}{}", suggestion(key, known.iter().map(String::as_str)));
+        Problem::error(format!("/{}", super::document::escaped(key)), message)
+    };
+    unknown.map(problem).collect()
 }

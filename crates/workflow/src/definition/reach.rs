@@ -10,11 +10,15 @@ pub(super) fn warnings(initial: &str, states: &[State]) -> Vec<Problem> {
     let reached = closure([initial].into(), |from| {
         states.iter().filter(|state| state.name == *from).flat_map(State::targets).collect()
     });
-    let ending =
-        closure(states.iter().filter(|state| state.may_end()).map(|state| state.name.as_str()).collect(), |to| {
+    // Where a target does not exist, nobody knows what its author meant; that it is missing is told already.
+    let leads_astray = |state: &&State| state.targets().any(|target| states.iter().all(|known| known.name != target));
+    let ending = closure(
+        states.iter().filter(|state| state.may_end() || leads_astray(state)).map(|state| state.name.as_str()).collect(),
+        |to| {
             let leads_there = |state: &&State| state.targets().any(|target| target == to);
             states.iter().filter(leads_there).map(|state| state.name.as_str()).collect()
-        });
+        },
+    );
     let mut warnings = Vec::new();
     for State { name, .. } in states {
         let pointer = format!("/states/{}", escaped(name));
@@ -35,7 +39,7 @@ impl State {
     }
 
     /// Tells whether a run may end here: unless some transition holds whatever happens.
-    fn may_end(&self) -> bool {
+    pub(crate) fn may_end(&self) -> bool {
         let any = |covers: &dyn Fn(&crate::condition::Condition) -> bool| {
             self.transitions.iter().any(|transition| covers(&transition.condition))
         };

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use steplatch_ids::StepId;
 use steplatch_workflow::{
-    Decision, Definition, Effect, Event, History, Input, Limits, LogEntry, Outcome, Problem, Start, Status, Timestamp,
-    ToolCatalog, decide, execution_log,
+    Decision, Definition, Effect, Event, History, Input, Limits, LogEntry, Outcome, Problem, ShellAnswer, Start,
+    Status, Timestamp, ToolCatalog, decide, execution_log,
 };
 
 /// The six terminal tools, as far as a definition is concerned.
@@ -29,6 +29,10 @@ impl ToolCatalog for Tools {
 
     fn takes_session(&self, tool: &str) -> bool {
         !matches!(tool, "open_terminal" | "list_terminal_sessions")
+    }
+
+    fn has_judges(&self) -> bool {
+        true
     }
 
     fn takes_text(&self, tool: &str, param: &str) -> bool {
@@ -59,6 +63,8 @@ pub(crate) fn start() -> Start {
         variables: Map::new(),
         limits: Limits::default(),
         keep_terminals: false,
+        parent: None,
+        depth: 0,
     }
 }
 
@@ -116,6 +122,22 @@ impl Machine {
     /// Brings the result of the current step.
     pub(crate) fn result(&mut self, result: &Value) -> &Decision {
         self.outcome(Outcome::Finished { result: fields(result) })
+    }
+
+    /// Brings what the shell answers: the values of variables, null for one that is not set.
+    pub(crate) fn shell_tells(&mut self, values: &Value) -> &Decision {
+        let value = |(name, value): (String, Value)| (name, value.as_str().map(str::to_owned));
+        self.shell_answers(ShellAnswer::Told { values: fields(values).into_iter().map(value).collect() })
+    }
+
+    pub(crate) fn shell_refuses(&mut self, error: &str) -> &Decision {
+        self.shell_answers(ShellAnswer::Failed { error: error.to_owned() })
+    }
+
+    fn shell_answers(&mut self, answer: ShellAnswer) -> &Decision {
+        let step = self.history.exchange().expect("a request to the shell").step.clone();
+        self.wait(Duration::from_millis(1));
+        self.input(Input::ShellAnswered { step, answer })
     }
 
     pub(crate) fn succeed(&mut self) -> &Decision {

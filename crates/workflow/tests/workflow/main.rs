@@ -1,6 +1,11 @@
 //! Machine workflows, from document to end, told as small stories.
 
+mod contracts;
 mod decisions;
 mod definitions;
+mod gates;
+mod generated;
+mod laws;
 mod machine;
-mod properties;
+mod nested;
+mod told;

@@ -1,0 +1,169 @@
+//! Runs that a run starts: the action `run_workflow`.
+//!
+//! A child is a run of its own. It gets the variables that it is given and no
+//! others, and a terminal only when it is given one. What its parent sees of it
+//! are the fields of one result.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use steplatch_ids::WorkflowName;
+
+use crate::event::{Limits, Outcome};
+use crate::history::History;
+use crate::substitute;
+
+/// How many levels of runs a run may have below itself.
+pub const MOST_LEVELS: u32 = 5;
+
+/// The parameter that holds a whole definition. Its placeholders are the child's, so they are not replaced.
+pub(crate) const DEFINITION: &str = "workflow_definition";
+
+/// A run that another one starts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Child {
+    /// What it runs.
+    pub workflow: ChildWorkflow,
+    /// The terminal that it works in.
+    pub session_id: Option<String>,
+    /// The variables that it begins with.
+    pub variables: BTreeMap<String, String>,
+    /// How far it may go.
+    pub limits: Limits,
+    /// Whether its terminals stay open when it fails or is cancelled.
+    pub keep_terminals: bool,
+    /// How many runs it is below the first one, from 1.
+    pub depth: u32,
+}
+
+/// What a child runs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ChildWorkflow {
+    /// A workflow that is saved under this name.
+    Named(WorkflowName),
+    /// This document.
+    Inline(Value),
+}
+
+/// What is wrong with the parameters of a `run_workflow`, and at which of them; an empty name stands for all.
+pub(crate) type Complaint = (&'static str, String);
+
+impl Child {
+    /// Reads what an action asks for, all variables replaced.
+    pub(crate) fn read(params: &Map<String, Value>, depth: u32) -> Result<Self, String> {
+        let set = |key: &str| params.get(key).filter(|value| !value.is_null());
+        if let Some((_, complaint)) = complaints(params, |_| false).into_iter().next() {
+            return Err(complaint);
+        }
+        let workflow = match (set(DEFINITION), set("workflow_name").and_then(Value::as_str)) {
+            (Some(document), _) => ChildWorkflow::Inline(document.clone()),
+            (None, name) => {
+                let name = name.unwrap_or_default();
+                ChildWorkflow::Named(name.parse().map_err(|error: steplatch_ids::InvalidId| error.to_string())?)
+            }
+        };
+        let variables = set("initial_variables").and_then(Value::as_object);
+        let texts = variables.into_iter().flatten().map(|(name, value)| (name.clone(), substitute::as_text(value)));
+        let keep = set("keep_terminals").map(substitute::as_text);
+        Ok(Self {
+            workflow,
+            session_id: set("session_id").map(substitute::as_text).filter(|session| !session.is_empty()),
+            variables: texts.collect(),
+            limits: limits(params)?,
+            keep_terminals: keep.as_deref() == Some("true"),
+            depth,
+        })
+    }
+}
+
+/// Returns what is wrong with the parameters, as far as they are not `open`: may still become anything.
+pub(crate) fn complaints(params: &Map<String, Value>, open: impl Fn(&Value) -> bool) -> Vec<Complaint> {
+    let set = |key: &str| params.get(key).filter(|value| !value.is_null());
+    let mut complaints = Vec::new();
+    match (set(DEFINITION), set("workflow_name")) {
+        (None, None) => {
+            complaints.push(("", format!("Either '{DEFINITION}' or 'workflow_name' must be provided")));
+        }
+        (Some(_), Some(_)) => {
+            complaints.push(("workflow_name", format!("Provide either '{DEFINITION}' OR 'workflow_name', not both")));
+        }
+        (Some(document), None) if !document.is_object() => {
+            complaints.push((DEFINITION, format!("'{DEFINITION}' must be an object")));
+        }
+        (None, Some(name)) if !open(name) => match name.as_str().map(str::parse::<WorkflowName>) {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => complaints.push(("workflow_name", error.to_string())),
+            None => complaints.push(("workflow_name", "'workflow_name' must be a text".to_owned())),
+        },
+        _ => {}
+    }
+    match set("initial_variables") {
+        None => {}
+        Some(Value::Object(variables)) => {
+            let nested = |(_, value): &(&String, &Value)| value.is_object() || value.is_array();
+            complaints.extend(variables.iter().filter(nested).map(|(name, _)| {
+                ("initial_variables", format!("'{name}' in 'initial_variables' must be a text, a number or a boolean"))
+            }));
+        }
+        Some(value) if open(value) => {}
+        Some(_) => complaints.push(("initial_variables", "'initial_variables' must be an object".to_owned())),
+    }
+    for key in ["max_states", "execution_timeout"] {
+        if let Some(value) = set(key).filter(|value| !open(value)) {
+            let alone = Map::from_iter([(key.to_owned(), value.clone())]);
+            complaints.extend(limits(&alone).err().map(|complaint| (key, complaint)));
+        }
+    }
+    complaints
+}
+
+fn limits(params: &Map<String, Value>) -> Result<Limits, String> {
+    let number = |key: &str| match params.get(key).filter(|value| !value.is_null()) {
+        None => Ok(None),
+        Some(value) => {
+            let number = substitute::as_text(value).trim().parse::<f64>().ok();
+            number.map(Some).ok_or_else(|| format!("'{key}' must be a number"))
+        }
+    };
+    let usual = Limits::default();
+    let max_states = match number("max_states")? {
+        None => usual.max_states(),
+        // What is out of the bounds of a u32 is out of ours, and is told so.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        Some(number) if number.fract() == 0.0 => number as u32,
+        Some(_) => return Err("'max_states' must be a whole number".to_owned()),
+    };
+    let timeout = number("execution_timeout")?.unwrap_or_else(|| usual.execution_timeout().as_secs_f64());
+    Limits::new(max_states, timeout).map_err(|error| error.to_string())
+}
+
+/// Returns what a run is to the one that started it, once it is over: the result of its action.
+///
+/// `status` is how its end is called. What the child failed with is the action's error.
+#[must_use]
+pub fn child_outcome(history: &History, status: &str) -> Outcome {
+    let success = status == "completed";
+    let text = |text: Option<&str>| text.map_or(Value::Null, Value::from);
+    let mut result = Map::new();
+    let fields = [
+        ("success", success.into()),
+        ("run_id", text(history.run().map(steplatch_ids::RunId::as_str))),
+        ("status", status.into()),
+        ("workflow_final_state", text(history.final_state())),
+        ("states_executed", history.states_executed().into()),
+        ("return_values", json!(history.return_values())),
+        ("open_terminals", json!(if success || history.keep_terminals() { history.open_terminals() } else { &[] })),
+        ("recursion_depth", history.recursion_depth().into()),
+    ];
+    result.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+    if let Some(error) = history.error() {
+        result.insert("error".to_owned(), error.into());
+    }
+    Outcome::Finished { result }
+}
+
+/// Returns what an action comes to that can not be done.
+pub(crate) fn refused(error: String) -> Outcome {
+    let fields = [("success".to_owned(), false.into()), ("error".to_owned(), error.into())];
+    Outcome::Finished { result: Map::from_iter(fields) }
+}

@@ -1,0 +1,143 @@
+//! Contracts with the shell: the variables that a workflow needs, and those that it leaves.
+//!
+//! An argument is an environment variable that must be set before the first state,
+//! a return value one that must be set after the last. What is missing, what a
+//! default fills in and what does not fit is decided here; the shell is asked by
+//! whoever performs effects.
+
+mod schema;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::substitute;
+
+pub(crate) use schema::KEYWORDS;
+pub use schema::ValueSchema;
+
+/// The variables of one side of a contract, in the order of the document.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Contract {
+    pub(crate) variables: Vec<ContractVariable>,
+}
+
+/// One environment variable that a workflow speaks of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ContractVariable {
+    pub(crate) name: String,
+    pub(crate) description: Option<String>,
+    pub(crate) required: bool,
+    pub(crate) default: Option<String>,
+    pub(crate) secret: bool,
+    pub(crate) schema: Option<ValueSchema>,
+}
+
+impl ContractVariable {
+    /// Returns the variable's name, such as `PROJECT_ROOT`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns what the variable is for, in the author's words.
+    #[must_use]
+    pub fn description(&self) -> Option<&str> {
+        self.description.as_deref()
+    }
+
+    /// Tells whether the variable must be set.
+    #[must_use]
+    pub fn is_required(&self) -> bool {
+        self.required
+    }
+
+    /// Returns the value that is used where the shell has none.
+    #[must_use]
+    pub fn default(&self) -> Option<&str> {
+        self.default.as_deref()
+    }
+
+    /// Tells whether the value must not be shown.
+    #[must_use]
+    pub fn is_secret(&self) -> bool {
+        self.secret
+    }
+
+    /// Returns what the value must look like.
+    #[must_use]
+    pub fn schema(&self) -> Option<&ValueSchema> {
+        self.schema.as_ref()
+    }
+
+    /// Whether a run can not go on without knowing the variable's value.
+    fn matters(&self) -> bool {
+        self.required || self.default.is_some()
+    }
+}
+
+impl Contract {
+    /// Returns the variables, in the order of the document.
+    pub fn iter(&self) -> std::slice::Iter<'_, ContractVariable> {
+        self.variables.iter()
+    }
+
+    /// Tells whether there is nothing to check.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.variables.is_empty()
+    }
+
+    /// Returns the variable of that name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&ContractVariable> {
+        self.variables.iter().find(|variable| variable.name == name)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.variables.iter().map(|variable| variable.name.as_str())
+    }
+
+    /// Returns the variables that `initial` has a value for, as texts.
+    pub(crate) fn given(&self, initial: &Map<String, Value>) -> BTreeMap<String, String> {
+        let value = |name: &str| Some((name.to_owned(), substitute::as_text(initial.get(name)?)));
+        self.names().filter_map(value).collect()
+    }
+
+    /// Returns the defaults of those that have no value.
+    pub(crate) fn defaults(&self, known: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let unset = self.variables.iter().filter(|variable| !known.contains_key(&variable.name));
+        unset.filter_map(|variable| Some((variable.name.clone(), variable.default.clone()?))).collect()
+    }
+
+    /// Returns the required variables that have neither a value nor a default.
+    pub(crate) fn missing(&self, known: &BTreeMap<String, String>) -> Vec<&str> {
+        let missing = |variable: &&ContractVariable| {
+            variable.required && variable.default.is_none() && !known.contains_key(&variable.name)
+        };
+        self.variables.iter().filter(missing).map(ContractVariable::name).collect()
+    }
+
+    /// Tells whether a run can not go on when these variables can not be asked for.
+    pub(crate) fn needs(&self, names: &[String]) -> bool {
+        names.iter().filter_map(|name| self.get(name)).any(ContractVariable::matters)
+    }
+
+    /// Says what is wrong with the values, one sentence for each that does not fit its schema.
+    pub(crate) fn unfit(&self, known: &BTreeMap<String, String>) -> Vec<String> {
+        let unfit = |variable: &ContractVariable| {
+            let problem = variable.schema.as_ref()?.problem(known.get(&variable.name)?)?;
+            Some(format!("{} {problem}", variable.name))
+        };
+        self.variables.iter().filter_map(unfit).collect()
+    }
+}
+
+impl<'a> IntoIterator for &'a Contract {
+    type Item = &'a ContractVariable;
+    type IntoIter = std::slice::Iter<'a, ContractVariable>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}

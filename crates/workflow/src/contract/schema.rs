@@ -1,0 +1,203 @@
+//! What the value of a variable must look like: a JSON Schema of a text.
+//!
+//! A shell's variables are texts, so the words of JSON Schema that speak of texts
+//! are understood, and `type` reads a text as a number or boolean. Any other word
+//! is refused rather than ignored. JSON Schema 2020-12,
+//! <https://json-schema.org/draft/2020-12/json-schema-validation>.
+
+use serde_json::{Map, Value};
+use steplatch_pattern::Pattern;
+
+use crate::substitute;
+
+/// The words that are understood; those of the last row say nothing about the value.
+pub(crate) const KEYWORDS: &[&str] = &[
+    "type",
+    "enum",
+    "const",
+    "pattern",
+    "minLength",
+    "maxLength",
+    "minimum",
+    "maximum",
+    "title",
+    "description",
+    "examples",
+];
+
+/// A JSON Schema of a variable's value.
+#[derive(Debug, Clone)]
+pub struct ValueSchema {
+    kind: Kind,
+    allowed: Option<Vec<String>>,
+    pattern: Option<Pattern>,
+    length: (Option<u64>, Option<u64>),
+    range: (Option<f64>, Option<f64>),
+}
+
+/// As what a text is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Integer,
+    Number,
+    Boolean,
+}
+
+/// Why a schema is none, and at which of its words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InvalidSchema {
+    pub(crate) word: &'static str,
+    pub(crate) message: String,
+}
+
+impl InvalidSchema {
+    fn new(word: &'static str, message: impl Into<String>) -> Self {
+        Self { word, message: message.into() }
+    }
+}
+
+/// Two schemas are the same when they say the same.
+impl PartialEq for ValueSchema {
+    fn eq(&self, other: &Self) -> bool {
+        let pattern = |schema: &Self| schema.pattern.as_ref().map(|pattern| pattern.as_str().to_owned());
+        (self.kind, &self.allowed, pattern(self), self.length, self.range)
+            == (other.kind, &other.allowed, pattern(other), other.length, other.range)
+    }
+}
+
+impl ValueSchema {
+    /// Reads a schema whose words are all known.
+    pub(crate) fn read(fields: &Map<String, Value>) -> Result<Self, InvalidSchema> {
+        let kind = match fields.get("type").map(|kind| kind.as_str().unwrap_or_default()) {
+            None | Some("string") => Kind::Text,
+            Some("integer") => Kind::Integer,
+            Some("number") => Kind::Number,
+            Some("boolean") => Kind::Boolean,
+            Some(_) => {
+                return Err(InvalidSchema::new("type", "'type' must be string, integer, number or boolean"));
+            }
+        };
+        let scalar = |word: &'static str, value: &Value| match value {
+            Value::String(_) | Value::Number(_) | Value::Bool(_) => Ok(substitute::as_text(value)),
+            _ => Err(InvalidSchema::new(word, format!("'{word}' must have texts, numbers or booleans in it"))),
+        };
+        let allowed = match (fields.get("const"), fields.get("enum")) {
+            (Some(value), _) => Some(vec![scalar("const", value)?]),
+            (None, Some(Value::Array(values))) if !values.is_empty() => {
+                Some(values.iter().map(|value| scalar("enum", value)).collect::<Result<_, _>>()?)
+            }
+            (None, Some(_)) => return Err(InvalidSchema::new("enum", "'enum' must be a list of values")),
+            (None, None) => None,
+        };
+        let pattern = match fields.get("pattern").map(|pattern| pattern.as_str().map(Pattern::new)) {
+            None => None,
+            Some(None) => return Err(InvalidSchema::new("pattern", "'pattern' must be a text")),
+            Some(Some(Err(error))) => return Err(InvalidSchema::new("pattern", error.to_string())),
+            Some(Some(Ok(pattern))) => Some(pattern),
+        };
+        let length = |word: &'static str| match fields.get(word).map(Value::as_u64) {
+            Some(None) => Err(InvalidSchema::new(word, format!("'{word}' must be a whole number, not negative"))),
+            length => Ok(length.flatten()),
+        };
+        let bound = |word: &'static str| match fields.get(word).map(Value::as_f64) {
+            Some(None) => Err(InvalidSchema::new(word, format!("'{word}' must be a number"))),
+            bound => Ok(bound.flatten()),
+        };
+        Ok(Self {
+            kind,
+            allowed,
+            pattern,
+            length: (length("minLength")?, length("maxLength")?),
+            range: (bound("minimum")?, bound("maximum")?),
+        })
+    }
+
+    /// Says what is wrong with a value, as the rest of a sentence that begins with its name.
+    pub(crate) fn problem(&self, value: &str) -> Option<String> {
+        let number = value.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+        match self.kind {
+            Kind::Text => {}
+            Kind::Integer if number.is_none_or(|number| number.fract() != 0.0) => {
+                return Some("must be a whole number".to_owned());
+            }
+            Kind::Number if number.is_none() => return Some("must be a number".to_owned()),
+            Kind::Boolean if !matches!(value, "true" | "false") => return Some("must be true or false".to_owned()),
+            Kind::Integer | Kind::Number | Kind::Boolean => {}
+        }
+        if let Some(allowed) = &self.allowed
+            && !allowed.iter().any(|allowed| allowed == value)
+        {
+            return Some(format!("must be {}", allowed.join(" or ")));
+        }
+        let characters = value.chars().count() as u64;
+        match self.length {
+            (Some(least), _) if characters < least => return Some(format!("must have at least {least} characters")),
+            (_, Some(most)) if characters > most => return Some(format!("must have at most {most} characters")),
+            _ => {}
+        }
+        match (self.range, number) {
+            ((Some(least), _), Some(number)) if number < least => return Some(format!("must be at least {least}")),
+            ((_, Some(most)), Some(number)) if number > most => return Some(format!("must be at most {most}")),
+            _ => {}
+        }
+        let pattern = self.pattern.as_ref()?;
+        match pattern.is_match(value) {
+            Ok(true) => None,
+            Ok(false) => Some(format!("must match the pattern '{}'", pattern.as_str())),
+            Err(error) => Some(format!("can not be checked: {error}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn schema(value: &Value) -> Result<ValueSchema, InvalidSchema> {
+        ValueSchema::read(value.as_object().expect("an object"))
+    }
+
+    #[test]
+    fn a_value_is_checked_as_the_text_that_it_is() {
+        for (words, value, expected) in [
+            (json!({}), "anything", None),
+            (json!({"type": "integer", "minimum": 1, "maximum": 9}), "5", None),
+            (json!({"type": "integer"}), "5.5", Some("must be a whole number")),
+            (json!({"type": "integer"}), "", Some("must be a whole number")),
+            (json!({"type": "number", "minimum": 1}), "0.5", Some("must be at least 1")),
+            (json!({"type": "number", "maximum": 1}), "2e0", Some("must be at most 1")),
+            (json!({"type": "number"}), "inf", Some("must be a number")),
+            (json!({"type": "boolean"}), "yes", Some("must be true or false")),
+            (json!({"enum": ["debug", "release", 3]}), "3", None),
+            (json!({"enum": ["debug", "release"]}), "Debug", Some("must be debug or release")),
+            (json!({"const": true}), "false", Some("must be true")),
+            (json!({"pattern": "^/"}), "home", Some("must match the pattern '^/'")),
+            (json!({"pattern": "^/"}), "/home", None),
+            (json!({"minLength": 2}), "é", Some("must have at least 2 characters")),
+            (json!({"maxLength": 2}), "éé", None),
+            (json!({"maxLength": 1}), "éé", Some("must have at most 1 characters")),
+        ] {
+            let schema = schema(&words).unwrap();
+            assert_eq!(schema.problem(value).as_deref(), expected, "{value} under {words}");
+        }
+    }
+
+    #[test]
+    fn words_with_values_of_another_kind_are_refused_by_name() {
+        for (words, word) in [
+            (json!({"type": "array"}), "type"),
+            (json!({"type": ["string"]}), "type"),
+            (json!({"enum": []}), "enum"),
+            (json!({"enum": [[]]}), "enum"),
+            (json!({"const": {}}), "const"),
+            (json!({"pattern": "("}), "pattern"),
+            (json!({"pattern": 1}), "pattern"),
+            (json!({"minLength": -1}), "minLength"),
+            (json!({"maximum": "9"}), "maximum"),
+        ] {
+            assert_eq!(schema(&words).unwrap_err().word, word, "{words}");
+        }
+    }
+}

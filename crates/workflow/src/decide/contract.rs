@@ -1,0 +1,217 @@
+//! What a run asks its shell before the first state and after the last.
+//!
+//! Before the first state the arguments that the run was started with are
+//! exported, the others are looked up, and defaults are exported for those that are
+//! not set. A run that opens its terminal itself begins with opening it: what it
+//! was started with goes into the environment of that terminal, and the rest is
+//! asked for as soon as it is open.
+
+use std::collections::BTreeMap;
+
+use steplatch_ids::StepId;
+
+use super::{Decision, Move, exchanging};
+use crate::contract::Contract;
+use crate::event::{Event, FailureReason, Purpose, ShellAnswer, Side};
+use crate::history::{Exchange, Terminals, learned};
+use crate::substitute::Lookup;
+use crate::tool;
+
+/// What stands in the place of a secret.
+const HIDDEN: &str = "••••••";
+
+impl Move<'_> {
+    /// Goes to the first state, by way of the arguments as far as they can be known yet.
+    pub(super) fn begin_with_arguments(self, to: &str) -> Decision {
+        let history = self.history;
+        let opens = |state: &crate::State| state.action().tool() == tool::OPEN_TERMINAL;
+        let comes_later = self.definition.states().iter().any(opens);
+        if history.terminals().is_empty() && !self.definition.arguments().is_empty() && !comes_later {
+            // There will never be a shell to ask: what the run was started with has to do.
+            let known = self.given_arguments();
+            return self.settle_arguments(known, None, to, history.variables(), history.terminals());
+        }
+        self.approach(to, history.variables(), history.terminals())
+    }
+
+    /// Goes to a state, by way of the arguments if they were not looked at and there is a shell now.
+    pub(super) fn approach(self, to: &str, variables: &impl Lookup, terminals: &Terminals) -> Decision {
+        let wanted = !self.definition.arguments().is_empty() && !self.history.arguments_checked();
+        if !wanted || terminals.of_contract().is_none() {
+            return self.enter(to, variables, terminals);
+        }
+        let given = self.given_arguments();
+        if given.is_empty() || !terminals.is_given() {
+            return self.settle_arguments(given, Some(Purpose::ExportGiven), to, variables, terminals);
+        }
+        self.ask(Purpose::ExportGiven, given, Vec::new(), Some(to), terminals)
+    }
+
+    /// Ends a run that has nothing more to do, by way of the values that it returns.
+    pub(super) fn finish(mut self, terminals: &Terminals) -> Decision {
+        if self.definition.return_values().is_empty() {
+            self.record(Event::Completed { at: self.now });
+            return self.decision;
+        }
+        if terminals.of_contract().is_none() {
+            let error = "the run has no open terminal to read them from".to_owned();
+            return self.settle_return_values(BTreeMap::new(), Some(error), terminals);
+        }
+        let names = self.definition.return_values().names().map(str::to_owned).collect();
+        self.ask(Purpose::ReadReturnValues, BTreeMap::new(), names, None, terminals)
+    }
+
+    /// Takes an answer of the shell in and goes on.
+    pub(super) fn answered(mut self, exchange: &Exchange, answer: ShellAnswer) -> Decision {
+        let history = self.history;
+        let terminals = history.terminals();
+        let learned = learned(exchange, &answer);
+        let error = match &answer {
+            ShellAnswer::Told { .. } => None,
+            ShellAnswer::Failed { error } => Some(error.clone()),
+        };
+        self.record(Event::VariablesTold { at: self.now, step: exchange.step.clone(), answer });
+        let mut known = history.arguments().clone();
+        let to = exchange.then.as_deref().unwrap_or_default();
+        match (exchange.purpose, error) {
+            (Purpose::ReadReturnValues, error) => self.settle_return_values(learned, error, terminals),
+            (Purpose::ExportGiven | Purpose::ExportDefaults, Some(error)) => {
+                let error = format!("Environment variables could not be set: {error}");
+                self.refuse(Side::Arguments, known, error, terminals)
+            }
+            (Purpose::ReadArguments, Some(error)) if self.definition.arguments().needs(&exchange.read) => {
+                let error = format!("Environment variables could not be checked: {error}");
+                self.refuse(Side::Arguments, known, error, terminals)
+            }
+            (purpose, _) => {
+                if !terminals.is_given() {
+                    known.extend(self.given_arguments());
+                }
+                known.extend(learned);
+                self.settle_arguments(known, Some(purpose), to, history.variables(), terminals)
+            }
+        }
+    }
+
+    /// Returns the arguments that the run was started with.
+    pub(super) fn given_arguments(&self) -> BTreeMap<String, String> {
+        self.definition.arguments().given(self.history.variables().initial())
+    }
+
+    /// Goes on with the arguments after `done`; without it, there is no shell to ask.
+    fn settle_arguments(
+        mut self,
+        mut known: BTreeMap<String, String>,
+        done: Option<Purpose>,
+        to: &str,
+        variables: &impl Lookup,
+        terminals: &Terminals,
+    ) -> Decision {
+        let contract = self.definition.arguments();
+        if done == Some(Purpose::ExportGiven) {
+            let unknown: Vec<String> =
+                contract.names().filter(|name| !known.contains_key(*name)).map(str::to_owned).collect();
+            if !unknown.is_empty() {
+                return self.ask(Purpose::ReadArguments, BTreeMap::new(), unknown, Some(to), terminals);
+            }
+        }
+        let missing = contract.missing(&known);
+        if !missing.is_empty() {
+            let set_with: Vec<String> = missing.iter().map(|name| format!("export {name}=value")).collect();
+            let (missing, set_with) = (missing.join(", "), set_with.join(", "));
+            let error = format!("Missing required environment variables: {missing}. Set them with: {set_with}");
+            return self.refuse(Side::Arguments, known, error, terminals);
+        }
+        let unfit = contract.unfit(&known);
+        if !unfit.is_empty() {
+            let error = format!("Environment variables are not as they must be: {}", unfit.join(", "));
+            return self.refuse(Side::Arguments, known, error, terminals);
+        }
+        let defaults = contract.defaults(&known);
+        if !defaults.is_empty() && done.is_some() {
+            return self.ask(Purpose::ExportDefaults, defaults, Vec::new(), Some(to), terminals);
+        }
+        known.extend(defaults);
+        self.check(Side::Arguments, known, true, None);
+        self.enter(to, variables, terminals)
+    }
+
+    fn settle_return_values(
+        mut self,
+        mut values: BTreeMap<String, String>,
+        error: Option<String>,
+        terminals: &Terminals,
+    ) -> Decision {
+        let contract: &Contract = self.definition.return_values();
+        values.extend(contract.defaults(&values));
+        let missing = contract.missing(&values);
+        if !missing.is_empty() {
+            let expected: Vec<&str> = contract.names().collect();
+            let (missing, expected) = (missing.join(", "), expected.join(", "));
+            let why = error.map(|error| format!(". They could not be read: {error}")).unwrap_or_default();
+            let error = format!(
+                "Workflow failed to set required return values: {missing}. Expected variables: {expected}{why}"
+            );
+            return self.refuse(Side::ReturnValues, values, error, terminals);
+        }
+        let unfit = contract.unfit(&values);
+        if !unfit.is_empty() {
+            let error = format!("Return values are not as they must be: {}", unfit.join(", "));
+            return self.refuse(Side::ReturnValues, values, error, terminals);
+        }
+        self.check(Side::ReturnValues, values, true, error);
+        self.record(Event::Completed { at: self.now });
+        self.decision
+    }
+
+    fn ask(
+        mut self,
+        purpose: Purpose,
+        set: BTreeMap<String, String>,
+        read: Vec<String>,
+        then: Option<&str>,
+        terminals: &Terminals,
+    ) -> Decision {
+        let place = purpose.side().place();
+        let (Some(run), Some(session)) = (self.history.run(), terminals.of_contract()) else {
+            return self.lost(place, terminals);
+        };
+        let step =
+            StepId { run: run.clone(), place: place.to_owned(), visit: self.history.exchanges().saturating_add(1) };
+        let exchange =
+            Exchange { step, session_id: session.to_owned(), purpose, set, read, then: then.map(str::to_owned) };
+        self.decision.effects.push(exchanging(&exchange));
+        let Exchange { step, session_id, purpose, set, read, then } = exchange;
+        self.record(Event::VariablesAsked { at: self.now, step, session_id, purpose, set, read, then });
+        self.decision
+    }
+
+    fn refuse(
+        mut self,
+        side: Side,
+        values: BTreeMap<String, String>,
+        error: String,
+        terminals: &Terminals,
+    ) -> Decision {
+        self.check(side, values, false, Some(error.clone()));
+        let reason = match side {
+            Side::Arguments => FailureReason::ArgumentsInvalid,
+            Side::ReturnValues => FailureReason::ReturnValuesInvalid,
+        };
+        self.fail(reason, error, terminals)
+    }
+
+    fn check(&mut self, side: Side, mut values: BTreeMap<String, String>, holds: bool, error: Option<String>) {
+        let contract = match side {
+            Side::Arguments => self.definition.arguments(),
+            Side::ReturnValues => self.definition.return_values(),
+        };
+        // From here on nobody needs a secret any more, and every reader of the history gets to see this.
+        for variable in contract.iter().filter(|variable| variable.is_secret()) {
+            if let Some(value) = values.get_mut(variable.name()) {
+                value.replace_range(.., HIDDEN);
+            }
+        }
+        self.record(Event::ContractChecked { at: self.now, side, values, holds, error });
+    }
+}

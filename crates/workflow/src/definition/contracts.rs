@@ -1,0 +1,117 @@
+//! Reading `arguments` and `return_values`.
+
+use serde_json::Value;
+
+use super::document::{Findings, Object, Place, kind, suggestion};
+use super::shape::VARIABLE_KEYS;
+use crate::contract::{Contract, ContractVariable, KEYWORDS, ValueSchema};
+use crate::substitute;
+
+pub(super) const MOST_VARIABLES: usize = 20;
+pub(super) const LONGEST_VARIABLE: usize = 64;
+
+impl Findings {
+    /// Reads one side of a contract; `what` is its key.
+    pub(super) fn contract(&mut self, document: &Object<'_>, what: &str) -> Contract {
+        let Some(place) = document.get(what) else { return Contract::default() };
+        let Some(entries) = self.free_object(&place, &format!("'{what}'")) else { return Contract::default() };
+        let count = entries.fields.len();
+        if count > MOST_VARIABLES {
+            let message = format!("'{what}' has at most {MOST_VARIABLES} variables, not {count}");
+            self.error(&entries.pointer, message);
+        }
+        Contract { variables: entries.iter().filter_map(|(name, place)| self.variable(name, &place)).collect() }
+    }
+
+    /// Says which names stand on both sides.
+    pub(super) fn disjoint(&mut self, document: &Object<'_>, arguments: &Contract, return_values: &Contract) {
+        let Some(place) = document.get("return_values") else { return };
+        for name in return_values.names().filter(|name| arguments.get(name).is_some()) {
+            let message = format!("'{name}' cannot be both an argument and a return value");
+            self.error(&format!("{}/{}", place.pointer, super::document::escaped(name)), message);
+        }
+    }
+
+    fn variable(&mut self, name: &str, place: &Place<'_>) -> Option<ContractVariable> {
+        let upper = |byte: u8| byte.is_ascii_uppercase();
+        let well_formed = (1..=LONGEST_VARIABLE).contains(&name.len())
+            && name.bytes().next().is_some_and(upper)
+            && name.bytes().all(|byte| upper(byte) || byte.is_ascii_digit() || byte == b'_');
+        if !well_formed {
+            let message = format!(
+                "'{name}' is not a name for an environment variable (a capital letter, then at most {} capital \
+                 letters, digits or '_')",
+                LONGEST_VARIABLE - 1
+            );
+            self.error(&place.pointer, message);
+        }
+        if let Value::String(description) = place.value {
+            return Some(ContractVariable {
+                name: name.to_owned(),
+                description: Some(description.clone()),
+                required: true,
+                default: None,
+                secret: false,
+                schema: None,
+            });
+        }
+        let object = self.object(place, "a variable of a contract", &VARIABLE_KEYS)?;
+        if let Some(place) = object.get("name")
+            && let Some(written) = self.text(&place, "'name'")
+            && written != name
+        {
+            self.error(&place.pointer, format!("'name' must be the variable's key '{name}', not '{written}'"));
+        }
+        let description = object.get("description").and_then(|place| self.text(&place, "'description'"));
+        let required = object.get("required").and_then(|place| self.boolean(&place, "'required'"));
+        let secret = object.get("secret").and_then(|place| self.boolean(&place, "'secret'"));
+        let default = object.get("default").and_then(|place| self.default_value(&place));
+        let schema = object.get("schema").and_then(|place| self.value_schema(&place));
+        if let (Some(schema), Some(default), Some(place)) = (&schema, &default, object.get("default"))
+            && let Some(problem) = schema.problem(default)
+        {
+            self.error(&place.pointer, format!("the default {problem}, as its schema has it"));
+        }
+        Some(ContractVariable {
+            name: name.to_owned(),
+            description: description.map(str::to_owned),
+            required: required.unwrap_or(true),
+            default,
+            secret: secret.unwrap_or(false),
+            schema,
+        })
+    }
+
+    fn default_value(&mut self, place: &Place<'_>) -> Option<String> {
+        match place.value {
+            Value::String(text) if text.contains('\0') => {
+                self.error(&place.pointer, "'default' contains a NUL, which no variable can hold");
+                None
+            }
+            Value::String(_) | Value::Number(_) | Value::Bool(_) => Some(substitute::as_text(place.value)),
+            other => {
+                self.error(&place.pointer, format!("'default' must be a text, not {}", kind(other)));
+                None
+            }
+        }
+    }
+
+    fn value_schema(&mut self, place: &Place<'_>) -> Option<ValueSchema> {
+        let object = self.free_object(place, "'schema'")?;
+        let mut known = true;
+        for word in object.fields.keys().filter(|word| !KEYWORDS.contains(&word.as_str())) {
+            let meant = suggestion(word, KEYWORDS.iter().copied());
+            let or = if meant.is_empty() { format!(", known are {}", KEYWORDS.join(", ")) } else { meant };
+            let message = format!("'{word}' is not understood in the schema of a variable{or}");
+            self.error(&format!("{}/{}", object.pointer, super::document::escaped(word)), message);
+            known = false;
+        }
+        match ValueSchema::read(object.fields) {
+            Ok(schema) => known.then_some(schema),
+            Err(invalid) => {
+                self.error(&format!("{}/{}", object.pointer, invalid.word), invalid.message);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What authors are told of definitions: a JSON Schema, and a page to read.
+//!
+//! Both are made of the types in `shape.rs` and of what the catalog says of its
+//! tools. JSON Schema 2020-12, <https://json-schema.org/draft/2020-12>.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+
+use super::ToolCatalog;
+use super::shape::{self, Condition, Machine, State, Transition, VariableEntry, Word, schema_of};
+use crate::tool;
+
+/// Returns the JSON Schema (2020-12) of a machine over these tools.
+///
+/// A document that has no errors for [`Definition::parse`](crate::Definition::parse) fits it; the other way round it
+/// is necessary and not enough, because names of states and patterns are not checked by a schema.
+#[must_use]
+pub fn schema(tools: &dyn ToolCatalog) -> Value {
+    let mut schema = schema_of::<Machine>();
+    let actions: Vec<Value> = described(tools)
+        .into_iter()
+        .map(|(tool, params)| {
+            let mut branch = json!({
+                "type": "object",
+                "properties": {"tool": {"const": tool}, "params": templated(&params)},
+                "required": ["tool"],
+                "additionalProperties": false
+            });
+            if let Some(description) = params.get("description") {
+                branch["description"] = description.clone();
+            }
+            if params["required"].as_array().is_some_and(|required| required.iter().any(|name| name != "session_id")) {
+                branch["required"] = json!(["tool", "params"]);
+            }
+            branch
+        })
+        .collect();
+    if let Some(action) = schema.pointer_mut("/$defs/Action") {
+        *action = json!({"description": "What a state does.", "oneOf": actions});
+    }
+    if !tools.has_judges()
+        && let Some(Value::Object(keys)) = schema.pointer_mut("/$defs/Condition/properties")
+    {
+        keys.shift_remove("description");
+    }
+    schema
+}
+
+/// Returns the documentation of machines over these tools, as Markdown.
+#[must_use]
+pub fn documentation(tools: &dyn ToolCatalog) -> String {
+    let mut page = String::from("# Machines\n");
+    for (title, schema) in [
+        ("Document", schema_of::<Machine>()),
+        ("State", schema_of::<State>()),
+        ("Transition", schema_of::<Transition>()),
+        ("Condition: all keys must hold", schema_of::<Condition>()),
+    ] {
+        section(&mut page, 2, title, &schema);
+    }
+    page.push_str("\n## Condition in one word\n\n| word | holds when |\n|---|---|\n");
+    for word in schema_of::<Word>()["oneOf"].as_array().into_iter().flatten() {
+        let text = |key: &str| word[key].as_str().unwrap_or_default().to_owned();
+        let _ = writeln!(page, "| `{}` | {} |", text("const"), text("description"));
+    }
+    section(&mut page, 2, "Variable of a contract", &schema_of::<VariableEntry>());
+    page.push_str("\n## Actions\n");
+    for (tool, params) in described(tools) {
+        section(&mut page, 3, &tool, &params);
+    }
+    page
+}
+
+/// Every action with the schema of its parameters.
+fn described(tools: &dyn ToolCatalog) -> Vec<(String, Value)> {
+    let of_catalog = tools.tools().into_iter().map(|tool| {
+        let params = tools.schema(&tool).unwrap_or_else(|| json!({"type": "object"}));
+        (tool, params)
+    });
+    let of_machines = [
+        (tool::SLEEP.to_owned(), schema_of::<shape::Sleep>()),
+        (tool::RUN_WORKFLOW.to_owned(), schema_of::<shape::RunWorkflow>()),
+    ];
+    of_catalog.chain(of_machines).collect()
+}
+
+/// Makes the schema of a tool's parameters one of an action's: what is not text may also come from a variable,
+/// and a terminal that is left out is filled in.
+fn templated(params: &Value) -> Value {
+    let mut properties = Map::new();
+    for (name, schema) in params["properties"].as_object().into_iter().flatten() {
+        // A null counts as left out, and a string in which a variable stands may become anything.
+        let open = json!([schema, {"type": "string", "pattern": r"\{"}, {"type": "null"}]);
+        let mut schema = json!({ "anyOf": open });
+        if let Some(description) = params["properties"][name].get("description") {
+            schema["description"] = description.clone();
+        }
+        properties.insert(name.clone(), schema);
+    }
+    let required: Vec<&Value> =
+        params["required"].as_array().into_iter().flatten().filter(|name| *name != "session_id").collect();
+    let known = params.get("properties").is_some();
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": !known})
+}
+
+fn section(page: &mut String, level: usize, title: &str, schema: &Value) {
+    let _ = write!(page, "\n{} {title}\n", "#".repeat(level));
+    if let Some(description) = schema["description"].as_str() {
+        let _ = write!(page, "\n{description}\n");
+    }
+    let Some(properties) = schema["properties"].as_object().filter(|properties| !properties.is_empty()) else {
+        return;
+    };
+    page.push_str("\n| key | type | what |\n|---|---|---|\n");
+    let required = |name: &str| {
+        schema["required"].as_array().is_some_and(|required| required.iter().any(|required| required == name))
+    };
+    for (name, property) in properties {
+        let must = if required(name) { ", required" } else { "" };
+        let about = property["description"].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|");
+        let _ = writeln!(page, "| `{name}` | {}{must} | {about}{} |", kind(property), bounds(property));
+    }
+}
+
+fn kind(schema: &Value) -> String {
+    let named = |value: &Value| value.as_str().filter(|name| *name != "null").map(str::to_owned);
+    let kinds: Vec<String> = match &schema["type"] {
+        Value::Array(kinds) => kinds.iter().filter_map(named).collect(),
+        kind => named(kind).into_iter().collect(),
+    };
+    if let Some(words) = schema["enum"].as_array() {
+        return words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
+    }
+    if kinds.is_empty() { "object".to_owned() } else { kinds.join(", ") }
+}
+
+fn bounds(schema: &Value) -> String {
+    let bound = |word: &str| schema.get(word).filter(|bound| bound.is_number()).map(ToString::to_string);
+    match (bound("minimum"), bound("maximum")) {
+        (Some(least), Some(most)) => format!(" ({least} to {most})"),
+        (Some(least), None) => format!(" (at least {least})"),
+        (None, Some(most)) => format!(" (at most {most})"),
+        (None, None) => String::new(),
+    }
+}

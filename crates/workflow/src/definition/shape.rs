@@ -1,0 +1,285 @@
+//! The shape of a definition, as types.
+//!
+//! These types are never built: a document is read by hand, so that everything
+//! that is wrong with it can be told at once. What they say is used twice instead.
+//! The reader takes its known keys from here, and the JSON Schema and the
+//! documentation that authors see are made of them.
+#![allow(dead_code, clippy::large_enum_variant, reason = "these types are described, never built")]
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, json_schema};
+use serde_json::{Map, Value};
+
+use super::contracts::{LONGEST_VARIABLE, MOST_VARIABLES};
+use super::parse::{LONGEST_DESCRIPTION, LONGEST_NAME, MOST_STATES, MOST_TRANSITIONS};
+use crate::contract::KEYWORDS;
+
+/// A machine: named states with one action each, and conditional transitions between them.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Machine {
+    /// Name of the workflow
+    #[schemars(regex(pattern = "^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"))]
+    name: Option<String>,
+    /// What it is for, in a sentence
+    #[schemars(length(max = LONGEST_DESCRIPTION))]
+    description: Option<String>,
+    /// Environment variables that the shell must have before the first state
+    #[schemars(default, schema_with = "contract")]
+    arguments: Option<BTreeMap<String, Variable>>,
+    /// Environment variables that the shell must have after the last state
+    #[schemars(default, schema_with = "contract")]
+    return_values: Option<BTreeMap<String, Variable>>,
+    /// State that a run begins with
+    initial_state: String,
+    /// The states by name
+    #[schemars(schema_with = "states")]
+    states: BTreeMap<String, State>,
+}
+
+/// What a variable of a contract is for, or all that can be said about it.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+enum Variable {
+    /// What the variable is for
+    Described(String),
+    Entry(VariableEntry),
+}
+
+/// A variable of a contract.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct VariableEntry {
+    /// The same as its key; may be left out
+    name: Option<String>,
+    /// What the variable is for
+    description: Option<String>,
+    /// Whether it must be set (default true)
+    required: Option<bool>,
+    /// Its value where the shell has none
+    #[schemars(default, schema_with = "scalar")]
+    default: Option<Value>,
+    /// Whether its value must not be shown
+    secret: Option<bool>,
+    /// JSON Schema of the value as text
+    #[schemars(default, schema_with = "value_schema")]
+    schema: Option<Map<String, Value>>,
+}
+
+/// One state: an action, and where it leads.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct State {
+    /// What the state does
+    action: Action,
+    /// Where it leads: the first transition that holds is taken. When none holds the run is complete, or has failed with the action
+    #[schemars(length(max = MOST_TRANSITIONS))]
+    transitions: Option<Vec<Transition>>,
+    /// Seconds that the state may take
+    #[schemars(range(min = 0.1, max = 300.0))]
+    timeout: Option<f64>,
+    /// The same as timeout
+    #[schemars(range(min = 0.1, max = 300.0))]
+    timeout_seconds: Option<f64>,
+    /// State to go to when it takes longer
+    on_timeout: Option<String>,
+}
+
+/// What a state does.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Action {
+    /// Name of the tool
+    tool: String,
+    /// Its parameters; {name} is a variable
+    params: Option<Map<String, Value>>,
+}
+
+/// Where a state leads, and when.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Transition {
+    /// When it is taken; {} always holds
+    condition: AnyCondition,
+    /// Pattern for the words pattern_match and pattern_no_match
+    pattern: Option<String>,
+    /// State to go to
+    next_state: String,
+}
+
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+enum AnyCondition {
+    Keys(Condition),
+    Word(Word),
+}
+
+/// All keys of a condition must hold.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Condition {
+    /// The action's success equals it
+    success: Option<bool>,
+    /// The pattern (Python's re) is found in match_text, a blank, and screen_content
+    pattern_match: Option<String>,
+    /// The pattern is not found
+    pattern_not_match: Option<String>,
+    /// Each field of the result equals the value; dots reach into objects
+    field_equals: Option<Map<String, Value>>,
+    /// Each field of the result contains the text
+    #[schemars(default, schema_with = "texts")]
+    field_contains: Option<Map<String, Value>>,
+    /// Whether the state timed out, or an await_output ended without a match
+    timeout_occurred: Option<bool>,
+    /// Whether it is not known if the action happened
+    outcome_unknown: Option<bool>,
+    /// What somebody judges
+    #[schemars(length(min = 1, max = LONGEST_DESCRIPTION))]
+    description: Option<String>,
+}
+
+/// A condition in one word.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+pub(super) enum Word {
+    /// The action succeeded
+    Success,
+    /// The action failed
+    Failure,
+    /// The pattern is found
+    PatternMatch,
+    /// The pattern is not found
+    PatternNoMatch,
+    /// The state timed out, or an await_output ended without a match
+    Timeout,
+}
+
+/// Wait for time to pass.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Sleep {
+    /// How long
+    #[schemars(range(min = 0.0, max = 7200.0))]
+    seconds: f64,
+}
+
+/// Run another workflow, and take its end for a result. Give either workflow_definition or workflow_name.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct RunWorkflow {
+    /// The workflow itself; its placeholders are its own
+    #[schemars(default, schema_with = "whole_machine")]
+    workflow_definition: Option<Map<String, Value>>,
+    /// Name of a saved workflow
+    workflow_name: Option<String>,
+    /// Terminal to work in (default: that of this run)
+    session_id: Option<String>,
+    /// Variables that it begins with; it knows no others
+    #[schemars(default, schema_with = "scalars")]
+    initial_variables: Option<Map<String, Value>>,
+    /// States that it may execute (default 100)
+    #[schemars(range(min = 1, max = 1000))]
+    max_states: Option<u32>,
+    /// Seconds that it may take (default 1800)
+    #[schemars(range(min = 1.0, max = 7200.0))]
+    execution_timeout: Option<f64>,
+    /// Leave its terminals open when it fails or is cancelled
+    keep_terminals: Option<bool>,
+}
+
+fn contract(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let variable = generator.subschema_for::<Variable>();
+    json_schema!({
+        "type": ["object", "null"],
+        "propertyNames": {"pattern": "^[A-Z][A-Z0-9_]*$", "maxLength": LONGEST_VARIABLE},
+        "maxProperties": MOST_VARIABLES,
+        "additionalProperties": variable
+    })
+}
+
+fn states(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let state = generator.subschema_for::<State>();
+    json_schema!({
+        "type": "object",
+        "propertyNames": {"pattern": "^[A-Za-z0-9_]+$", "maxLength": LONGEST_NAME},
+        "minProperties": 1,
+        "maxProperties": MOST_STATES,
+        "additionalProperties": state
+    })
+}
+
+fn scalar(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    json_schema!({"type": ["string", "number", "boolean", "null"]})
+}
+
+fn scalars(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    json_schema!({
+        "type": ["object", "null"], "additionalProperties": {"type": ["string", "number", "boolean", "null"]}
+    })
+}
+
+fn texts(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    json_schema!({"type": ["object", "null"], "additionalProperties": {"type": ["string", "number", "boolean"]}})
+}
+
+fn value_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    json_schema!({"type": ["object", "null"], "propertyNames": {"enum": KEYWORDS}})
+}
+
+fn whole_machine(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    json_schema!({"$ref": "#"})
+}
+
+/// Returns the schema of a type and of everything in it (JSON Schema 2020-12).
+pub(super) fn schema_of<T: JsonSchema>() -> Value {
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value();
+    drop_null_defaults(&mut schema);
+    schema
+}
+
+/// Takes away what only says that a key may be left out.
+fn drop_null_defaults(schema: &mut Value) {
+    match schema {
+        Value::Object(words) => {
+            if words.get("default").is_some_and(Value::is_null) {
+                words.shift_remove("default");
+            }
+            words.values_mut().for_each(drop_null_defaults);
+        }
+        Value::Array(schemas) => schemas.iter_mut().for_each(drop_null_defaults),
+        _ => {}
+    }
+}
+
+/// Returns the keys that an object of this type may have, in their order.
+fn keys<T: JsonSchema>() -> Vec<String> {
+    let schema = schema_of::<T>();
+    schema["properties"].as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect()
+}
+
+macro_rules! known_keys {
+    ($($name:ident = $of:ty;)*) => {
+        $(pub(crate) static $name: LazyLock<Vec<String>> = LazyLock::new(keys::<$of>);)*
+    };
+}
+
+known_keys! {
+    DOCUMENT_KEYS = Machine;
+    VARIABLE_KEYS = VariableEntry;
+    STATE_KEYS = State;
+    ACTION_KEYS = Action;
+    TRANSITION_KEYS = Transition;
+    CONDITION_KEYS = Condition;
+    SLEEP_KEYS = Sleep;
+    RUN_WORKFLOW_KEYS = RunWorkflow;
+}
+
+/// The conditions that are words.
+pub(super) static CONDITION_WORDS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let schema = schema_of::<Word>();
+    let word = |choice: &Value| choice["const"].as_str().map(str::to_owned);
+    schema["oneOf"].as_array().into_iter().flatten().filter_map(word).collect()
+});

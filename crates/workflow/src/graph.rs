@@ -1,0 +1,70 @@
+//! A machine as a picture that people can look at.
+
+use std::fmt::Write as _;
+
+use crate::definition::Definition;
+
+/// Characters of a condition that a picture has room for.
+const LONGEST_LABEL: usize = 60;
+
+/// Returns a machine as a state diagram in Mermaid's language.
+///
+/// Source of the format: <https://mermaid.js.org/syntax/stateDiagram.html>.
+#[must_use]
+pub fn mermaid(definition: &Definition) -> String {
+    let mut graph = String::from("stateDiagram-v2\n");
+    if let Some(name) = definition.name() {
+        // A diagram may begin with its title, between two lines of dashes.
+        graph = format!("---\ntitle: {name}\n---\n{graph}");
+    }
+    let states = definition.states();
+    let id = |name: &str| states.iter().position(|state| state.name() == name).unwrap_or(states.len());
+    for (index, state) in states.iter().enumerate() {
+        // The name of a state may be a word of Mermaid's, such as `end`, so each has a number of its own.
+        let _ = writeln!(graph, "    state \"{}: {}\" as s{index}", state.name(), state.action().tool());
+    }
+    let _ = writeln!(graph, "    [*] --> s{}", id(definition.initial_state()));
+    for (index, state) in states.iter().enumerate() {
+        for transition in state.transitions() {
+            let label = label(&transition.condition().to_string());
+            let _ = writeln!(graph, "    s{index} --> s{}: {label}", id(transition.next_state()));
+        }
+        if let Some(target) = state.on_timeout() {
+            let _ = writeln!(graph, "    s{index} --> s{}: on timeout", id(target));
+        }
+        if state.may_end() {
+            let _ = writeln!(graph, "    s{index} --> [*]");
+        }
+    }
+    graph
+}
+
+/// Makes a text one that Mermaid takes for a label: `#`, `;` and what is in angle brackets mean something to it.
+fn label(text: &str) -> String {
+    let mut label = String::new();
+    for (index, character) in text.chars().enumerate() {
+        if index == LONGEST_LABEL {
+            label.push('…');
+            break;
+        }
+        match character {
+            '#' | ';' | '"' | '<' | '>' | ':' | '&' | '%' | '\\' | '`' => {
+                let _ = write!(label, "#{};", u32::from(character));
+            }
+            control if control.is_control() => label.push(' '),
+            other => label.push(other),
+        }
+    }
+    label
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_means_something_to_mermaid_is_written_as_a_number() {
+        assert_eq!(label("a: <b>;\n\"c\" #1"), "a#58; #60;b#62;#59; #34;c#34; #35;1");
+        assert_eq!(label(&"é".repeat(70)).chars().count(), LONGEST_LABEL + 1);
+    }
+}

@@ -1,0 +1,277 @@
+//! What a run and its shell owe each other.
+
+use crate::machine::{Machine, definition, fields, problems, start};
+use expect_test::expect;
+use serde_json::{Value, json};
+use steplatch_workflow::{Effect, FailureReason, History, Input, Outcome, Start, Status, resume};
+
+fn contract(arguments: &Value, return_values: &Value) -> Value {
+    json!({
+        "arguments": arguments,
+        "return_values": return_values,
+        "initial_state": "make",
+        "states": {"make": {"action": {"tool": "send_input", "params": {"input_text": "make\n"}}}}
+    })
+}
+
+/// As [`contract`], in a terminal that the run opens.
+fn opening(arguments: &Value, return_values: &Value) -> Value {
+    let mut document = contract(arguments, return_values);
+    document["initial_state"] = "open".into();
+    document["states"]["open"] = json!({
+        "action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "make"}]
+    });
+    document
+}
+
+fn given(variables: &Value) -> Start {
+    Start { session_id: Some("term_1".into()), variables: fields(variables), ..start() }
+}
+
+/// The last request to the shell.
+fn asked(run: &Machine) -> String {
+    let mut asked = run.last.effects.iter().filter_map(|effect| match effect {
+        Effect::SetVariables { session_id, variables, .. } => Some(format!("set {variables:?} in {session_id}")),
+        Effect::ReadVariables { session_id, names, .. } => Some(format!("read {names:?} in {session_id}")),
+        _ => None,
+    });
+    asked.next().unwrap_or_else(|| "(nothing)".to_owned())
+}
+
+#[test]
+fn a_contract_is_read_in_its_short_and_its_long_form() {
+    let definition = definition(&contract(
+        &json!({
+            "PROJECT_ROOT": "where to build",
+            "MODE": {"name": "MODE", "required": false, "default": "debug", "schema": {"enum": ["debug", "release"]}},
+            "JOBS": {"default": 4}
+        }),
+        &json!({"TOKEN": {"description": "a key", "secret": true}}),
+    ));
+    let told: Vec<_> = definition
+        .arguments()
+        .iter()
+        .chain(definition.return_values())
+        .map(|one| (one.name(), one.description(), one.is_required(), one.default(), one.is_secret()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("PROJECT_ROOT", Some("where to build"), true, None, false),
+            ("MODE", None, false, Some("debug"), false),
+            ("JOBS", None, true, Some("4"), false),
+            ("TOKEN", Some("a key"), true, None, true),
+        ]
+    );
+    assert!(definition.arguments().get("MODE").unwrap().schema().is_some());
+}
+
+#[test]
+fn every_mistake_in_a_contract_is_told_with_its_place() {
+    let document = contract(
+        &json!({
+            "home": "lower case",
+            "PATH/X": "a slash",
+            "A": {"name": "B", "descripton": "a typo", "required": "yes"},
+            "C": 7,
+            "D": {"default": ["x"], "secret": 1},
+            "E": {"default": "blue", "schema": {"enum": ["red", "green"]}},
+            "F": {"schema": {"type": "integer", "minimun": 1}},
+            "G": {"schema": {"pattern": "("}},
+            "BOTH": "here"
+        }),
+        &json!({"BOTH": "and there"}),
+    );
+    expect![[r#"
+        /arguments/home: 'home' is not a name for an environment variable (a capital letter, then at most 63 capital letters, digits or '_')
+        /arguments/PATH~1X: 'PATH/X' is not a name for an environment variable (a capital letter, then at most 63 capital letters, digits or '_')
+        /arguments/A/descripton: unknown key 'descripton' in a variable of a contract, did you mean 'description'?
+        /arguments/A/name: 'name' must be the variable's key 'A', not 'B'
+        /arguments/A/required: 'required' must be true or false, not the text "yes"
+        /arguments/C: a variable of a contract must be an object, not 7
+        /arguments/D/secret: 'secret' must be true or false, not 1
+        /arguments/D/default: 'default' must be a text, not a list
+        /arguments/E/default: the default must be red or green, as its schema has it
+        /arguments/F/schema/minimun: 'minimun' is not understood in the schema of a variable, did you mean 'minimum'?
+        /arguments/G/schema/pattern: pattern '(' does not compile: unclosed group at position 0
+        /return_values/BOTH: 'BOTH' cannot be both an argument and a return value"#]]
+    .assert_eq(&problems(&document));
+
+    let many = |count: usize| (0..count).map(|index| (format!("V{index}"), json!("x"))).collect::<Value>();
+    definition(&contract(&many(20), &json!({})));
+    expect!["/arguments: 'arguments' has at most 20 variables, not 21"]
+        .assert_eq(&problems(&contract(&many(21), &json!(null))));
+    expect!["/return_values: 'return_values' must be an object, not a list"]
+        .assert_eq(&problems(&contract(&json!({}), &json!(["X"]))));
+}
+
+#[test]
+fn arguments_are_exported_looked_up_and_filled_in_before_the_first_state() {
+    let arguments = json!({"ROOT": "x", "USER": "x", "MODE": {"default": "debug"}, "EXTRA": {"required": false}});
+    let mut run = Machine::start_with(&contract(&arguments, &json!({})), given(&json!({"ROOT": "/src", "other": "x"})));
+    assert_eq!(asked(&run), r#"set {"ROOT": "/src"} in term_1"#);
+    assert_eq!(run.history.states_executed(), 0);
+    run.shell_tells(&json!({}));
+    assert_eq!(asked(&run), r#"read ["USER", "MODE", "EXTRA"] in term_1"#);
+    run.shell_tells(&json!({"USER": "ana", "MODE": null, "EXTRA": null}));
+    assert_eq!(asked(&run), r#"set {"MODE": "debug"} in term_1"#);
+    run.shell_tells(&json!({}));
+    assert_eq!((run.state(), run.history.states_executed()), ("make", 1));
+    run.succeed();
+    assert!(run.completed());
+    assert_eq!(
+        serde_json::to_value(&run.log()[0]).unwrap(),
+        json!({
+            "phase": "pre_execution_validation", "success": true,
+            "variables": {"MODE": "debug", "ROOT": "/src", "USER": "ana"}, "timestamp": 1_700_000_000.003
+        })
+    );
+}
+
+#[test]
+fn a_missing_argument_fails_the_run_before_anything_is_typed() {
+    let arguments = json!({"A": "x", "B": "x", "C": {"required": false}});
+    let mut run = Machine::start_with(&contract(&arguments, &json!({})), given(&json!({})));
+    assert_eq!(asked(&run), r#"read ["A", "B", "C"] in term_1"#);
+    run.shell_tells(&json!({"A": null, "B": null, "C": "1"}));
+    expect!["Missing required environment variables: A, B. Set them with: export A=value, export B=value"]
+        .assert_eq(run.error());
+    assert_eq!(run.history.final_state(), Some("validation_failed"));
+    assert_eq!((run.history.states_executed(), run.history.last_state()), (0, None));
+    assert!(matches!(run.history.status(), Status::Failed { reason: FailureReason::ArgumentsInvalid, .. }));
+    let phases: Vec<_> = run.log().iter().map(|entry| serde_json::to_value(entry).unwrap()["phase"].clone()).collect();
+    assert_eq!(phases, ["pre_execution_validation", "error"]);
+}
+
+#[test]
+fn a_value_that_does_not_fit_is_named() {
+    let arguments = json!({"JOBS": {"schema": {"type": "integer", "minimum": 1}}, "MODE": {"schema": {"enum": ["a"]}}});
+    let mut run = Machine::start_with(&contract(&arguments, &json!({})), given(&json!({})));
+    run.shell_tells(&json!({"JOBS": "many", "MODE": "b"}));
+    expect!["Environment variables are not as they must be: JOBS must be a whole number, MODE must be a"]
+        .assert_eq(run.error());
+}
+
+#[test]
+fn a_shell_that_can_not_be_asked_fails_a_run_that_needs_it_and_no_other() {
+    let busy = "the shell is busy, 'vim' runs in the foreground";
+    let mut run = Machine::start_with(&contract(&json!({"A": "x"}), &json!({})), given(&json!({})));
+    run.shell_refuses(busy);
+    expect!["Environment variables could not be checked: the shell is busy, 'vim' runs in the foreground"]
+        .assert_eq(run.error());
+    let mut run = Machine::start_with(&contract(&json!({"A": "x"}), &json!({})), given(&json!({"A": "1"})));
+    run.shell_refuses(busy);
+    expect!["Environment variables could not be set: the shell is busy, 'vim' runs in the foreground"]
+        .assert_eq(run.error());
+    let mut run = Machine::start_with(&contract(&json!({"A": {"required": false}}), &json!({})), given(&json!({})));
+    run.shell_refuses(busy);
+    assert_eq!(run.state(), "make");
+}
+
+#[test]
+fn a_run_that_opens_its_terminal_hands_arguments_over_and_asks_for_the_rest_once_it_is_open() {
+    let arguments = json!({"ROOT": "x", "USER": "x"});
+    let mut document = opening(&arguments, &json!({}));
+    document["states"]["open"]["action"]["params"] = json!({"environment": {"LANG": "C"}});
+    let with = |variables: &Value| Start { variables: fields(variables), ..start() };
+    let mut run = Machine::start_with(&document, with(&json!({"ROOT": "/src"})));
+    assert_eq!(run.params(), json!({"environment": {"LANG": "C", "ROOT": "/src"}}));
+    run.result(&json!({"success": true, "session_id": "term_7"}));
+    assert_eq!(asked(&run), r#"read ["USER"] in term_7"#);
+    run.shell_tells(&json!({"USER": "ana"}));
+    assert_eq!((run.state(), run.params()["session_id"].as_str()), ("make", Some("term_7")));
+
+    // With everything given there is nothing to ask, so that the program may be none that can be asked.
+    let mut run = Machine::start_with(&document, with(&json!({"ROOT": "/src", "USER": "ana"})));
+    run.result(&json!({"success": true, "session_id": "term_7"}));
+    assert_eq!(run.state(), "make");
+
+    let mut run = Machine::start_with(&document, with(&json!({})));
+    run.result(&json!({"success": true, "session_id": "term_7"}));
+    run.shell_tells(&json!({"USER": null, "ROOT": null}));
+    assert_eq!(run.history.final_state(), Some("validation_failed"));
+    assert_eq!(run.closed(), ["term_7"]);
+}
+
+#[test]
+fn a_run_that_never_has_a_terminal_makes_do_with_what_it_is_given() {
+    let mut document = contract(&json!({"A": "x", "B": {"default": "b"}}), &json!({}));
+    document["states"]["make"]["action"] = json!({"tool": "sleep", "params": {"seconds": 0}});
+    let run = Machine::start_with(&document, Start { variables: fields(&json!({"A": "1"})), ..start() });
+    assert_eq!(run.state(), "make");
+    let run = Machine::start(&document);
+    expect!["Missing required environment variables: A. Set them with: export A=value"].assert_eq(run.error());
+}
+
+#[test]
+fn return_values_are_read_after_the_last_state() {
+    let returned = json!({"STATUS": "x", "COUNT": {"default": "0"}, "NOTE": {"required": false}});
+    let mut run = Machine::start_with(&contract(&json!({}), &returned), given(&json!({})));
+    run.succeed();
+    assert!(!run.history.is_over());
+    assert_eq!(asked(&run), r#"read ["STATUS", "COUNT", "NOTE"] in term_1"#);
+    run.shell_tells(&json!({"STATUS": "green", "COUNT": null, "NOTE": null}));
+    assert!(run.completed());
+    assert_eq!(json!(run.history.return_values()), json!({"STATUS": "green", "COUNT": "0"}));
+    assert_eq!(run.history.final_state(), Some("make"));
+
+    let mut run = Machine::start_with(&contract(&json!({}), &json!({"X": "x", "Y": "y"})), given(&json!({})));
+    run.succeed();
+    run.shell_tells(&json!({"X": null, "Y": "1"}));
+    expect!["Workflow failed to set required return values: X. Expected variables: X, Y"].assert_eq(run.error());
+    assert_eq!(run.history.final_state(), Some("return_validation_failed"));
+    assert_eq!(json!(run.history.return_values()), json!({"Y": "1"}));
+}
+
+#[test]
+fn return_values_that_nobody_can_tell_fail_the_run_only_when_one_is_required() {
+    let ending = |returned: &Value| {
+        let mut run = Machine::start(&opening(&json!({}), returned));
+        run.result(&json!({"success": true, "session_id": "term_1"}));
+        run.succeed();
+        run
+    };
+    let mut run = ending(&json!({"X": "x"}));
+    run.shell_refuses("its program has ended");
+    expect!["Workflow failed to set required return values: X. Expected variables: X. They could not be read: its program has ended"].assert_eq(run.error());
+    assert_eq!(run.closed(), ["term_1"]);
+    let mut run = ending(&json!({"X": {"required": false}}));
+    run.shell_refuses("its program has ended");
+    assert!(run.completed());
+
+    let mut document = contract(&json!({}), &json!({"X": "x"}));
+    document["states"]["make"]["action"] = json!({"tool": "sleep", "params": {"seconds": 0}});
+    let mut run = Machine::start(&document);
+    run.succeed();
+    expect!["Workflow failed to set required return values: X. Expected variables: X. They could not be read: the run has no open terminal to read them from"].assert_eq(run.error());
+}
+
+#[test]
+fn a_failed_action_asks_for_no_return_values() {
+    let mut run = Machine::start_with(&contract(&json!({}), &json!({"X": "x"})), given(&json!({})));
+    run.outcome(Outcome::TimedOut);
+    assert_eq!(run.history.final_state(), Some("make"));
+    assert!(run.history.is_over());
+}
+
+#[test]
+fn asking_the_shell_can_be_cancelled_and_is_asked_again_after_a_restart() {
+    let mut run = Machine::start_with(&contract(&json!({"A": "x"}), &json!({})), given(&json!({})));
+    let again = resume(&run.history, run.now);
+    assert_eq!(again, run.last.effects);
+    let step = run.history.exchange().unwrap().step.clone();
+    assert_eq!(step.to_string(), "run_0123456789abcdef/@arguments/1");
+    assert_eq!(History::from_iter(&run.events), run.history);
+    run.input(Input::Cancel { reason: "enough".into() });
+    assert_eq!(run.last.effects, [Effect::Abandon { step }]);
+    assert!(run.history.is_over() && run.history.exchange().is_none());
+}
+
+#[test]
+fn the_shell_expands_the_names_of_the_contract_and_braces_alone_are_ours() {
+    let mut document = contract(&json!({"ROOT": "x"}), &json!({"STATUS": {"required": false}}));
+    document["states"]["make"]["action"]["params"]["input_text"] = "cd ${ROOT} # {ROOT} ${ROOT|sh} ${user}\n".into();
+    let mut run = Machine::start_with(&document, given(&json!({"ROOT": "/src", "user": "ana"})));
+    run.shell_tells(&json!({}));
+    assert_eq!(run.params()["input_text"], "cd ${ROOT} # /src $/src $ana\n");
+}

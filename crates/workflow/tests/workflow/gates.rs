@@ -1,0 +1,153 @@
+//! What a machine lets somebody judge.
+
+use std::time::Duration;
+
+use crate::machine::{Machine, problems, start};
+use expect_test::expect;
+use serde_json::{Value, json};
+use steplatch_workflow::{Decision, Effect, History, Input, NONE_OF_THESE, Outcome, Start, Status, resume};
+
+fn last(tool: &str) -> Value {
+    json!({"action": {"tool": tool, "params": {"input_text": "{answer}"}}})
+}
+
+/// A state whose end is judged, between two transitions that are not.
+fn judged() -> Value {
+    json!({
+        "initial_state": "build",
+        "states": {
+            "build": {
+                "action": {"tool": "send_input"},
+                "transitions": [
+                    {"condition": {"field_equals": {"exit_code": 2}}, "next_state": "mend"},
+                    {"condition": {"description": "no warnings", "success": true}, "next_state": "ship"},
+                    {"condition": {"description": "only old warnings from {run_id}"}, "next_state": "note"},
+                    {"condition": {"field_equals": {"exit_code": 1}}, "next_state": "mend"},
+                    {"condition": {"description": "never asked after exit code 1"}, "next_state": "note"}
+                ]
+            },
+            "ship": last("send_input"), "note": last("send_input"), "mend": last("send_input")
+        }
+    })
+}
+
+fn at_gate(result: &Value) -> Machine {
+    let mut run = Machine::start(&judged());
+    run.result(result);
+    run
+}
+
+fn choices(run: &Machine) -> Vec<String> {
+    let gates = run.last.effects.iter().filter_map(|effect| match effect {
+        Effect::OpenGate { choices, .. } => Some(choices.clone()),
+        _ => None,
+    });
+    gates.flatten().collect()
+}
+
+fn answer(run: &mut Machine, choice: &str) {
+    let step = run.history.gate().expect("a gate").step.clone();
+    run.input(Input::GateAnswered { step, choice: choice.to_owned(), by: "ana".to_owned() });
+}
+
+#[test]
+fn a_gate_offers_what_may_hold_before_the_first_transition_that_does() {
+    let run = at_gate(&json!({"success": true, "exit_code": 0, "screen_content": "built"}));
+    assert_eq!(*run.history.status(), Status::Waiting);
+    assert_eq!(
+        choices(&run),
+        ["no warnings", "only old warnings from run_0123456789abcdef", "never asked after exit code 1", NONE_OF_THESE]
+    );
+    assert_eq!(run.history.gate().unwrap().context["screen_content"], "built");
+    let run = at_gate(&json!({"success": false, "exit_code": 1}));
+    assert_eq!(choices(&run), ["only old warnings from run_0123456789abcdef", NONE_OF_THESE]);
+    let run = at_gate(&json!({"success": true, "exit_code": 2}));
+    assert_eq!((run.state(), choices(&run)), ("mend", Vec::new()));
+}
+
+#[test]
+fn an_answer_leads_on_and_is_a_variable() {
+    let mut run = at_gate(&json!({"success": true}));
+    answer(&mut run, "no warnings");
+    assert_eq!((run.state(), run.because()), ("ship", "ana judged: no warnings"));
+    assert_eq!(run.params(), json!({"input_text": "no warnings"}));
+    assert_eq!(run.history.variables().get("answer"), Some(&json!("no warnings")));
+    assert_eq!(*run.history.status(), Status::Running);
+}
+
+#[test]
+fn none_of_these_leads_where_the_machine_would_have_gone_by_itself() {
+    let mut run = at_gate(&json!({"success": false, "exit_code": 1}));
+    answer(&mut run, NONE_OF_THESE);
+    assert_eq!(run.state(), "mend");
+    let mut run = at_gate(&json!({"success": true}));
+    answer(&mut run, NONE_OF_THESE);
+    assert!(run.completed());
+    let mut run = at_gate(&json!({"success": false, "error": "no"}));
+    answer(&mut run, NONE_OF_THESE);
+    expect!["State 'build' failed: no"].assert_eq(run.error());
+}
+
+#[test]
+fn an_answer_that_is_no_choice_or_comes_late_decides_nothing() {
+    let mut run = at_gate(&json!({"success": true}));
+    let step = run.history.gate().unwrap().step.clone();
+    answer(&mut run, "perhaps");
+    assert_eq!(run.last, Decision::default());
+    run.input(Input::Outcome { step: step.clone(), outcome: Outcome::Unknown });
+    assert_eq!(run.last, Decision::default());
+    answer(&mut run, "no warnings");
+    run.input(Input::GateAnswered { step, choice: NONE_OF_THESE.into(), by: "bo".into() });
+    assert_eq!((run.last.clone(), run.state()), (Decision::default(), "ship"));
+}
+
+#[test]
+fn time_at_a_gate_does_not_count() {
+    let mut run = Machine::start(&judged());
+    run.wait(Duration::from_secs(1000));
+    run.result(&json!({"success": true}));
+    assert_eq!(run.last.effects[0], Effect::DisarmDeadline);
+    run.wait(Duration::from_secs(86_400));
+    run.input(Input::DeadlinePassed);
+    assert_eq!(run.last, Decision::default(), "one that was under way is late");
+    let asked = resume(&run.history, run.now);
+    assert!(matches!(asked[..], [Effect::OpenGate { .. }]), "{asked:?}");
+    answer(&mut run, "no warnings");
+    let left = Duration::from_micros(1_800_000_000 - 1_000_250_000);
+    assert_eq!(run.last.effects[0], Effect::ArmDeadline { after: left });
+    assert_eq!(resume(&run.history, run.now)[0], Effect::ArmDeadline { after: left });
+    assert_eq!(History::from_iter(&run.events), run.history);
+}
+
+#[test]
+fn a_run_at_a_gate_can_be_cancelled() {
+    let mut run = Machine::start_with(&judged(), Start { session_id: Some("term_1".into()), ..start() });
+    run.result(&json!({"success": true}));
+    let step = run.history.gate().unwrap().step.clone();
+    run.input(Input::Cancel { reason: "enough".into() });
+    assert_eq!(run.last.effects, [Effect::Abandon { step }]);
+    assert!(run.history.is_over() && run.history.gate().is_none());
+}
+
+#[test]
+fn descriptions_that_can_not_be_judged_are_refused() {
+    let document = |descriptions: &[Value]| {
+        let mut document = judged();
+        document["states"]["build"]["transitions"] = descriptions
+            .iter()
+            .map(|description| json!({"condition": {"description": description}, "next_state": "ship"}))
+            .collect();
+        document["states"]["ship"]["transitions"] = json!([
+            {"condition": {"success": true}, "next_state": "note"}, {"condition": {"success": false}, "next_state": "mend"}
+        ]);
+        document
+    };
+    let wrong = [json!("same"), json!("same"), json!(" "), json!("none of these"), json!(7), json!("x".repeat(501))];
+    expect![[r#"
+        /states/build/transitions/2/condition/description: what is to be judged has 1 to 500 characters, not 1 or only blanks
+        /states/build/transitions/3/condition/description: 'none of these' is a choice that is there anyway
+        /states/build/transitions/4/condition/description: 'description' must be a text, not 7
+        /states/build/transitions/5/condition/description: what is to be judged has 1 to 500 characters, not 501 or only blanks
+        /states/build/transitions/1/condition/description: another transition of this state has the same description"#]]
+    .assert_eq(&problems(&document(&wrong)));
+}

@@ -1,0 +1,136 @@
+//! Machines and what happens to them, made at random.
+
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+use steplatch_workflow::{History, Input, Limits, NONE_OF_THESE, Outcome, ShellAnswer, Start};
+
+use crate::machine::{fields, start};
+
+/// One condition, by a number that picks it.
+fn condition(pick: u8) -> Value {
+    match pick % 11 {
+        0 => json!({}),
+        1 => json!({"success": true}),
+        2 => json!("failure"),
+        3 => json!({"pattern_match": "ok|{s0_match_text}"}),
+        4 => json!({"field_equals": {"exit_code": 0}}),
+        5 => json!("timeout"),
+        6 => json!({"outcome_unknown": true}),
+        7 => json!({"field_contains": {"screen_content": "{match_text}"}}),
+        8 => json!({"description": format!("number {pick} of {{match_text}}")}),
+        9 => json!({"success": true, "description": format!("it worked, {pick}")}),
+        _ => json!({"pattern_not_match": "error"}),
+    }
+}
+
+fn action(pick: u8) -> Value {
+    match pick % 8 {
+        0 => json!({"tool": "send_input", "params": {"input_text": "{match_text} {s1_error|sh} {answer}"}}),
+        1 => json!({"tool": "await_output", "params": {"pattern": "{match_text}"}}),
+        2 => json!({"tool": "open_terminal"}),
+        3 => json!({"tool": "exit_terminal", "params": {"session_id": "{session_id}"}}),
+        4 => json!({"tool": "sleep", "params": {"seconds": "{exit_code}"}}),
+        5 => json!({"tool": "run_workflow", "params": {"workflow_name": "w{exit_code}"}}),
+        6 => json!({"tool": "run_workflow", "params": {"workflow_name": "w", "max_states": "{match_text}"}}),
+        _ => json!({"tool": "get_screen_content", "params": {"session_id": null}}),
+    }
+}
+
+fn contracts() -> impl Strategy<Value = (Value, Value)> {
+    let arguments = prop::sample::select(vec![
+        json!({}),
+        json!({"A": "needed"}),
+        json!({"A": {"required": false}, "B": {"default": "b", "secret": true}}),
+        json!({"A": "needed", "B": {"schema": {"enum": ["0", "ok"]}}}),
+    ]);
+    let returned = prop::sample::select(vec![json!({}), json!({"X": "left"}), json!({"X": {"required": false}})]);
+    (arguments, returned)
+}
+
+/// A machine of a few states, connected at random.
+pub(crate) fn machines() -> impl Strategy<Value = Value> {
+    let transition = (any::<u8>(), any::<u8>());
+    let state = (any::<u8>(), prop::collection::vec(transition, 0..4), prop::option::of(any::<u8>()));
+    let states = prop::collection::vec(state, 1..5);
+    (states, contracts()).prop_map(|(states, (arguments, return_values))| {
+        let count = states.len();
+        let target = |pick: u8| format!("s{}", usize::from(pick) % count);
+        let mut document = Map::new();
+        for (index, (pick, mut transitions, on_timeout)) in states.into_iter().enumerate() {
+            // What is to be judged must be told apart.
+            let mut seen = Vec::new();
+            transitions.retain(|(pick, _)| {
+                let new = !seen.contains(pick);
+                seen.push(*pick);
+                new
+            });
+            let transition = |(pick, to)| json!({"condition": condition(pick), "next_state": target(to)});
+            let transitions: Vec<Value> = transitions.into_iter().map(transition).collect();
+            let state = json!({
+                "action": action(pick), "transitions": transitions, "on_timeout": on_timeout.map(target)
+            });
+            document.insert(format!("s{index}"), state);
+        }
+        json!({
+            "name": "machine", "arguments": arguments, "return_values": return_values, "initial_state": "s0",
+            "states": document
+        })
+    })
+}
+
+/// How a run begins.
+pub(crate) fn starts() -> impl Strategy<Value = Start> {
+    let variables = prop::sample::select(vec![json!({}), json!({"A": "a"}), json!({"A": "a", "B": "ok"})]);
+    (1u32..12, any::<bool>(), variables, 0u32..7).prop_map(|(max_states, given, variables, depth)| Start {
+        limits: Limits::new(max_states, 1800.0).expect("limits within bounds"),
+        session_id: given.then(|| "term_given".to_owned()),
+        variables: fields(&variables),
+        depth,
+        ..start()
+    })
+}
+
+/// What the world answers, whatever it was asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Luck {
+    outcome: Outcome,
+    shell: Option<Vec<bool>>,
+    choice: u8,
+}
+
+pub(crate) fn lucks() -> impl Strategy<Value = Luck> {
+    let text = prop::sample::select(vec!["", "ok", "error (", "{session_id}", "a{2}", "0"]);
+    let result =
+        (any::<bool>(), prop::option::of(text.clone()), text, 0..3).prop_map(|(success, matched, screen, code)| {
+            Outcome::Finished {
+                result: fields(&json!({
+                    "success": success, "match_text": matched, "screen_content": screen, "exit_code": code,
+                    "session_id": format!("term_{code}"), "recursion_depth": code
+                })),
+            }
+        });
+    let outcome = prop_oneof![8 => result, 1 => Just(Outcome::TimedOut), 1 => Just(Outcome::Unknown)];
+    let shell = prop::option::weighted(0.9, prop::collection::vec(any::<bool>(), 3));
+    (outcome, shell, any::<u8>()).prop_map(|(outcome, shell, choice)| Luck { outcome, shell, choice })
+}
+
+/// Returns what the world brings a run that waits for something.
+pub(crate) fn next_input(history: &History, luck: &Luck) -> Input {
+    if let Some(current) = history.current() {
+        return Input::Outcome { step: current.step.clone(), outcome: luck.outcome.clone() };
+    }
+    if let Some(exchange) = history.exchange() {
+        let told = |set: &Vec<bool>| {
+            let value = |(name, set): (&String, &bool)| (name.clone(), set.then(|| "0".to_owned()));
+            ShellAnswer::Told { values: exchange.read.iter().zip(set.iter().cycle()).map(value).collect() }
+        };
+        let failed = || ShellAnswer::Failed { error: "the shell is busy".to_owned() };
+        let answer = luck.shell.as_ref().map_or_else(failed, told);
+        return Input::ShellAnswered { step: exchange.step.clone(), answer };
+    }
+    let gate = history.gate().expect("a run that goes on waits for something");
+    let choices = gate.choices.iter().map(|choice| choice.description.as_str()).chain([NONE_OF_THESE]);
+    let choices: Vec<_> = choices.collect();
+    let choice = choices[usize::from(luck.choice) % choices.len()].to_owned();
+    Input::GateAnswered { step: gate.step.clone(), choice, by: "somebody".to_owned() }
+}

@@ -1,0 +1,302 @@
+//! What holds for every machine, whatever happens to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use steplatch_workflow::{
+    Decision, Definition, Effect, Event, History, Input, LogEntry, NONE_OF_THESE, Outcome, Start, Timestamp, decide,
+    execution_log, resume,
+};
+
+use crate::generated::{Luck, lucks, machines, next_input, starts};
+use crate::machine::Tools;
+
+/// The step of an effect that something waits for.
+fn asking(effect: &Effect) -> Option<String> {
+    match effect {
+        Effect::Perform { step, .. }
+        | Effect::Sleep { step, .. }
+        | Effect::StartRun { step, .. }
+        | Effect::Answer { step, .. }
+        | Effect::OpenGate { step, .. }
+        | Effect::SetVariables { step, .. }
+        | Effect::ReadVariables { step, .. } => Some(step.to_string()),
+        Effect::Abandon { .. } | Effect::ArmDeadline { .. } | Effect::DisarmDeadline | Effect::CloseTerminal { .. } => {
+            None
+        }
+    }
+}
+
+/// The step that a run waits for, whatever kind of wait it is.
+fn waited_for(history: &History) -> Option<String> {
+    let current = history.current().map(|current| &current.step);
+    let exchange = history.exchange().map(|exchange| &exchange.step);
+    let gate = history.gate().map(|gate| &gate.step);
+    let waits: Vec<_> = [current, exchange, gate].into_iter().flatten().collect();
+    assert!(waits.len() <= 1, "one thing at a time, not {waits:?}");
+    waits.first().map(ToString::to_string)
+}
+
+/// Effects that must never be done twice.
+fn at_most_once(effect: &Effect) -> bool {
+    match effect {
+        Effect::Perform { tool, .. } => matches!(tool.as_str(), "send_input" | "open_terminal" | "run_command"),
+        Effect::StartRun { .. } => true,
+        _ => false,
+    }
+}
+
+fn closed(effects: &[Effect]) -> Vec<String> {
+    let close = effects.iter().filter_map(|effect| match effect {
+        Effect::CloseTerminal { session_id } => Some(session_id.clone()),
+        _ => None,
+    });
+    close.collect()
+}
+
+/// A world in which the daemon may die at any instant, and the journal and the ledgers stay.
+struct World {
+    definition: Definition,
+    start: Start,
+    journal: Vec<Event>,
+    /// What was done under each step that must not be done twice, and whether its outcome was told.
+    ledger: BTreeMap<String, Effect>,
+    /// How often such an effect was really done.
+    done: BTreeMap<String, u32>,
+    closed: BTreeSet<String>,
+    now: Timestamp,
+    luck: std::iter::Cycle<std::vec::IntoIter<Luck>>,
+    crashes: std::vec::IntoIter<bool>,
+}
+
+impl World {
+    fn crashes(&mut self) -> bool {
+        self.crashes.next().unwrap_or(false)
+    }
+
+    /// Performs effects as the daemon would, after their events are in the journal. `None` when it dies in between.
+    fn perform(&mut self, history: &History, effects: &[Effect]) -> Option<Option<Input>> {
+        let mut input = None;
+        for effect in effects {
+            if self.crashes() {
+                return None;
+            }
+            if let Effect::CloseTerminal { session_id } = effect {
+                self.closed.insert(session_id.clone());
+            }
+            let Some(step) = asking(effect) else { continue };
+            assert_eq!(Some(&step), waited_for(history).as_ref(), "what is asked for is in the journal");
+            let luck = self.luck.next().expect("a cycle");
+            let mut brought = match effect {
+                Effect::Answer { step, outcome } => Input::Outcome { step: step.clone(), outcome: outcome.clone() },
+                _ => next_input(history, &luck),
+            };
+            if at_most_once(effect) {
+                match self.ledger.get(&step) {
+                    Some(before) => {
+                        assert_eq!(before, effect, "asked again it is the same");
+                        // It was begun, and nobody is left who knows how it went.
+                        if let Input::Outcome { outcome, .. } = &mut brought {
+                            *outcome = Outcome::Unknown;
+                        }
+                    }
+                    None => {
+                        self.ledger.insert(step.clone(), effect.clone());
+                        *self.done.entry(step).or_default() += 1;
+                    }
+                }
+            }
+            input = Some(brought);
+        }
+        if self.crashes() { None } else { Some(input) }
+    }
+
+    /// Runs to the end through every crash, and returns what is remembered then.
+    fn run(&mut self, mut interruption: Option<(u8, Input)>) -> History {
+        let (mut history, mut next) = (History::new(), Some(Input::Start(self.start.clone())));
+        for turn in 0..10_000u32 {
+            self.now = self.now.after(Duration::from_millis(10));
+            if let Some((after, input)) = interruption.take() {
+                if u32::from(after) <= turn && history.started_at().is_some() {
+                    next = Some(input);
+                } else {
+                    interruption = Some((after, input));
+                }
+            }
+            let effects = match next.take() {
+                Some(input) => {
+                    let Decision { events, effects } = decide(&self.definition, &history, input, self.now);
+                    if self.crashes() {
+                        // It died before anything was written: the decision never was.
+                        history = History::from_iter(&self.journal);
+                        resume(&history, self.now)
+                    } else {
+                        history.extend(&events);
+                        self.journal.extend(events);
+                        effects
+                    }
+                }
+                None => resume(&history, self.now),
+            };
+            match self.perform(&history, &effects) {
+                Some(input) if history.is_over() => {
+                    assert_eq!(input, None, "a run that is over asks for nothing");
+                    return history;
+                }
+                // A run that did not begin is begun by who wanted it, and one that lost its deadline's answer waits on.
+                Some(None) if history.started_at().is_none() => next = Some(Input::Start(self.start.clone())),
+                Some(input) => next = input,
+                None => {
+                    history = History::from_iter(&self.journal);
+                    if history.started_at().is_none() {
+                        next = Some(Input::Start(self.start.clone()));
+                    }
+                }
+            }
+        }
+        panic!("a run without end: {history:?}");
+    }
+}
+
+fn interruptions() -> impl Strategy<Value = Option<(u8, Input)>> {
+    let cancel = Just(Input::Cancel { reason: "enough".into() });
+    prop::option::of((0u8..12, prop_oneof![cancel, Just(Input::DeadlinePassed)]))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn a_run_ends_within_its_limit_and_every_replay_decides_the_same(
+        document in machines(), start in starts(), script in prop::collection::vec(lucks(), 1..8),
+    ) {
+        let definition = Definition::parse(&document, &Tools).expect("a generated machine");
+        let max_states = start.limits.max_states();
+        let mut history = History::new();
+        let mut log: Vec<Event> = Vec::new();
+        let mut decided = Vec::new();
+        let mut input = Input::Start(start);
+        let mut script = script.into_iter().cycle();
+        let mut now = Timestamp(0);
+        loop {
+            let decision = decide(&definition, &history, input.clone(), now);
+            prop_assert!(!decision.events.is_empty(), "an input that is waited for decides something");
+            history.extend(&decision.events);
+            decided.push((log.len(), input, now, decision.clone()));
+            log.extend(decision.events);
+            prop_assert!(history.states_executed() <= max_states);
+            let Some(step) = waited_for(&history) else { break };
+            // Whoever is waited for was asked, and would be asked again.
+            let asked = |effects: &[Effect]| effects.iter().filter_map(asking).collect::<Vec<_>>();
+            prop_assert_eq!(asked(&decision.effects), vec![step.clone()]);
+            prop_assert_eq!(asked(&resume(&history, now)), vec![step]);
+            now.0 += 1_000;
+            input = next_input(&history, &script.next().expect("a cycle"));
+        }
+        prop_assert!(history.is_over());
+        // For each state its end and perhaps a gate; before and after it the shell.
+        prop_assert!(decided.len() <= 2 * max_states as usize + 5);
+
+        // The same prefix of history, folded anew, also from its stored form, gives the same decision.
+        let stored = serde_json::to_string(&log).expect("events have a stored form");
+        let read: Vec<Event> = serde_json::from_str(&stored).expect("the stored form reads back");
+        prop_assert_eq!(&read, &log);
+        for (length, input, now, expected) in decided {
+            let folded = History::from_iter(&read[..length]);
+            prop_assert_eq!(folded.events_applied(), length);
+            prop_assert_eq!(decide(&definition, &folded, input, now), expected);
+        }
+        prop_assert_eq!(History::from_iter(&log), history);
+        // Every state that was executed is told in the log, in order.
+        let told = execution_log(&log).iter().filter(|entry| matches!(entry, LogEntry::Execution { .. })).count();
+        prop_assert_eq!(told, log.iter().filter(|event| matches!(event, Event::StateCompleted { .. })).count());
+    }
+
+    #[test]
+    fn a_run_that_does_not_complete_closes_every_terminal_it_left_open(
+        document in machines(), start in starts(), script in prop::collection::vec(lucks(), 0..6), cancel in any::<bool>(),
+    ) {
+        let definition = Definition::parse(&document, &Tools).expect("a generated machine");
+        let mut history = History::new();
+        let mut last = decide(&definition, &history, Input::Start(start), Timestamp(0));
+        history.extend(&last.events);
+        let mut script = script.into_iter();
+        while !history.is_over() {
+            let input = script.next().map_or_else(
+                || if cancel || history.gate().is_some() {
+                    Input::Cancel { reason: "enough".into() }
+                } else {
+                    Input::DeadlinePassed
+                },
+                |luck| next_input(&history, &luck),
+            );
+            last = decide(&definition, &history, input, Timestamp(1));
+            history.extend(&last.events);
+        }
+        let completed = history.error().is_none();
+        prop_assert_eq!(closed(&last.effects), if completed { Vec::new() } else { history.open_terminals().to_vec() });
+    }
+
+    #[test]
+    fn a_crash_at_any_instant_repeats_nothing_and_the_run_ends(
+        document in machines(), start in starts(), luck in prop::collection::vec(lucks(), 1..8),
+        crashes in prop::collection::vec(prop::bool::weighted(0.3), 0..60), interruption in interruptions(),
+    ) {
+        let definition = Definition::parse(&document, &Tools).expect("a generated machine");
+        let mut world = World {
+            definition, start, journal: Vec::new(), ledger: BTreeMap::new(), done: BTreeMap::new(),
+            closed: BTreeSet::new(), now: Timestamp(0), luck: luck.into_iter().cycle(), crashes: crashes.into_iter(),
+        };
+        let history = world.run(interruption);
+        prop_assert_eq!(History::from_iter(&world.journal), history.clone());
+        // Under each name of a step the journal has one deed at the most, and the world did it once.
+        let entered: Vec<String> = world.journal.iter().filter_map(|event| match event {
+            Event::StateEntered { step, .. } | Event::VariablesAsked { step, .. } => Some(step.to_string()),
+            _ => None,
+        }).collect();
+        prop_assert_eq!(entered.iter().collect::<BTreeSet<_>>().len(), entered.len());
+        for (step, times) in &world.done {
+            prop_assert_eq!(*times, 1);
+            prop_assert!(entered.contains(step), "{} was done without being written", step);
+        }
+        if history.error().is_some() {
+            for open in history.open_terminals() {
+                prop_assert!(world.closed.contains(open), "{} stays open", open);
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_over_and_an_answer_for_somebody_else_decide_nothing(
+        document in machines(), start in starts(), script in prop::collection::vec(lucks(), 0..6),
+    ) {
+        let definition = Definition::parse(&document, &Tools).expect("a generated machine");
+        let mut history = History::new();
+        history.extend(&decide(&definition, &history, Input::Start(start.clone()), Timestamp(0)).events);
+        for luck in script {
+            if history.is_over() {
+                break;
+            }
+            let nobody: steplatch_ids::StepId = "run_0123456789abcdef/nobody/9".parse().expect("a step");
+            let strangers = [
+                Input::Outcome { step: nobody.clone(), outcome: Outcome::Unknown },
+                Input::GateAnswered { step: nobody, choice: NONE_OF_THESE.into(), by: "nobody".into() },
+                Input::Start(start.clone()),
+            ];
+            for stranger in strangers {
+                prop_assert_eq!(decide(&definition, &history, stranger, Timestamp(1)), Decision::default());
+            }
+            let input = next_input(&history, &luck);
+            let decision = decide(&definition, &history, input.clone(), Timestamp(1));
+            history.extend(&decision.events);
+            // The same answer once more comes too late.
+            prop_assert_eq!(decide(&definition, &history, input, Timestamp(2)), Decision::default());
+        }
+        history.extend(&decide(&definition, &history, Input::Cancel { reason: "enough".into() }, Timestamp(3)).events);
+        prop_assert!(history.is_over());
+        for input in [Input::DeadlinePassed, Input::Cancel { reason: "again".into() }, Input::Start(start)] {
+            prop_assert_eq!(decide(&definition, &history, input, Timestamp(4)), Decision::default());
+        }
+    }
+}

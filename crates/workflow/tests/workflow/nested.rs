@@ -1,0 +1,149 @@
+//! Runs that a run starts.
+
+use std::time::Duration;
+
+use crate::machine::{Machine, definition, fields, problems, start};
+use expect_test::expect;
+use serde_json::{Value, json};
+use steplatch_workflow::{Child, ChildWorkflow, Effect, Input, Limits, Outcome, Start, child_outcome, resume};
+
+fn nesting(params: &Value) -> Value {
+    json!({
+        "initial_state": "nest",
+        "states": {
+            "nest": {"action": {"tool": "run_workflow", "params": params},
+                     "transitions": [{"condition": "failure", "next_state": "mend"}]},
+            "mend": {"action": {"tool": "sleep", "params": {"seconds": 0}}}
+        }
+    })
+}
+
+fn one_sleep() -> Value {
+    json!({"initial_state": "rest", "states": {"rest": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}})
+}
+
+/// The run that the last decision starts.
+fn child(run: &Machine) -> &Child {
+    let mut children = run.last.effects.iter().filter_map(|effect| match effect {
+        Effect::StartRun { child, .. } => Some(&**child),
+        _ => None,
+    });
+    children.next().unwrap_or_else(|| panic!("a child in {:?}", run.last))
+}
+
+#[test]
+fn a_child_gets_what_it_is_given_and_nothing_else() {
+    let document = nesting(&json!({
+        "workflow_name": "{which}", "initial_variables": {"WHO": "{user}", "N": 3}, "max_states": "7",
+        "execution_timeout": 60, "keep_terminals": true
+    }));
+    let variables = fields(&json!({"user": "ana", "which": "build", "other": "x"}));
+    let run = Machine::start_with(&document, Start { session_id: Some("term_1".into()), variables, ..start() });
+    let expected = Child {
+        workflow: ChildWorkflow::Named("build".parse().unwrap()),
+        session_id: Some("term_1".into()),
+        variables: [("WHO".into(), "ana".into()), ("N".into(), "3".into())].into(),
+        limits: Limits::new(7, 60.0).unwrap(),
+        keep_terminals: true,
+        depth: 1,
+    };
+    assert_eq!(*child(&run), expected);
+    assert_eq!(run.history.current().unwrap().limit, None, "its limit is that of the run");
+    assert_eq!(resume(&run.history, run.now)[1], run.last.effects[1]);
+}
+
+#[test]
+fn the_placeholders_of_an_inline_definition_are_the_child_s() {
+    let mut inner = one_sleep();
+    inner["states"]["rest"]["action"]["params"]["seconds"] = "{pause}".into();
+    let document = nesting(&json!({"workflow_definition": inner, "session_id": "{pause}"}));
+    let run = Machine::start_with(&document, Start { variables: fields(&json!({"pause": "9"})), ..start() });
+    assert_eq!(child(&run).workflow, ChildWorkflow::Inline(inner));
+    assert_eq!(child(&run).session_id.as_deref(), Some("9"));
+}
+
+#[test]
+fn what_became_of_a_child_is_the_action_s_result() {
+    let mut inner = Machine::start_with(&one_sleep(), Start { depth: 2, ..start() });
+    inner.succeed();
+    let mut run = Machine::start(&nesting(&json!({"workflow_name": "inner"})));
+    run.outcome(child_outcome(&inner.history, "completed"));
+    assert!(run.completed());
+    assert_eq!(run.history.recursion_depth(), 2);
+    let value = |name: &str| run.history.variables().get(name).cloned();
+    assert_eq!(value("workflow_final_state"), Some("rest".into()));
+    assert_eq!(value("nest_open_terminals"), Some(json!([])));
+
+    let mut inner = Machine::start(&one_sleep());
+    inner.input(Input::Cancel { reason: "enough".into() });
+    let mut run = Machine::start(&nesting(&json!({"workflow_name": "inner"})));
+    run.outcome(child_outcome(&inner.history, "cancelled"));
+    assert_eq!((run.state(), run.because()), ("mend", "the action failed"));
+    assert_eq!(run.history.variables().get("nest_error"), Some(&json!("enough")));
+}
+
+#[test]
+fn the_fifth_level_is_the_last() {
+    let at = |depth: u32| Machine::start_with(&nesting(&json!({"workflow_name": "me"})), Start { depth, ..start() });
+    assert_eq!(child(&at(4)).depth, 5);
+    let mut run = at(5);
+    let [_, Effect::Answer { step, outcome }] = &run.last.effects[..] else { panic!("{:?}", run.last) };
+    assert_eq!(*step, run.step());
+    run.outcome(outcome.clone());
+    assert_eq!(run.history.variables().get("error"), Some(&json!("Maximum recursion depth (5) exceeded")));
+    assert_eq!(run.state(), "mend");
+}
+
+#[test]
+fn parameters_that_make_no_sense_once_they_are_known_fail_the_action() {
+    for (params, expected) in [
+        (
+            json!({"workflow_name": "{name}"}),
+            "'../x' is not a workflow name (1 to 64 letters, digits, '_' or '-', not beginning with '-')",
+        ),
+        (json!({"workflow_name": "x", "max_states": "{name}"}), "'max_states' must be a number"),
+        (json!({"workflow_name": "x", "initial_variables": "{name}"}), "'initial_variables' must be an object"),
+    ] {
+        let variables = fields(&json!({"name": "../x"}));
+        let run = Machine::start_with(&nesting(&params), Start { variables, ..start() });
+        let Effect::Answer { outcome: Outcome::Finished { result }, .. } = &run.last.effects[1] else {
+            panic!("{:?}", run.last)
+        };
+        assert_eq!((&result["success"], result["error"].as_str()), (&json!(false), Some(expected)));
+    }
+}
+
+#[test]
+fn a_nested_definition_is_checked_with_the_one_around_it() {
+    let mut inner = one_sleep();
+    inner["states"]["rest"]["transitions"] = json!([{"condition": {}, "next_state": "nowhere"}]);
+    let document = nesting(&json!({"workflow_definition": inner, "workflow_nam": "x", "max_states": 0}));
+    expect![[r#"
+        /states/nest/action/params/workflow_nam: unknown key 'workflow_nam' in a run_workflow, did you mean 'workflow_name'?
+        /states/nest/action/params/max_states: max_states must be from 1 to 1000, not 0
+        /states/nest/action/params/workflow_definition/states/rest/transitions/0/next_state: State 'rest' references non-existent state 'nowhere'"#]]
+    .assert_eq(&problems(&document));
+    expect!["/states/nest/action/params: Either 'workflow_definition' or 'workflow_name' must be provided"]
+        .assert_eq(&problems(&nesting(&json!({}))));
+    expect![
+        "/states/nest/action/params/workflow_name: Provide either 'workflow_definition' OR 'workflow_name', not both"
+    ]
+    .assert_eq(&problems(&nesting(&json!({"workflow_definition": one_sleep(), "workflow_name": "x"}))));
+
+    let mut document = one_sleep();
+    for _ in 0..5 {
+        document = nesting(&json!({"workflow_definition": document}));
+    }
+    definition(&document);
+    let problem = problems(&nesting(&json!({"workflow_definition": document})));
+    assert!(problem.ends_with("workflow_definition: workflows are nested at most 5 levels deep"), "{problem}");
+}
+
+#[test]
+fn cancelling_or_running_out_of_time_gives_a_child_up() {
+    let mut run = Machine::start(&nesting(&json!({"workflow_name": "inner"})));
+    let step = run.step();
+    run.wait(Duration::from_secs(1800));
+    run.input(Input::DeadlinePassed);
+    assert_eq!(run.last.effects, [Effect::Abandon { step }]);
+}

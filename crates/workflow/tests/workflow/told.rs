@@ -1,0 +1,270 @@
+//! What authors are told: the schema, the documentation, the diagram.
+
+use expect_test::expect;
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+use steplatch_pattern::Pattern;
+use steplatch_workflow::{Definition, Problem, ToolCatalog, documentation, mermaid, schema};
+
+use crate::generated::machines;
+use crate::machine::{Tools, definition};
+
+/// One tool with a schema, and nobody to judge.
+struct Described;
+
+impl ToolCatalog for Described {
+    fn tools(&self) -> Vec<String> {
+        vec!["send_input".to_owned()]
+    }
+
+    fn check(&self, _: &str, _: &Map<String, Value>) -> Vec<Problem> {
+        Vec::new()
+    }
+
+    fn schema(&self, _: &str) -> Option<Value> {
+        Some(json!({
+            "type": "object",
+            "description": "Type into a terminal",
+            "properties": {
+                "session_id": {"type": "string", "description": "Terminal to type into"},
+                "input_text": {"type": "string", "description": "What to type: a | b"},
+                "wait_for_quiet_ms": {"type": "integer", "minimum": 0, "description": "Quiet to wait for"}
+            },
+            "required": ["session_id", "input_text"]
+        }))
+    }
+
+    fn takes_session(&self, _: &str) -> bool {
+        true
+    }
+}
+
+/// Says where a value does not fit a schema: the words of JSON Schema that ours uses, and a panic for any other.
+fn misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option<String> {
+    let words = match schema {
+        Value::Bool(true) => return None,
+        Value::Object(words) => words,
+        _ => return Some(at.to_owned()),
+    };
+    let fits = |schema: &Value| misfit(root, schema, value, at).is_none();
+    let number = |word: &Value| word.as_f64().expect("a number");
+    let count = |word: &Value| number(word) as usize;
+    let object = value.as_object();
+    let text = value.as_str();
+    for (word, wanted) in words {
+        let holds = match word.as_str() {
+            "$schema" | "$defs" | "title" | "description" | "default" | "format" => true,
+            "$ref" => {
+                let pointer = wanted.as_str().expect("a reference").trim_start_matches('#');
+                let inner = misfit(root, root.pointer(pointer).expect("what is referred to"), value, at);
+                if inner.is_some() {
+                    return inner;
+                }
+                true
+            }
+            "type" => {
+                let is = |kind: &Value| match kind.as_str().expect("a type") {
+                    "object" => value.is_object(),
+                    "array" => value.is_array(),
+                    "string" => value.is_string(),
+                    "boolean" => value.is_boolean(),
+                    "null" => value.is_null(),
+                    "integer" => value.as_f64().is_some_and(|number| number.fract() == 0.0),
+                    "number" => value.is_number(),
+                    other => panic!("no type {other}"),
+                };
+                wanted.as_array().map_or_else(|| is(wanted), |kinds| kinds.iter().any(is))
+            }
+            "const" => value == wanted,
+            "enum" => wanted.as_array().expect("a list").contains(value),
+            "anyOf" => wanted.as_array().expect("a list").iter().any(fits),
+            "oneOf" => wanted.as_array().expect("a list").iter().filter(|schema| fits(schema)).count() == 1,
+            "pattern" => text.is_none_or(|text| {
+                Pattern::new(wanted.as_str().expect("a pattern"))
+                    .expect("a pattern")
+                    .is_match(text)
+                    .expect("little work")
+            }),
+            "minLength" => text.is_none_or(|text| text.chars().count() >= count(wanted)),
+            "maxLength" => text.is_none_or(|text| text.chars().count() <= count(wanted)),
+            "minimum" => value.as_f64().is_none_or(|value| value >= number(wanted)),
+            "maximum" => value.as_f64().is_none_or(|value| value <= number(wanted)),
+            "maxItems" => value.as_array().is_none_or(|items| items.len() <= count(wanted)),
+            "minProperties" => object.is_none_or(|fields| fields.len() >= count(wanted)),
+            "maxProperties" => object.is_none_or(|fields| fields.len() <= count(wanted)),
+            "required" => object.is_none_or(|fields| {
+                wanted
+                    .as_array()
+                    .expect("a list")
+                    .iter()
+                    .all(|name| fields.contains_key(name.as_str().expect("a name")))
+            }),
+            "propertyNames" => object.is_none_or(|fields| {
+                fields.keys().all(|name| misfit(root, wanted, &name.as_str().into(), at).is_none())
+            }),
+            "properties" | "additionalProperties" => {
+                let empty = Map::new();
+                let known = words.get("properties").and_then(Value::as_object).unwrap_or(&empty);
+                for (name, field) in object.into_iter().flatten() {
+                    let inner = if word == "properties" { known.get(name) } else { Some(wanted) };
+                    let concerns = word == "properties" || !known.contains_key(name);
+                    let wrong = inner
+                        .filter(|_| concerns)
+                        .and_then(|inner| misfit(root, inner, field, &format!("{at}/{name}")));
+                    if wrong.is_some() {
+                        return wrong;
+                    }
+                }
+                true
+            }
+            "items" => {
+                let mut items = value.as_array().into_iter().flatten().enumerate();
+                let wrong = items.find_map(|(index, item)| misfit(root, wanted, item, &format!("{at}/{index}")));
+                if wrong.is_some() {
+                    return wrong;
+                }
+                true
+            }
+            other => panic!("the schema has the word {other}, which this test does not know"),
+        };
+        if !holds {
+            return Some(format!("{at} ({word})"));
+        }
+    }
+    None
+}
+
+fn misfit_of(document: &Value, tools: &dyn ToolCatalog) -> Option<String> {
+    let schema = schema(tools);
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    misfit(&schema, &schema, document, "")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_the_reader_takes_fits_the_schema(document in machines()) {
+        prop_assert!(Definition::parse(&document, &Tools).is_ok());
+        prop_assert_eq!(misfit_of(&document, &Tools), None);
+    }
+}
+
+#[test]
+fn the_schema_says_where_a_document_is_wrong() {
+    let document = |state: &Value| json!({"initial_state": "a", "states": {"a": state}});
+    let typing = |params: &Value| document(&json!({"action": {"tool": "send_input", "params": params}}));
+    let leading = |condition: &Value| {
+        document(&json!({
+            "action": {"tool": "send_input", "params": {"input_text": "x"}},
+            "transitions": [{"condition": condition, "next_state": "a"}]
+        }))
+    };
+    for (right, document) in [
+        (true, typing(&json!({"input_text": "{x}", "wait_for_quiet_ms": 5}))),
+        (true, typing(&json!({"input_text": "x", "wait_for_quiet_ms": "{pause}", "session_id": null}))),
+        (false, typing(&json!({"input_text": "x", "wait_for_quiet_ms": "soon"}))),
+        (false, typing(&json!({"input_text": "x", "wait_for_quiet_ms": -1}))),
+        (false, typing(&json!({"wait_for_quiet_ms": 1}))),
+        (false, typing(&json!({"input_txt": "x"}))),
+        (false, document(&json!({"action": {"tool": "send_input"}}))),
+        (false, document(&json!({"action": {"tool": "type", "params": {}}}))),
+        (true, leading(&json!("pattern_no_match"))),
+        (false, leading(&json!("pattern"))),
+        (false, leading(&json!({"success": "yes"}))),
+        (false, leading(&json!({"description": "nobody is there to judge"}))),
+        (true, document(&json!({"action": {"tool": "sleep", "params": {"seconds": 1}}, "timeout": 300}))),
+        (false, document(&json!({"action": {"tool": "sleep", "params": {"seconds": 1}}, "timeout": 301}))),
+        (false, document(&json!({"action": {"tool": "sleep", "params": {"seconds": 1}}, "retries": 1}))),
+        (
+            true,
+            document(
+                &json!({"action": {"tool": "run_workflow", "params": {"workflow_definition": leading(&json!({}))}}}),
+            ),
+        ),
+        (
+            false,
+            document(
+                &json!({"action": {"tool": "run_workflow", "params": {"workflow_definition": leading(&json!(7))}}}),
+            ),
+        ),
+    ] {
+        assert_eq!(misfit_of(&document, &Described).is_none(), right, "{document}");
+    }
+    let mut document = typing(&json!({"input_text": "x"}));
+    document["arguments"] = json!({"HOME": "x", "JOBS": {"default": 4, "schema": {"type": "integer"}}});
+    assert_eq!(misfit_of(&document, &Described), None);
+    document["arguments"] = json!({"home": "x"});
+    assert!(misfit_of(&document, &Described).is_some());
+}
+
+#[test]
+fn the_documentation_has_every_key_and_every_parameter() {
+    let page = documentation(&Described);
+    let actions = page.find("## Actions").expect("the actions");
+    expect![[r#"
+        ## Actions
+
+        ### send_input
+
+        Type into a terminal
+
+        | key | type | what |
+        |---|---|---|
+        | `session_id` | string, required | Terminal to type into |
+        | `input_text` | string, required | What to type: a \| b |
+        | `wait_for_quiet_ms` | integer | Quiet to wait for (at least 0) |
+
+        ### sleep
+
+        Wait for time to pass.
+
+        | key | type | what |
+        |---|---|---|
+        | `seconds` | number, required | How long (0.0 to 7200.0) |
+    "#]]
+    .assert_eq(&page[actions..page.find("\n### run_workflow").expect("the last action")]);
+    for key in ["initial_state", "on_timeout", "field_contains", "outcome_unknown", "pattern_no_match", "secret"] {
+        assert!(page.contains(&format!("| `{key}` |")), "no {key} in:\n{page}");
+    }
+}
+
+#[test]
+fn a_diagram_shows_every_state_and_every_way() {
+    let document = json!({
+        "name": "build",
+        "initial_state": "make",
+        "states": {
+            "make": {
+                "action": {"tool": "send_input"},
+                "transitions": [
+                    {"condition": {"success": true, "field_equals": {"exit_code": 0}}, "next_state": "end"},
+                    {"condition": {"pattern_not_match": "err: \"x\""}, "next_state": "make"},
+                    {"condition": {"description": "it is fine"}, "next_state": "end"}
+                ],
+                "on_timeout": "again"
+            },
+            "again": {"action": {"tool": "sleep", "params": {"seconds": 1}},
+                      "transitions": [{"condition": {}, "next_state": "make"}]},
+            "end": {"action": {"tool": "get_screen_content"}}
+        }
+    });
+    expect![[r#"
+        ---
+        title: build
+        ---
+        stateDiagram-v2
+            state "make: send_input" as s0
+            state "again: sleep" as s1
+            state "end: get_screen_content" as s2
+            [*] --> s0
+            s0 --> s2: success and exit_code = 0
+            s0 --> s0: not /err#58; #34;x#34;/
+            s0 --> s2: judged#58; it is fine
+            s0 --> s1: on timeout
+            s0 --> [*]
+            s1 --> s0: always
+            s2 --> [*]
+    "#]]
+    .assert_eq(&mermaid(&definition(&document)));
+}

@@ -60,8 +60,10 @@ pub async fn connect(place: &Place, hello: Hello) -> Result<(Client, HelloReply)
     greet(Client::over(stream), hello).await
 }
 
+/// Whether nobody listens; one who ended while we stood in line for them resets the connection.
 fn absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound};
+    matches!(error.kind(), NotFound | ConnectionRefused | ConnectionReset | BrokenPipe)
 }
 
 fn not_running(place: &Place) -> ConnectError {

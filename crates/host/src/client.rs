@@ -13,9 +13,10 @@ use steplatch_terminal::Hidden;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::inbox::read_frames;
 use crate::outbox::Outbox;
 use crate::server::next_number;
-use crate::wire::{Ask, Refusal, SECRETS, WIRE_VERSION, first_frame, read_body};
+use crate::wire::{Ask, Refusal, SECRETS, WIRE_VERSION, read_body};
 
 /// What a host says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,7 +117,14 @@ impl Host {
             let (outbox, waiting, on_secret) = (outbox.clone(), waiting.clone(), on_secret.clone());
             async move {
                 tokio::select! {
-                    () = read(&stream, &waiting, &on_secret) => {}
+                    () = read_frames(&stream, |number, body| match number {
+                        SECRETS => {
+                            if let Ok(secret) = read_body(body) {
+                                on_secret(secret);
+                            }
+                        }
+                        number => waiting.deliver(number, body),
+                    }) => {}
                     () = outbox.write_on() => {}
                 }
                 outbox.close();
@@ -275,40 +283,5 @@ impl Waiting {
             // Nobody takes them fast enough: they end, and whoever wants to begins anew.
             table.events.remove(&number);
         }
-    }
-}
-
-async fn read(stream: &UnixStream, waiting: &Waiting, on_secret: &OnSecret) {
-    let mut bytes = Vec::new();
-    loop {
-        if stream.readable().await.is_err() {
-            return;
-        }
-        bytes.reserve(64 << 10);
-        match stream.try_read_buf(&mut bytes) {
-            Ok(0) => return,
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(_) => return,
-        }
-        let mut taken = 0;
-        loop {
-            match first_frame(&bytes[taken..]) {
-                Ok(Some((length, number, body))) => {
-                    let body = &bytes[taken..][body];
-                    if number == SECRETS {
-                        if let Ok(secret) = read_body(body) {
-                            on_secret(secret);
-                        }
-                    } else {
-                        waiting.deliver(number, body);
-                    }
-                    taken += length;
-                }
-                Ok(None) => break,
-                Err(_) => return,
-            }
-        }
-        bytes.drain(..taken);
     }
 }

@@ -9,6 +9,7 @@
 
 mod client;
 mod hosts;
+mod inbox;
 mod notes;
 mod outbox;
 mod server;

@@ -23,10 +23,11 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
 use crate::client::Greeting;
+use crate::inbox::read_frames;
 use crate::outbox::{Outbox, Over};
 use crate::wire::{
     Ask, AttachEvent, AttachedNow, NewTerminal, OpenRefused, OpenedTerminal, Refusal, SECRETS, TerminalAsk,
-    WIRE_VERSION, WaitFor, first_frame, read_body,
+    WIRE_VERSION, WaitFor, read_body,
 };
 
 /// Who a host says it is.
@@ -166,7 +167,7 @@ impl Connection {
         connection.shared.connections.send_modify(|count| *count += 1);
         let mut ending = connection.shared.ending.subscribe();
         tokio::select! {
-            () = connection.read(&stream) => {}
+            () = read_frames(&stream, |number, body| connection.take(number, read_body(body).ok())) => {}
             () = outbox.write_on() => {}
             // The sender is ours and stays.
             _ = ending.wait_for(|ending| *ending) => {}
@@ -181,37 +182,6 @@ impl Connection {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, AbortHandle>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn read(self: &Arc<Self>, stream: &UnixStream) {
-        let mut bytes = Vec::new();
-        loop {
-            if stream.readable().await.is_err() {
-                return;
-            }
-            bytes.reserve(64 << 10);
-            match stream.try_read_buf(&mut bytes) {
-                Ok(0) => return,
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                Err(_) => return,
-            }
-            let mut taken = 0;
-            loop {
-                match first_frame(&bytes[taken..]) {
-                    Ok(Some((length, number, body))) => {
-                        self.take(number, read_body(&bytes[taken..][body]).ok());
-                        taken += length;
-                    }
-                    Ok(None) => break,
-                    Err(error) => {
-                        tracing::warn!(%error, "somebody does not speak as they should");
-                        return;
-                    }
-                }
-            }
-            bytes.drain(..taken);
-        }
     }
 
     /// Takes one question. What can not be answered at once is answered by a task.

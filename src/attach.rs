@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use steplatch_ids::random_name;
 use steplatch_protocol::{
     AttachTerminal, AttachTerminalReply, CallError, Client, Events, HandBackTerminal, Place, ResizeTerminal,
     TerminalEvent, WriteTerminal,
@@ -96,7 +97,7 @@ impl<'a> Joined<'a> {
         key: DetachKey,
         hold: bool,
     ) -> Result<(Self, AttachTerminalReply), Failure> {
-        let hold_key = hold.then(front::random_name);
+        let hold_key = hold.then(random_name);
         let client = front::client(place).await?;
         let verb = AttachTerminal { session_id: id.to_owned(), hold_key: hold_key.clone(), masked: false };
         let (reply, events) = client.subscribe(verb).await?;
@@ -137,7 +138,7 @@ impl<'a> Joined<'a> {
     async fn types(&mut self, bytes: &[u8], out: &mut io::Stdout) -> Result<Option<String>, Failure> {
         let (session_id, hold_key) = (self.session.clone(), self.hold_key.clone());
         let verb = WriteTerminal { session_id, bytes: STANDARD.encode(bytes), hold_key };
-        let step = front::random_name();
+        let step = random_name();
         loop {
             match self.client.call_once(&verb, &step).await {
                 // A program that ended says so in an event that is on its way.

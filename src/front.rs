@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use steplatch_ids::random_name;
 use steplatch_protocol::{
     CallError, Client, ConnectError, Hello, PROTOCOL_VERSION, Place, Starter, VERBS, Verb, connect, connect_or_start,
 };
@@ -67,13 +68,6 @@ pub(crate) async fn ask<V: Verb + Clone>(place: &Place, verb: V) -> Result<V::Re
 
 /// How often a question is asked anew. One that brings down every daemon it reaches should not go on for ever.
 const MOST_LOSSES: usize = 5;
-
-/// Draws a name that nobody guesses.
-pub(crate) fn random_name() -> String {
-    let mut bytes = [0u8; 16];
-    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 /// Connects to the daemon, if there is one.
 pub(crate) async fn running(place: &Place) -> Result<Client, Failure> {

@@ -9,7 +9,7 @@ mod random;
 mod step;
 mod workflow_name;
 
-pub use random::{RunId, TerminalId};
+pub use random::{RunId, TerminalId, random_name};
 pub use step::StepId;
 pub use workflow_name::WorkflowName;
 

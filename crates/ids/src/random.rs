@@ -22,6 +22,15 @@ fn draw(length: usize) -> String {
     bytes.iter().map(|byte| char::from(ALPHABET[usize::from(byte & 31)])).collect()
 }
 
+/// Draws a name that nobody guesses and nothing else has: 130 random bits.
+///
+/// # Panics
+/// When the operating system has no randomness to give.
+#[must_use]
+pub fn random_name() -> String {
+    draw(26)
+}
+
 macro_rules! random_id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal, $length:literal, $expected:literal) => {
         $(#[$doc])*

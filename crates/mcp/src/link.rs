@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use steplatch_ids::random_name;
 use steplatch_protocol::{CallError, Client, ConnectError, Hello, PROTOCOL_VERSION, Place, Starter, connect_or_start};
 use tokio::sync::Mutex;
 
@@ -65,13 +66,6 @@ fn without_time_waited(params: &mut Value, waited: Duration) {
     }
 }
 
-/// Draws a name for something that is to be done once.
-fn step_name() -> String {
-    let mut bytes = [0u8; 12];
-    getrandom::fill(&mut bytes).expect("the operating system gives random bytes");
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// Why a verb was not answered.
 #[derive(Debug)]
 pub(crate) enum LinkError {
@@ -105,7 +99,7 @@ impl Link {
         mut params: Value,
         again: Again,
     ) -> Result<(Value, Vec<String>), LinkError> {
-        let step = step_name();
+        let step = random_name();
         let mut losses = 0;
         loop {
             let began = Instant::now();

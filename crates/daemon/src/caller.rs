@@ -16,6 +16,15 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    /// Returns what whoever asks is called where a history tells who decided something.
+    pub(crate) fn who(&self) -> String {
+        match &self.name {
+            _ if self.person => self.person_name(),
+            Some(name) => name.clone(),
+            None => "somebody".to_owned(),
+        }
+    }
+
     /// Returns what a person who takes over is called: as they are known to the system.
     pub(crate) fn person_name(&self) -> String {
         let user =

@@ -19,11 +19,12 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{
-    CancelWorkflow, CancelWorkflowReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, ListWorkflowRuns,
-    ListWorkflowRunsReply, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply,
+    AnswerGate, AnswerGateReply, CancelWorkflow, CancelWorkflowReply, GateInfo, GetRun, GetWorkflowRun,
+    GetWorkflowRunReply, ListWorkflowRuns, ListWorkflowRunsReply, RunRecord, RunReply, RunWorkflow, Subscribe,
+    SubscribeReply,
 };
 use steplatch_store::{Journal, MemoryJournal};
-use steplatch_workflow::{Definition, Input, InvalidLimits, Limits, Start, Timestamp};
+use steplatch_workflow::{Definition, Gate, Input, InvalidLimits, Limits, NONE_OF_THESE, Start, Timestamp};
 use tokio::sync::{mpsc, watch};
 
 pub(crate) use event::RunEvents;
@@ -92,6 +93,8 @@ struct Progress {
     state: RunState,
     ended: Option<Timestamp>,
     error: Option<String>,
+    /// The question that it waits for.
+    gate: Option<Gate>,
 }
 
 /// The state of a run, as people know it.
@@ -99,17 +102,23 @@ struct Progress {
 enum RunState {
     #[default]
     Running,
+    Waiting,
     Completed,
     Failed,
     Cancelled,
 }
 
 impl RunState {
-    const ALL: [Self; 4] = [Self::Running, Self::Completed, Self::Failed, Self::Cancelled];
+    const ALL: [Self; 5] = [Self::Running, Self::Waiting, Self::Completed, Self::Failed, Self::Cancelled];
+
+    fn is_over(self) -> bool {
+        !matches!(self, Self::Running | Self::Waiting)
+    }
 
     fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
+            Self::Waiting => "waiting",
             Self::Completed => "completed",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
@@ -124,23 +133,33 @@ impl Run {
 
     /// Waits until the run is over, or the time is up.
     async fn over(&self, at_most: Duration) {
+        self.reaches(RunState::is_over, at_most).await;
+    }
+
+    /// Waits until the run is over or waits itself for somebody, or the time is up.
+    async fn at_rest(&self, at_most: Duration) {
+        self.reaches(|state| state != RunState::Running, at_most).await;
+    }
+
+    async fn reaches(&self, wanted: impl Fn(RunState) -> bool, at_most: Duration) {
         let mut progress = self.progress.clone();
-        let over = progress.wait_for(|progress| progress.state != RunState::Running);
+        let reached = progress.wait_for(|progress| wanted(progress.state));
         // Either way the run is as far as it is.
-        let _ = tokio::time::timeout(at_most, over).await;
+        let _ = tokio::time::timeout(at_most, reached).await;
     }
 
     /// Waits until the run is over; tells whether it is, once the time is up.
     async fn over_within(&self, limit: Option<Duration>) -> bool {
         // No run lasts longer than its own limit, which is less than this.
         self.over(limit.unwrap_or(Duration::from_secs(86_400))).await;
-        self.progress().state != RunState::Running
+        self.progress().state.is_over()
     }
 
     fn record(&self, secrets: &Secrets) -> RunRecord {
         let progress = self.progress();
         let mut input = Value::Object(self.input.clone());
         secrets.mask_in(&mut input);
+        let gate = progress.gate.as_ref().map(|gate| gate_info(&self.id, gate, secrets));
         RunRecord {
             run_id: self.id.to_string(),
             workflow_id: self.workflow.clone(),
@@ -152,6 +171,8 @@ impl Run {
                 _ => Map::new(),
             },
             error: secrets.masked_if(progress.error),
+            pending_gates: gate.iter().cloned().collect(),
+            pending_gate: gate,
             parent_run_id: self.parent.as_ref().map(|step| step.run.to_string()),
         }
     }
@@ -200,7 +221,7 @@ impl Shared {
         let mut known = self.known();
         known.order.push(run.id.clone());
         known.by_id.insert(run.id.clone(), run);
-        let is_over = |id: &&RunId| known.by_id.get(*id).is_some_and(|run| run.progress().state != RunState::Running);
+        let is_over = |id: &&RunId| known.by_id.get(*id).is_some_and(|run| run.progress().state.is_over());
         let finished: Vec<RunId> = known.order.iter().filter(is_over).cloned().collect();
         let surplus = finished.len().saturating_sub(FINISHED_KEPT);
         let forgotten: Vec<RunId> = finished.into_iter().take(surplus).collect();
@@ -231,11 +252,11 @@ impl Runs {
     }
 
     pub(crate) fn count_running(&self) -> usize {
-        self.all().iter().filter(|run| run.progress().state == RunState::Running).count()
+        self.all().iter().filter(|run| !run.progress().state.is_over()).count()
     }
 
     pub(crate) async fn cancel_all(&self, reason: &str) {
-        let running: Vec<_> = self.all().into_iter().filter(|run| run.progress().state == RunState::Running).collect();
+        let running: Vec<_> = self.all().into_iter().filter(|run| !run.progress().state.is_over()).collect();
         for run in &running {
             // One that ended just now needs no end.
             let _ = run.inputs.send(Input::Cancel { reason: reason.to_owned() });
@@ -250,7 +271,7 @@ impl Runs {
         let wait = verb.wait_seconds.unwrap_or(USUAL_WAIT).clamp(0.0, 7200.0);
         match self.start(caller, verb).await {
             Ok(run) => {
-                run.over(Duration::from_secs_f64(wait)).await;
+                run.at_rest(Duration::from_secs_f64(wait)).await;
                 self.report(&run).await
             }
             Err(reply) => *reply,
@@ -286,7 +307,7 @@ impl Runs {
         match self.find(&verb.run_id) {
             Ok(run) => {
                 if let Some(wait) = verb.wait_seconds {
-                    run.over(Duration::from_secs_f64(wait.clamp(0.0, 7200.0))).await;
+                    run.at_rest(Duration::from_secs_f64(wait.clamp(0.0, 7200.0))).await;
                 }
                 self.report(&run).await
             }
@@ -306,14 +327,14 @@ impl Runs {
             }
         };
         let before = run.progress().state;
-        if before == RunState::Running {
+        if !before.is_over() {
             // A run that ends at this very moment is over either way.
             let _ = run.inputs.send(Input::Cancel { reason: "cancelled on request".to_owned() });
             run.over(Duration::from_secs(5)).await;
         }
         let state = run.progress().state;
         let message = match (before, state) {
-            (RunState::Running, RunState::Cancelled) => "Run cancelled".to_owned(),
+            (before, RunState::Cancelled) if !before.is_over() => "Run cancelled".to_owned(),
             (_, state) => format!("Run was already over: {}", state.name()),
         };
         CancelWorkflowReply {
@@ -323,6 +344,55 @@ impl Runs {
             message,
             error: None,
         }
+    }
+
+    /// Passes a judgement on to the run that waits for it.
+    pub(crate) async fn answer(&self, caller: &Caller, verb: AnswerGate) -> AnswerGateReply {
+        let refused = |status: RunState, error: String| AnswerGateReply {
+            success: false,
+            run_id: verb.run_id.clone(),
+            status: status.name().to_owned(),
+            error: Some(error),
+        };
+        let run = match self.find(&verb.run_id) {
+            Ok(run) => run,
+            Err(error) => {
+                return AnswerGateReply { run_id: verb.run_id, error: Some(error), ..AnswerGateReply::default() };
+            }
+        };
+        let mut progress = run.progress.clone();
+        let (seq, state, gate) = {
+            let now = progress.borrow_and_update();
+            (now.seq, now.state, now.gate.clone())
+        };
+        let Some(gate) = gate else {
+            let error = format!("Run '{}' waits for no answer: it is {}", run.id, state.name());
+            return refused(state, error);
+        };
+        let info = gate_info(&run.id, &gate, &self.shared.secrets);
+        if let Some(asked) = verb.gate_id.as_deref().filter(|asked| *asked != info.gate_id) {
+            let error = format!("Gate '{asked}' is not the one that waits, which is '{}'", info.gate_id);
+            return refused(state, error);
+        }
+        let Some(choice) = gate
+            .choices
+            .iter()
+            .map(|choice| choice.description.as_str())
+            .chain([NONE_OF_THESE])
+            .zip(&info.choices)
+            // A choice may hold a secret, and then what is shown of it is what can be answered.
+            .find(|(choice, shown)| *choice == verb.answer || **shown == verb.answer)
+            .map(|(choice, _)| choice.to_owned())
+        else {
+            let error = format!("'{}' is none of the choices: {}", verb.answer, info.choices.join(" | "));
+            return refused(state, error);
+        };
+        // A run that ends at this very moment waits for nobody.
+        let _ = run.inputs.send(Input::GateAnswered { step: gate.step.clone(), choice, by: caller.who() });
+        let moved = progress.wait_for(|now| now.seq > seq || now.gate.as_ref() != Some(&gate) || now.state.is_over());
+        let _ = tokio::time::timeout(Duration::from_secs(5), moved).await;
+        let status = run.progress().state.name().to_owned();
+        AnswerGateReply { success: true, run_id: run.id.to_string(), status, error: None }
     }
 
     pub(crate) fn record(&self, verb: &GetWorkflowRun) -> GetWorkflowRunReply {
@@ -407,6 +477,26 @@ fn definition(caller: &Caller, verb: &RunWorkflow) -> Result<Definition, Box<Run
         }
     };
     parsed.map_err(|problems| invalid(format!("the workflow is not valid:\n{problems}")))
+}
+
+/// A gate as those who may answer it see it.
+fn gate_info(run: &RunId, gate: &Gate, secrets: &Secrets) -> GateInfo {
+    let mut context = Value::Object(gate.context.clone());
+    secrets.mask_in(&mut context);
+    report::shorten(&mut context, report::LONGEST_TEXT);
+    let choices = gate.choices.iter().map(|choice| choice.description.as_str()).chain([NONE_OF_THESE]);
+    GateInfo {
+        gate_id: gate.step.to_string(),
+        run_id: run.to_string(),
+        prompt: gate.prompt(),
+        choices: choices.map(|choice| secrets.masked(choice.to_owned())).collect(),
+        answered_by: "agent".to_owned(),
+        created_at: moment::told(gate.opened_at),
+        context: match context {
+            Value::Object(context) => context,
+            _ => Map::new(),
+        },
+    }
 }
 
 fn limits(verb: &RunWorkflow) -> Result<Limits, InvalidLimits> {

@@ -192,6 +192,7 @@ impl Service {
             Command::HandBackTerminal(verb) => Answer::of(sessions.hand_back(verb).await),
             Command::RunWorkflow(verb) => Answer::of(self.runs.run(caller, verb).await),
             Command::GetRun(verb) => Answer::of(self.runs.look_at(verb).await),
+            Command::AnswerGate(verb) => Answer::of(self.runs.answer(caller, verb).await),
             Command::CancelWorkflow(verb) => Answer::of(self.runs.cancel(verb).await),
             Command::GetWorkflowRun(verb) => Answer::of(self.runs.record(&verb)),
             Command::ListWorkflowRuns(verb) => Answer::of(self.runs.list(&verb)),

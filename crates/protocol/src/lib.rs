@@ -25,8 +25,9 @@ pub use daemon::{DaemonStatus, DaemonStatusReply, Hello, HelloReply, HostInfo, S
 pub use message::{ErrorCode, FromClient, FromDaemon, Refusal};
 pub use place::{NotPrivate, Place, Running, ensure_private};
 pub use runs::{
-    CancelWorkflow, CancelWorkflowReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, ListWorkflowRuns,
-    ListWorkflowRunsReply, RunEvent, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply,
+    AnswerGate, AnswerGateReply, CancelWorkflow, CancelWorkflowReply, GateInfo, GetRun, GetWorkflowRun,
+    GetWorkflowRunReply, ListWorkflowRuns, ListWorkflowRunsReply, RunEvent, RunRecord, RunReply, RunWorkflow,
+    Subscribe, SubscribeReply,
 };
 pub use schema::{parameters, reply};
 pub use terminals::{

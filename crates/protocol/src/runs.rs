@@ -8,18 +8,25 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
+fn yes() -> bool {
+    true
+}
+
 /// Run a workflow: a JSON state machine over terminal actions, the same way every time.
 ///
 /// States have an action ({"tool": "send_input", "params": {…}}) and transitions ({"condition": {"pattern_match": "…"},
 /// "next_state": "…"}), tried in order; when none holds after a successful action the run is complete. {name} in params is
 /// a variable. Returns when the run ends or after wait_seconds with its run_id: then call get_run. The run goes on
 /// without you.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RunWorkflow {
     /// The workflow itself, as an object
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub workflow_definition: Option<Value>,
+    /// Name of a saved workflow, instead of workflow_definition
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow_name: Option<String>,
     /// Path of a JSON file with the workflow, instead of workflow_definition
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_file: Option<String>,
@@ -40,10 +47,34 @@ pub struct RunWorkflow {
     /// Leave terminals of the run open when it fails or is cancelled
     #[serde(default, skip_serializing_if = "is_false")]
     pub keep_terminals: bool,
-    /// Seconds to wait for the end of the run (default 20; 0 returns at once)
+    /// Save a workflow_definition that runs to its end, as proven, so that it can be run by name
+    #[serde(default = "yes")]
+    pub save_on_success: bool,
+    /// Seconds to wait for the end of the run or a gate (default 20; 0 returns at once)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 7200.0))]
     pub wait_seconds: Option<f64>,
+    /// A name for this request: asked for again with the same one, the run that it started is returned
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+}
+
+impl Default for RunWorkflow {
+    fn default() -> Self {
+        Self {
+            workflow_definition: None,
+            workflow_name: None,
+            workflow_file: None,
+            session_id: None,
+            initial_variables: None,
+            max_states: None,
+            execution_timeout: None,
+            keep_terminals: false,
+            save_on_success: true,
+            wait_seconds: None,
+            idempotency_key: None,
+        }
+    }
 }
 
 /// Look at a run: how far it is, or how it ended.
@@ -65,13 +96,14 @@ pub struct RunReply {
     /// The run
     #[serde(default)]
     pub run_id: String,
-    /// running, completed, failed or cancelled
+    /// running, waiting (at a gate), completed, failed or cancelled
     #[serde(default)]
     pub status: String,
     /// Name of the workflow
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_name: Option<String>,
-    /// The state executed last, or definition_invalid or execution_error
+    /// The state executed last, or validation_failed, return_validation_failed, workflow_not_found, definition_invalid
+    /// or execution_error
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub final_state: Option<String>,
     /// States executed
@@ -93,9 +125,71 @@ pub struct RunReply {
     /// The terminal it worked in last
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
+    /// What the definition does, in one word: two that do the same have the same
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow_signature: Option<String>,
+    /// Whether the definition was saved because it ran to its end
+    #[serde(default)]
+    pub workflow_saved: bool,
+    /// The name under which it is in the library
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saved_workflow_name: Option<String>,
+    /// Workflows that can be run by name
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub available_workflows: Vec<String>,
     /// Deepest level of nested workflows
     #[serde(default)]
     pub recursion_depth: u32,
+    /// The question that the run waits for
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending_gate: Option<GateInfo>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A question that a run waits for.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GateInfo {
+    /// Its id
+    pub gate_id: String,
+    /// The run that waits
+    pub run_id: String,
+    /// The question
+    pub prompt: String,
+    /// What can be answered
+    pub choices: Vec<String>,
+    /// Who may answer: human, agent or anyone
+    pub answered_by: String,
+    /// Since when it waits (ISO 8601, UTC)
+    pub created_at: String,
+    /// What there is to judge
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub context: Map<String, Value>,
+}
+
+/// Answer a run that waits for a judgement, with one of the choices of its pending_gate. The run goes on where that leads.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AnswerGate {
+    /// The run
+    pub run_id: String,
+    /// Which gate; may be left out while only one waits
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate_id: Option<String>,
+    /// One of its choices
+    pub answer: String,
+}
+
+/// What came of an answer.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AnswerGateReply {
+    /// Whether the answer was taken
+    pub success: bool,
+    /// The run
+    pub run_id: String,
+    /// Its state now
+    #[serde(default)]
+    pub status: String,
     /// What went wrong and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -140,7 +234,7 @@ pub struct RunRecord {
     pub run_id: String,
     /// Name of the workflow
     pub workflow_id: String,
-    /// running, completed, failed or cancelled
+    /// running, waiting (at a gate), completed, failed or cancelled
     pub state: String,
     /// When it began (ISO 8601, UTC)
     pub started_at: String,
@@ -153,6 +247,12 @@ pub struct RunRecord {
     /// Why it failed
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Questions that it waits for, the oldest first
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending_gates: Vec<GateInfo>,
+    /// The oldest of them
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending_gate: Option<GateInfo>,
     /// The run that started it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<String>,
@@ -177,9 +277,13 @@ pub struct ListWorkflowRuns {
     /// Only runs of this workflow
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<String>,
-    /// Only runs in this state: running, completed, failed or cancelled
+    /// Only runs in this state: running, waiting, completed, failed or cancelled
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
+    /// At most so many (default 50)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub limit: Option<u32>,
 }
 
 /// Runs, newest first.

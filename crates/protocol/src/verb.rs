@@ -54,6 +54,9 @@ impl Nature {
     /// Ends something; again does no more.
     pub const ENDS: Self =
         Self { read_only: false, destructive: true, idempotent: true, open_world: false, once: false };
+    /// Decides something once: what comes later is refused.
+    pub const DECIDES: Self =
+        Self { read_only: false, destructive: true, idempotent: false, open_world: false, once: false };
     /// Sets something to a value.
     pub const SETS: Self =
         Self { read_only: false, destructive: false, idempotent: true, open_world: false, once: false };
@@ -142,8 +145,9 @@ verbs! {
     terminals::HandBackTerminal => HandBackTerminalReply, "HAND_BACK_TERMINAL", None, "Give a held terminal back", SETS;
     terminals::WriteTerminal => WriteTerminalReply, "WRITE_TERMINAL", None, "Write bytes to a terminal", ACTS_ONCE;
 
-    runs::RunWorkflow => RunReply, "RUN_WORKFLOW", Some("run_workflow"), "Run a workflow", ACTS;
+    runs::RunWorkflow => RunReply, "RUN_WORKFLOW", Some("run_workflow"), "Run a workflow", ACTS_ONCE;
     runs::GetRun => RunReply, "GET_RUN", Some("get_run"), "Look at a run", READS;
+    runs::AnswerGate => AnswerGateReply, "ANSWER_GATE", Some("answer_gate"), "Answer a run that waits", DECIDES;
     runs::CancelWorkflow => CancelWorkflowReply, "CANCEL_WORKFLOW", Some("cancel_run"), "Cancel a run", ENDS;
     runs::GetWorkflowRun => GetWorkflowRunReply, "GET_WORKFLOW_RUN", None, "The record of a run", READS;
     runs::ListWorkflowRuns => ListWorkflowRunsReply, "LIST_WORKFLOW_RUNS", Some("list_runs"), "List runs", READS;

@@ -85,6 +85,14 @@ pub struct Gate {
     pub opened_at: Timestamp,
 }
 
+impl Gate {
+    /// Returns the question, in words.
+    #[must_use]
+    pub fn prompt(&self) -> String {
+        format!("What holds after state '{}'?", self.step.place)
+    }
+}
+
 /// Everything that the events of a run say, up to the last one applied.
 ///
 /// Applying an event never fails: what has happened is not up for debate.

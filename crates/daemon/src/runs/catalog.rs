@@ -36,6 +36,10 @@ impl ToolCatalog for TerminalTools {
         verb(tool).map(|verb| (verb.parameters)())
     }
 
+    fn has_judges(&self) -> bool {
+        true
+    }
+
     fn takes_session(&self, tool: &str) -> bool {
         verb(tool).is_some_and(|verb| !(verb.parameters)()["properties"]["session_id"].is_null())
     }

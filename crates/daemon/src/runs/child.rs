@@ -11,7 +11,7 @@ use steplatch_workflow::{Child, ChildWorkflow, Definition, Event, History, Input
 
 use super::catalog::TerminalTools;
 use super::event::read;
-use super::{Beginning, Run, RunState, Shared};
+use super::{Beginning, Run, Shared};
 use crate::caller::Caller;
 
 /// How long the end of a cancelled child is waited for.
@@ -78,7 +78,7 @@ struct Watched(Arc<Run>);
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        if self.0.progress().state == RunState::Running {
+        if !self.0.progress().state.is_over() {
             cancel(&self.0);
         }
     }

@@ -122,7 +122,8 @@ impl Driver {
 
     fn publish(&self) {
         let state = match self.history.status() {
-            Status::NotStarted | Status::Running | Status::Waiting => RunState::Running,
+            Status::NotStarted | Status::Running => RunState::Running,
+            Status::Waiting => RunState::Waiting,
             Status::Completed => RunState::Completed,
             Status::Failed { .. } => RunState::Failed,
             Status::Cancelled { .. } => RunState::Cancelled,
@@ -132,12 +133,19 @@ impl Driver {
             state,
             ended: self.history.ended_at(),
             error: self.history.error().map(str::to_owned),
+            gate: self.history.gate().cloned(),
         });
     }
 
     fn publish_failure(&self, error: String) {
         let ended = Some(moment::now());
-        self.progress.send_replace(Progress { seq: self.seq, state: RunState::Failed, ended, error: Some(error) });
+        self.progress.send_replace(Progress {
+            seq: self.seq,
+            state: RunState::Failed,
+            ended,
+            error: Some(error),
+            gate: None,
+        });
     }
 
     fn perform(&mut self, effect: Effect, closing: &mut Vec<tokio::task::JoinHandle<()>>) {
@@ -152,12 +160,8 @@ impl Driver {
                 self.await_outcome(step.clone(), child::perform(shared, caller, step, *child, limit));
             }
             Effect::Answer { step, outcome } => self.await_outcome(step, std::future::ready(outcome)),
-            // No definition that asks for a judgement is accepted (`catalog.rs`), so no run comes to a gate.
-            Effect::OpenGate { step, .. } => {
-                tracing::error!(run = %self.run, %step, "nobody is there to judge");
-                let reason = "nobody is there to judge what it asks".to_owned();
-                self.await_input(step, std::future::ready(Input::Cancel { reason }));
-            }
+            // It is told as part of the run's progress; whoever answers is an input like any other.
+            Effect::OpenGate { .. } => {}
             Effect::DisarmDeadline => {
                 if let Some(deadline) = self.deadline.take() {
                     deadline.abort();

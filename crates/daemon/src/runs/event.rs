@@ -8,7 +8,7 @@ use steplatch_store::{Journal, Record};
 use steplatch_workflow::{Event, Outcome};
 
 use super::drive::ENTRY_VERSION;
-use super::{Run, RunState, Shared};
+use super::{Run, Shared};
 use crate::connection::{Disconnected, Outgoing};
 use crate::moment;
 
@@ -50,7 +50,7 @@ impl RunEvents {
                     outgoing.event(request_id, &event).await?;
                 }
             }
-            if seen.state != RunState::Running || progress.changed().await.is_err() {
+            if seen.state.is_over() || progress.changed().await.is_err() {
                 return Ok(());
             }
         }
@@ -95,10 +95,13 @@ fn told(run: &Run, record: &Record) -> Option<RunEvent> {
         }
         Event::GateOpened { step, choices, context, .. } => {
             let choices: Vec<_> = choices.into_iter().map(|choice| choice.description).collect();
-            ("gate_waiting", json!({"state": step.place, "choices": choices, "context": context}))
+            (
+                "gate_waiting",
+                json!({"gate_id": step.to_string(), "state": step.place, "choices": choices, "context": context}),
+            )
         }
         Event::GateAnswered { step, choice, by, .. } => {
-            ("gate_answered", json!({"state": step.place, "answer": choice, "by": by}))
+            ("gate_answered", json!({"gate_id": step.to_string(), "state": step.place, "answer": choice, "by": by}))
         }
         // Each request would be told twice: what came of all of them is what matters.
         Event::VariablesAsked { .. } | Event::VariablesTold { .. } => return None,

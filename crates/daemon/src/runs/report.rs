@@ -6,12 +6,12 @@ use steplatch_store::Record;
 use steplatch_workflow::{Event, History, execution_log};
 
 use super::event::read;
-use super::{Run, RunState};
+use super::{Run, RunState, gate_info};
 use crate::moment;
 use crate::secrets::Secrets;
 
 /// Characters of a text in a report, at the most; its head and tail are kept.
-const LONGEST_TEXT: usize = 2000;
+pub(super) const LONGEST_TEXT: usize = 2000;
 
 /// … and at the least, in the report of a long run.
 const SHORTEST_CUT: usize = 200;
@@ -39,7 +39,7 @@ pub(super) fn of(run: &Run, records: &[Record], secrets: &Secrets) -> RunReply {
         _ => Map::new(),
     };
     RunReply {
-        success: matches!(progress.state, RunState::Running | RunState::Completed),
+        success: matches!(progress.state, RunState::Running | RunState::Waiting | RunState::Completed),
         run_id: run.id.to_string(),
         status: progress.state.name().to_owned(),
         workflow_name: Some(run.workflow.clone()),
@@ -55,12 +55,14 @@ pub(super) fn of(run: &Run, records: &[Record], secrets: &Secrets) -> RunReply {
             .collect(),
         session_id: history.session_id().map(str::to_owned),
         recursion_depth: history.recursion_depth(),
+        pending_gate: progress.gate.as_ref().map(|gate| gate_info(&run.id, gate, secrets)),
         error: secrets.masked_if(progress.error),
+        ..RunReply::default()
     }
 }
 
 /// Cuts texts that are longer than `longest`, keeping their ends and saying what is missing.
-fn shorten(value: &mut Value, longest: usize) {
+pub(super) fn shorten(value: &mut Value, longest: usize) {
     match value {
         Value::String(text) => {
             let length = text.chars().count();

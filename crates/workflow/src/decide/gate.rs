@@ -55,7 +55,7 @@ pub(super) fn asking(gate: &Gate) -> Effect {
     let descriptions = gate.choices.iter().map(|choice| choice.description.clone());
     Effect::OpenGate {
         step: gate.step.clone(),
-        prompt: format!("What holds after state '{}'?", gate.step.place),
+        prompt: gate.prompt(),
         choices: descriptions.chain([NONE_OF_THESE.to_owned()]).collect(),
         context: gate.context.clone(),
     }

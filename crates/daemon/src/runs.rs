@@ -141,11 +141,22 @@ impl Shared {
     }
 
     /// Notes that a run is over and written down as that.
-    fn ended(self: &Arc<Self>, id: &RunId) {
+    fn ended(self: &Arc<Self>, id: &RunId, had_secrets: bool) {
         self.lock().remove(id);
+        if had_secrets {
+            let shared = self.clone();
+            tokio::spawn(async move { shared.empty_log().await });
+        }
         if (self.ended.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(FORGET_EVERY) {
             let shared = self.clone();
             tokio::spawn(async move { shared.forget_finished().await });
+        }
+    }
+
+    /// Sees to it that what runs kept for themselves is in no file.
+    async fn empty_log(&self) {
+        if let Err(error) = self.journal.empty_log().await {
+            tracing::warn!(%error, "the log of the journal is not emptied");
         }
     }
 
@@ -218,6 +229,7 @@ impl Runs {
         self.shared.drivers.close();
         // One that closes terminals may take its time, and the next daemon does the rest.
         let _ = tokio::time::timeout(ENDS_WITHIN, self.shared.drivers.wait()).await;
+        self.shared.empty_log().await;
     }
 
     /// Starts a run and waits for its end, or for a gate, as long as was asked. Asked for again as the same `step`,

@@ -248,7 +248,7 @@ impl Driver {
             }
         }
         self.publish();
-        self.shared.ended(&self.run);
+        self.shared.ended(&self.run, !self.seal.secrets().is_empty());
         self.leave();
     }
 

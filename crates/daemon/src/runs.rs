@@ -32,7 +32,8 @@ use steplatch_protocol::{
     ListWorkflowRunsReply, RunReply, RunWorkflow, Subscribe, SubscribeReply,
 };
 use steplatch_store::{
-    Append, Journal, KnownRun, OpenError, Retention, RunFilter, SqliteJournal, SqliteOptions, StorageError,
+    Append, AppendError, Appended, Journal, KnownRun, OpenError, Retention, RunFilter, SqliteJournal, SqliteOptions,
+    StorageError,
 };
 use steplatch_workflow::{Definition, InvalidLimits, Limits, Start};
 use tokio_util::sync::CancellationToken;
@@ -76,11 +77,13 @@ pub struct KeptRuns {
     pub most: usize,
     /// Those that finished within this time.
     pub time: Option<Duration>,
+    /// How large the journal may become, in bytes; the oldest finished runs give way.
+    pub disk: Option<u64>,
 }
 
 impl Default for KeptRuns {
     fn default() -> Self {
-        Self { most: 1000, time: Some(Duration::from_secs(90 * 86_400)) }
+        Self { most: 1000, time: Some(Duration::from_secs(90 * 86_400)), disk: None }
     }
 }
 
@@ -172,6 +175,35 @@ impl Shared {
         }
     }
 
+    /// Forgets the older half of the finished runs, because there is no room for what goes on now. Returns whether
+    /// that made any.
+    async fn make_room(&self) -> bool {
+        let finished = RunFilter { finished: Some(true), ..RunFilter::default() };
+        let count = self.journal.runs(finished).await.map_or(0, |runs| runs.len());
+        let retention = Retention { keep: count / 2, finished_since: None };
+        match self.journal.forget_finished(retention).await {
+            Ok(gone) if !gone.is_empty() => {
+                tracing::warn!(runs = gone.len(), "the journal is full: the oldest finished runs are forgotten");
+                true
+            }
+            Ok(_) => false,
+            Err(error) => {
+                tracing::warn!(%error, "the journal is full, and nothing can be forgotten");
+                false
+            }
+        }
+    }
+
+    /// Appends the beginning of a run, once more when room was made for it.
+    async fn write_first(&self, append: Append) -> Result<Appended, AppendError> {
+        match self.journal.write(append.clone()).await {
+            Err(AppendError::Storage(StorageError::Full(_))) if self.make_room().await => {
+                self.journal.write(append).await
+            }
+            written => written,
+        }
+    }
+
     /// Writes down that a run is cancelled which nobody can go on with.
     async fn write_off(&self, run: &Run) -> Result<(), String> {
         let Progress { seq, error, trouble, .. } = run.progress();
@@ -196,7 +228,7 @@ impl Runs {
         secrets: Arc<Secrets>,
         keep: KeptRuns,
     ) -> Result<Self, OpenError> {
-        let journal = open_journal(path).await?;
+        let journal = open_journal(path, keep.disk).await?;
         let shared = Shared {
             journal,
             sessions,
@@ -408,8 +440,8 @@ impl Runs {
     }
 }
 
-async fn open_journal(path: PathBuf) -> Result<SqliteJournal, OpenError> {
-    let options = SqliteOptions { newest_version: ENTRY_VERSION, ..SqliteOptions::default() };
+async fn open_journal(path: PathBuf, at_most: Option<u64>) -> Result<SqliteJournal, OpenError> {
+    let options = SqliteOptions { newest_version: ENTRY_VERSION, at_most };
     let opening = path.clone();
     let opened = tokio::task::spawn_blocking(move || SqliteJournal::open(&opening, &options)).await;
     opened.unwrap_or_else(|error| Err(OpenError::File { path, cause: std::io::Error::other(error) }))

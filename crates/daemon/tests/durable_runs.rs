@@ -165,7 +165,7 @@ async fn what_was_asked_under_a_key_is_answered_with_the_run_that_it_started() {
 
 #[tokio::test]
 async fn finished_runs_are_forgotten_by_count_and_running_ones_never() {
-    let daemon = TestDaemon::keeping(KeptRuns { most: 3, time: None }).await;
+    let daemon = TestDaemon::keeping(KeptRuns { most: 3, time: None, disk: None }).await;
     let long = begin(&daemon, sleeping(200.0)).await;
     // As many as it takes for the daemon to look.
     for _ in 0..5 {
@@ -184,6 +184,59 @@ async fn finished_runs_are_forgotten_by_count_and_running_ones_never() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(daemon.call(GetWorkflowRun { run_id: long.run_id }).await.run.unwrap().state, "running");
+    daemon.stop().await;
+}
+
+/// A run that begins with half a megabyte which no compression makes smaller.
+fn heavy(seed: u64, seconds: f64) -> RunWorkflow {
+    let mut state = seed;
+    let mut character = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b' ' + u8::try_from((state >> 33) % 90).unwrap())
+    };
+    let text: String = (0..500_000).map(|_| character()).collect();
+    RunWorkflow {
+        workflow_definition: Some(sleeping(seconds)),
+        initial_variables: Some([("text".to_owned(), text)].into()),
+        wait_seconds: Some(if seconds > 1.0 { 0.0 } else { 30.0 }),
+        save_on_success: false,
+        ..RunWorkflow::default()
+    }
+}
+
+#[tokio::test]
+async fn a_full_journal_refuses_what_is_new_lets_the_oldest_go_and_loses_nothing_that_is_under_way() {
+    let daemon = TestDaemon::keeping(KeptRuns { most: 1000, time: None, disk: Some(4 << 20) }).await;
+    let waiting = begin(&daemon, judged()).await.run_id;
+    end_of(&daemon, &waiting).await;
+    let first = daemon.call(heavy(0, 0.001)).await;
+    assert_eq!(first.status, "completed", "{:?}", first.error);
+    for seed in 1..30 {
+        let run = daemon.call(heavy(seed, 0.001)).await;
+        assert_eq!(run.status, "completed", "{:?}", run.error);
+    }
+    let forgotten = daemon.call(GetRun { run_id: first.run_id, wait_seconds: None }).await;
+    assert!(forgotten.error.unwrap().contains("not found"), "the oldest gave way");
+    // Nothing that is under way gives way.
+    let refused = loop {
+        let begun = daemon.call(heavy(77, 300.0)).await;
+        if begun.run_id.is_empty() {
+            break begun;
+        }
+    };
+    let error = "the run was not started, because it can not be written down: there is no room left for the journal";
+    assert_eq!(refused.error.as_deref(), Some(error));
+    let running = ListWorkflowRuns { state: Some("running".to_owned()), ..ListWorkflowRuns::default() };
+    let running = daemon.call(running).await.runs;
+    assert!(!running.is_empty());
+    for run in running {
+        // Their ends are small, and there is always room for those once one of them is over.
+        let cancelled = daemon.call(CancelWorkflow { run_id: run.run_id }).await;
+        assert!(cancelled.success, "{cancelled:?}");
+    }
+    let answer = AnswerGate { run_id: waiting.clone(), gate_id: None, answer: "it is good".to_owned() };
+    assert!(daemon.call(answer).await.success);
+    assert_eq!(end_of(&daemon, &waiting).await.status, "completed");
     daemon.stop().await;
 }
 

@@ -112,7 +112,7 @@ impl Driver {
         // Its secrets are known now.
         self.shared.secrets.mask_fields(&mut self.about.input);
         let append = Append { key, ..self.append_of(&decision) };
-        let appended = self.shared.journal.write(append).await?;
+        let appended = self.shared.write_first(append).await?;
         if let Appended::Written { last } = &appended {
             self.seq = *last;
             if !self.history.is_over() {
@@ -224,6 +224,7 @@ impl Driver {
                     return false;
                 }
                 Err(AppendError::Storage(StorageError::Closed)) => return false,
+                Err(AppendError::Storage(StorageError::Full(_))) if self.shared.make_room().await => continue,
                 Err(AppendError::Storage(error)) => {
                     tracing::warn!(run = %self.run, %error, "a run waits for its journal");
                     let trouble = format!("the run goes on as soon as its next step can be written down: {error}");

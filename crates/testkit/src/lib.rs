@@ -52,6 +52,11 @@ impl TestDaemon {
         Self::start(folder, steplatch_terminal::Options::default(), runs).await
     }
 
+    /// Starts a daemon in this folder.
+    pub async fn in_folder(folder: TempDir) -> Self {
+        Self::start(folder, steplatch_terminal::Options::default(), KeptRuns::default()).await
+    }
+
     async fn start(folder: TempDir, terminals: steplatch_terminal::Options, runs: KeptRuns) -> Self {
         let place = Place::new(folder.path().join("state"), folder.path().join("run"));
         let host = Starter::InProcess(Box::new(terminals));
@@ -116,8 +121,7 @@ impl TestDaemon {
 
     /// Stops the daemon and starts another one in its folders, which finds the terminals.
     pub async fn restarted(self) -> Self {
-        let folder = self.ended(Ending::KeepTerminals).await;
-        Self::start(folder, steplatch_terminal::Options::default(), KeptRuns::default()).await
+        Self::in_folder(self.ended(Ending::KeepTerminals).await).await
     }
 
     async fn ended(self, ending: Ending) -> TempDir {

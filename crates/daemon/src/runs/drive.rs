@@ -181,8 +181,7 @@ impl Driver {
 
     /// Returns what is to be written for a decision that is part of the history already.
     fn append_of(&mut self, decision: &Decision) -> Append {
-        let entry = |event| self.seal.close(serde_json::to_value(event).expect("an event has only JSON in it"));
-        let texts = decision.events.iter().map(entry).collect();
+        let texts = decision.events.iter().map(|event| self.seal.close(event)).collect();
         let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, texts);
         let progress = self.now();
         // A run that leaves something to be done counts as over when that is done.

@@ -18,6 +18,7 @@ use tokio::sync::{Notify, watch};
 use crate::caller::Caller;
 use crate::connection::Outgoing;
 use crate::daemon::Ending;
+use crate::library::Workflows;
 use crate::runs::{RunEvents, Runs};
 use crate::secrets::Secrets;
 use crate::sessions::{Sessions, TerminalEvents};
@@ -31,6 +32,7 @@ pub(crate) struct Service {
     pub(crate) listen_again: Arc<Notify>,
     sessions: Sessions,
     runs: Runs,
+    workflows: Workflows,
     secrets: Arc<Secrets>,
     clients: AtomicUsize,
     started: Instant,
@@ -106,6 +108,7 @@ impl Service {
             stop,
             listen_again: Arc::default(),
             runs: Runs::new(sessions.clone(), secrets.clone()),
+            workflows: Workflows::new(),
             secrets,
             sessions,
             clients: AtomicUsize::new(0),
@@ -200,6 +203,11 @@ impl Service {
                 let (reply, events) = self.runs.subscribe(&verb);
                 return (Answer::of(reply), events.map(Following::Run));
             }
+            Command::CreateWorkflow(verb) => Answer::of(self.workflows.create(caller, verb).await),
+            Command::GetWorkflowSchema(_) => Answer::of(self.workflows.schema()),
+            Command::ListWorkflows(verb) => Answer::of(self.workflows.list(caller, verb).await),
+            Command::DescribeWorkflow(verb) => Answer::of(self.workflows.describe(caller, verb).await),
+            Command::DeleteWorkflow(verb) => Answer::of(self.workflows.delete(caller, verb).await),
         };
         (self.without_secrets(answer), None)
     }

@@ -2,16 +2,29 @@
 
 mod graph;
 mod lint;
+mod list;
+mod load;
+mod remove;
 mod schema;
+mod show;
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use steplatch_protocol::Place;
 
 use crate::failure::Failure;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Workflow {
+    /// List the saved workflows of this project, and your own
+    List(list::List),
+    /// Show a saved workflow: what it takes, what it does, how its runs went
+    Show(show::Show),
+    /// Save workflows, so that they can be run by name
+    Load(load::Load),
+    /// Remove saved workflows
+    Rm(remove::Remove),
     /// Say everything that is wrong with workflows, and where
     Lint(lint::Lint),
     /// Draw a workflow as a diagram in Mermaid's language
@@ -21,9 +34,13 @@ pub(crate) enum Workflow {
 }
 
 impl Workflow {
-    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
         match self {
-            Self::Lint(command) => command.run(),
+            Self::List(command) => command.run(place).await,
+            Self::Show(command) => command.run(place).await,
+            Self::Load(command) => command.run(place).await,
+            Self::Rm(command) => command.run(place).await,
+            Self::Lint(command) => command.run(place).await,
             Self::Graph(command) => command.run(),
             Self::Schema(command) => command.run(),
         }

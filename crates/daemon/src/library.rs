@@ -140,9 +140,7 @@ fn look_up(folders: &Folders, name: &str) -> Result<(Library, Stored), String> {
             // Another one of the name is not what is meant, even if it could be read.
             Err(error @ LookupError::Broken { .. }) => {
                 let error = words(&error);
-                return Err(format!(
-                    "Workflow '{wanted}' can not be read: {error}. Correct the file, or remove it with delete_workflow."
-                ));
+                return Err(format!("Workflow '{wanted}' can not be read: {error}. Correct or remove the file."));
             }
             Err(error) => return Err(words(&error)),
         }
@@ -232,3 +230,6 @@ fn words(error: &impl Trouble) -> String {
         Some(FolderError::Failed { .. }) | None => words,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,8 +35,15 @@ impl Agent {
     /// Starts `steplatch mcp` in `home` and says hello.
     #[must_use]
     pub fn new(home: &Home) -> Self {
+        Self::with(home, &[])
+    }
+
+    /// The same, with more in the environment.
+    #[must_use]
+    pub fn with(home: &Home, environment: &[(&str, &str)]) -> Self {
         let mut program = home
             .steplatch()
+            .envs(environment.iter().copied())
             .arg("mcp")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

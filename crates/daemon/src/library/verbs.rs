@@ -74,7 +74,7 @@ impl Workflows {
     }
 }
 
-fn create(folders: &Folders, verb: &CreateWorkflow) -> CreateWorkflowReply {
+pub(super) fn create(folders: &Folders, verb: &CreateWorkflow) -> CreateWorkflowReply {
     let document = &verb.workflow_definition;
     let name = document.get("name").and_then(Value::as_str).map(|name| name.chars().take(80).collect());
     let refused = |error: String| CreateWorkflowReply {
@@ -260,7 +260,7 @@ fn contract(contract: &Contract, written: &Value) -> Vec<VariableOfContract> {
     variable.collect()
 }
 
-fn delete(folders: &Folders, name: &str) -> Result<DeleteWorkflowReply, String> {
+pub(super) fn delete(folders: &Folders, name: &str) -> Result<DeleteWorkflowReply, String> {
     let Ok(wanted) = name.parse() else { return Err(not_found(folders, name)) };
     let mut removed = None;
     for folder in folders.iter() {

@@ -17,6 +17,9 @@ use crate::runs::TerminalTools;
 /// The page for authors, which people read as a file.
 const GUIDE: &str = include_str!("../../../../docs/machines.md");
 
+/// A machine that takes a value, loops, and returns one.
+const EXAMPLE: &str = include_str!("../../../../examples/count.json");
+
 /// Problems that are told of one definition.
 const PROBLEMS_TOLD: usize = 100;
 
@@ -40,7 +43,10 @@ impl Workflows {
         let actions = json_schema.pointer("/$defs/Action/oneOf").and_then(Value::as_array);
         let tool = |action: &Value| Some(action.pointer("/properties/tool/const")?.as_str()?.to_owned());
         GetWorkflowSchemaReply {
-            documentation: format!("{GUIDE}\n{}", documentation(&TerminalTools)),
+            documentation: format!(
+                "{GUIDE}\n## An example\n\n```json\n{EXAMPLE}```\n\n{}",
+                documentation(&TerminalTools).replacen("# Machines", "# Every key and every parameter", 1)
+            ),
             available_tools: actions.into_iter().flatten().filter_map(tool).collect(),
             schema_version: SEMANTICS_VERSION.to_string(),
             json_schema,
@@ -89,12 +95,14 @@ pub(super) fn create(folders: &Folders, verb: &CreateWorkflow) -> CreateWorkflow
     }
     let (errors, warnings): (Vec<_>, Vec<_>) = problems.iter().partition(|problem| problem.severity == Severity::Error);
     if !errors.is_empty() {
-        let problems = if errors.len() == 1 { "a problem" } else { "problems" };
-        let error = format!(
-            "The workflow was not saved: it has {problems}, listed in validation_errors. get_workflow_schema documents \
-             how workflows are written."
-        );
-        return CreateWorkflowReply { validation_errors: told(&errors), warnings: told(&warnings), ..refused(error) };
+        let validation_errors = told(&errors);
+        let what = match validation_errors.as_slice() {
+            [only] => only.clone(),
+            _ => format!("it has {} problems, listed in validation_errors", errors.len()),
+        };
+        let error =
+            format!("The workflow was not saved: {what}. get_workflow_schema documents how workflows are written.");
+        return CreateWorkflowReply { validation_errors, warnings: told(&warnings), ..refused(error) };
     }
     let library = Library::open(&folders.first);
     match library.create(document, verb.overwrite_existing) {

@@ -18,8 +18,8 @@ use crate::decide::NONE_OF_THESE;
 use crate::{substitute, tool};
 
 pub(super) const MOST_STATES: usize = 100;
-/// States up to which the others of a machine that has too many are looked at, too.
-const SENSIBLE_STATES: usize = 10 * MOST_STATES;
+/// How many states a machine with too many may have for each of them to be looked at, too.
+const SENSIBLE_STATES: usize = 2 * MOST_STATES;
 pub(super) const MOST_TRANSITIONS: usize = 20;
 pub(super) const LONGEST_NAME: usize = 64;
 pub(super) const LONGEST_DESCRIPTION: usize = 500;

@@ -101,12 +101,17 @@ fn what_is_wrong_with_one_is_said_and_the_others_go_on() {
 
     let agent = Agent::with(&home, &[("STEPLATCH_LIBRARY", library.to_str().unwrap())]);
     let huge = agent.begins("create_workflow", json!({"workflow_definition": definition}));
+    let mut longer = definition.clone();
+    longer["description"] = "x".repeat(7 << 20).into();
+    let longer = agent.begins("create_workflow", json!({"workflow_definition": longer}));
     let outside = agent.calls("describe_workflow", json!({"name": "../good"}));
     assert!(outside["error"].as_str().unwrap().contains("is not a workflow name"), "{outside}");
     let broken = agent.calls("describe_workflow", json!({"name": "broken"}));
     assert!(broken["error"].as_str().unwrap().contains("broken.json' is broken: this is not JSON"), "{broken}");
     let huge = huge.ends();
     assert!(huge["validation_errors"][0].as_str().unwrap().ends_with("at most 1048576 are read"), "{huge}");
+    let refused = longer.refused();
+    assert_eq!(refused, "create_workflow: what was asked takes 17 MB, and at most 16 MB can be sent");
     let created = agent.calls("create_workflow", json!({"workflow_definition": machine("by_agent"), "colour": "red"}));
     assert_eq!(created["success"], true, "{created}");
     assert_eq!(created["warnings"].as_array().unwrap().len(), 1, "{created}");

@@ -111,6 +111,17 @@ impl Calling {
     }
 }
 
+impl Calling {
+    /// Waits for the words with which the call is refused.
+    #[must_use]
+    pub fn refused(self) -> String {
+        let Self { tool, answer } = self;
+        let answer = answer.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{tool} was not answered"));
+        assert_eq!(answer["result"]["isError"], Value::Bool(true), "{tool}: {answer}");
+        answer["result"]["content"][0]["text"].as_str().expect("words").to_owned()
+    }
+}
+
 impl Drop for Agent {
     fn drop(&mut self) {
         // It may have ended already.

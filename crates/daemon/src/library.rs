@@ -1,15 +1,16 @@
 //! Saved workflows, for whoever asks: found by name, listed, saved, counted.
 //!
 //! Owns which library is meant ([`folders`]) and the words in which it fails. All
-//! work on files is done on threads that may block, a few at a time, so that a
-//! folder that hangs holds up nothing else.
+//! work on files is done on threads that may block, a few at a time and not for
+//! ever, so that a folder that hangs holds up nothing else. Readers and writers
+//! take turns apart: a reader needs no lock, and waits for none.
 
 mod folders;
 mod verbs;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 use steplatch_ids::WorkflowName;
@@ -19,8 +20,14 @@ use tokio::sync::Semaphore;
 use crate::caller::Caller;
 use folders::{Asker, Folders};
 
-/// How many threads are busy with files at the same time. Writers stand in line for a lock anyway.
-const AT_ONCE: usize = 8;
+/// How many threads read files at the same time.
+const READERS: usize = 8;
+
+/// How many threads write files at the same time; they stand in line for a lock anyway.
+const WRITERS: usize = 4;
+
+/// How long a library may take. A lock that somebody else holds for longer is not one of ours.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How many names are told to somebody who asked for one that is not there.
 const NAMES_TOLD: usize = 20;
@@ -32,7 +39,9 @@ const NAMES_LISTED: usize = 50;
 /// The saved workflows of everybody. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Workflows {
-    turns: Arc<Semaphore>,
+    readers: Arc<Semaphore>,
+    writers: Arc<Semaphore>,
+    patience: Duration,
 }
 
 /// A saved workflow, as runs need it.
@@ -58,7 +67,7 @@ impl Workflows {
     /// In whole sentences: when there is none, with the names that there are; or when its file is broken.
     pub(crate) async fn find(&self, caller: &Caller, name: &str) -> Result<Saved, String> {
         let (asker, name) = (Asker::of(caller), name.to_owned());
-        self.on_disk(move || {
+        self.reading(move || {
             let (library, stored) = look_up(&asker.folders(), &name)?;
             let Stored { name, definition, metadata } = stored;
             Ok(Saved { name, definition, signature: metadata.hash, folder: library.folder().to_owned() })
@@ -70,7 +79,7 @@ impl Workflows {
     /// Returns the names that `caller` may use, sorted, the first 50 of them. A library that can not be read has none.
     pub(crate) async fn available(&self, caller: &Caller) -> Vec<String> {
         let asker = Asker::of(caller);
-        let mut names = self.on_disk(move || names(&asker.folders())).await.unwrap_or_default();
+        let mut names = self.reading(move || names(&asker.folders())).await.unwrap_or_default();
         names.truncate(NAMES_LISTED);
         names
     }
@@ -86,7 +95,7 @@ impl Workflows {
     /// In a whole sentence, when it can not be written.
     pub(crate) async fn keep(&self, folder: &Path, definition: Value) -> Result<Kept, String> {
         let library = Library::open(folder);
-        let kept = self.on_disk(move || library.keep_proven(&definition, None)).await?;
+        let kept = self.writing(move || library.keep_proven(&definition, None)).await?;
         kept.map_err(|error| words(&error))
     }
 
@@ -101,7 +110,7 @@ impl Workflows {
         at: SystemTime,
     ) {
         let (library, saved, signature) = (Library::open(folder), name.clone(), signature.clone());
-        let noted = self.on_disk(move || library.note_run(&saved, &signature, succeeded, states, at)).await;
+        let noted = self.writing(move || library.note_run(&saved, &signature, succeeded, states, at)).await;
         match noted {
             Ok(Ok(_)) => {}
             // Somebody removed it while it ran.
@@ -114,18 +123,46 @@ impl Workflows {
 
 impl Workflows {
     pub(crate) fn new() -> Self {
-        Self { turns: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self {
+            readers: Arc::new(Semaphore::new(READERS)),
+            writers: Arc::new(Semaphore::new(WRITERS)),
+            patience: PATIENCE,
+        }
     }
 
-    /// Does work on files where it holds up nobody.
-    async fn on_disk<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
-        let turn = self.turns.clone().acquire_owned().await.expect("the semaphore is never closed");
-        let done = tokio::task::spawn_blocking(move || {
-            // Given back when the work is over, which may be long after nobody waits for it.
-            let _turn = turn;
-            work()
-        });
-        done.await.map_err(|error| format!("The library of workflows could not be asked: {error}."))
+    /// Does work that changes nothing.
+    async fn reading<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+        self.on_disk(self.readers.clone(), work).await
+    }
+
+    /// Does work that waits for the lock of a library.
+    async fn writing<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
+        self.on_disk(self.writers.clone(), work).await
+    }
+
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        turns: Arc<Semaphore>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let done = async {
+            let turn = turns.acquire_owned().await.expect("the semaphore is never closed");
+            tokio::task::spawn_blocking(move || {
+                // Given back when the work is over, which may be long after nobody waits for it.
+                let _turn = turn;
+                work()
+            })
+            .await
+        };
+        match tokio::time::timeout(self.patience, done).await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(error)) => Err(format!("The library of workflows could not be asked: {error}.")),
+            Err(_) => Err(format!(
+                "The library of workflows did not answer for {} s, so it is not known what came of this: its disk \
+                 hangs, or another program holds its lock (the file .lock in its folder).",
+                self.patience.as_secs()
+            )),
+        }
     }
 }
 

@@ -73,6 +73,25 @@ async fn no_more_names_are_available_than_somebody_reads() {
     assert_eq!((names.len(), names[0].as_str(), names[49].as_str()), (50, "w00", "w49"));
 }
 
+#[tokio::test]
+async fn a_lock_that_somebody_holds_for_ever_keeps_nobody_for_ever_and_no_reader_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let caller = caller(&folder, "library");
+    let workflows = Workflows { patience: Duration::from_millis(100), ..Workflows::new() };
+    let library = workflows.folder(&caller);
+    Workflows::new().keep(&library, machine("nap", 1)).await.unwrap();
+    let lock = fs::File::open(library.join(".lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    for _ in 0..=WRITERS {
+        let error = workflows.keep(&library, machine("other", 2)).await.unwrap_err();
+        assert!(error.contains("another program holds its lock"), "{error}");
+    }
+    let patient = Workflows { patience: PATIENCE, ..workflows.clone() };
+    assert!(patient.find(&caller, "nap").await.is_ok());
+    drop(lock);
+    assert!(patient.keep(&library, machine("third", 3)).await.unwrap().saved, "the turns were given back");
+}
+
 #[test]
 fn a_library_that_can_only_be_read_is_read_and_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();

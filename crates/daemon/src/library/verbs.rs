@@ -33,7 +33,7 @@ impl Workflows {
     /// Saves a definition for `caller`, if it is valid.
     pub(crate) async fn create(&self, caller: &Caller, verb: CreateWorkflow) -> CreateWorkflowReply {
         let asker = Asker::of(caller);
-        let created = self.on_disk(move || create(&asker.folders(), &verb)).await;
+        let created = self.writing(move || create(&asker.folders(), &verb)).await;
         created.unwrap_or_else(|error| CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() })
     }
 
@@ -56,14 +56,14 @@ impl Workflows {
     /// Lists what `caller` may run by name.
     pub(crate) async fn list(&self, caller: &Caller, verb: ListWorkflows) -> ListWorkflowsReply {
         let asker = Asker::of(caller);
-        let listed = self.on_disk(move || list(&asker.folders(), &verb)).await;
+        let listed = self.reading(move || list(&asker.folders(), &verb)).await;
         listed.unwrap_or_else(|error| ListWorkflowsReply { error: Some(error), ..ListWorkflowsReply::default() })
     }
 
     /// Tells everything about a saved workflow.
     pub(crate) async fn describe(&self, caller: &Caller, verb: DescribeWorkflow) -> DescribeWorkflowReply {
         let asker = Asker::of(caller);
-        let described = self.on_disk(move || describe(&asker.folders(), &verb.name)).await.flatten();
+        let described = self.reading(move || describe(&asker.folders(), &verb.name)).await.flatten();
         described
             .unwrap_or_else(|error| DescribeWorkflowReply { error: Some(error), ..DescribeWorkflowReply::default() })
     }
@@ -71,7 +71,7 @@ impl Workflows {
     /// Removes a saved workflow.
     pub(crate) async fn delete(&self, caller: &Caller, verb: DeleteWorkflow) -> DeleteWorkflowReply {
         let (asker, name) = (Asker::of(caller), verb.name.clone());
-        let deleted = self.on_disk(move || delete(&asker.folders(), &name)).await.flatten();
+        let deleted = self.writing(move || delete(&asker.folders(), &name)).await.flatten();
         deleted.unwrap_or_else(|error| DeleteWorkflowReply {
             workflow_name: verb.name,
             error: Some(error),

@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
 enum Command {
     /// Run a workflow and show its states as they happen
     Run(run::Run),
-    /// Check, draw and describe workflows
+    /// Save, list, check and draw workflows
     #[command(subcommand)]
     Workflow(workflow::Workflow),
     /// Open, watch, drive and close terminals
@@ -79,7 +79,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let place = front::place(arguments.state_dir.as_deref())?;
     match arguments.command {
         Command::Run(command) => command.run(&place).await,
-        Command::Workflow(command) => command.run(),
+        Command::Workflow(command) => command.run(&place).await,
         Command::Terminal(command) => command.run(&place).await,
         Command::Mcp => mcp::run(place).await,
         Command::Daemon(command) => command.run(place).await,

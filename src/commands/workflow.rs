@@ -1,97 +1,48 @@
 //! `steplatch workflow …`
-//!
-//! None of these needs a daemon: a definition is looked at where it lies.
 
-use std::path::{Path, PathBuf};
+mod graph;
+mod lint;
+mod list;
+mod load;
+mod remove;
+mod schema;
+mod show;
+
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use serde_json::json;
-use steplatch_daemon::TerminalTools;
-use steplatch_workflow::{Definition, Problem, Severity, documentation, mermaid, schema};
+use steplatch_protocol::Place;
 
-use crate::failure::{Failure, USAGE};
-use crate::print;
+use crate::failure::Failure;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Workflow {
+    /// List the saved workflows of this project, and your own
+    List(list::List),
+    /// Show a saved workflow: what it takes, what it does, how its runs went
+    Show(show::Show),
+    /// Save workflows, so that they can be run by name
+    Load(load::Load),
+    /// Remove saved workflows
+    Rm(remove::Remove),
     /// Say everything that is wrong with workflows, and where
-    Lint {
-        /// Files with workflows, in JSON
-        #[arg(required = true)]
-        files: Vec<PathBuf>,
-        /// Print the problems as JSON
-        #[arg(long)]
-        json: bool,
-    },
+    Lint(lint::Lint),
     /// Draw a workflow as a diagram in Mermaid's language
-    Graph {
-        /// File with the workflow, in JSON
-        file: PathBuf,
-    },
+    Graph(graph::Graph),
     /// Print the JSON Schema of workflows
-    Schema {
-        /// Print a page to read instead, in Markdown
-        #[arg(long)]
-        documentation: bool,
-    },
+    Schema(schema::Schema),
 }
 
 impl Workflow {
-    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
         match self {
-            Self::Lint { files, json } => lint(&files, json),
-            Self::Graph { file } => {
-                let definition = Definition::from_text(&text(&file)?, &TerminalTools).map_err(|problems| {
-                    Failure::usage(format!("the workflow in '{}' is not valid:\n{problems}", file.display()))
-                })?;
-                print::exactly(&mermaid(&definition))?;
-                Ok(ExitCode::SUCCESS)
-            }
-            Self::Schema { documentation: true } => {
-                print::exactly(&documentation(&TerminalTools))?;
-                Ok(ExitCode::SUCCESS)
-            }
-            Self::Schema { documentation: false } => {
-                print::json(&schema(&TerminalTools))?;
-                Ok(ExitCode::SUCCESS)
-            }
+            Self::List(command) => command.run(place).await,
+            Self::Show(command) => command.run(place).await,
+            Self::Load(command) => command.run(place).await,
+            Self::Rm(command) => command.run(place).await,
+            Self::Lint(command) => command.run(place).await,
+            Self::Graph(command) => command.run(),
+            Self::Schema(command) => command.run(),
         }
     }
-}
-
-/// Prints the problems of every file; one that can not be read has that for a problem and does not hide the others.
-fn lint(files: &[PathBuf], json: bool) -> Result<ExitCode, Failure> {
-    let found: Vec<(&PathBuf, Vec<Problem>)> = files.iter().map(|file| (file, problems(file))).collect();
-    if json {
-        let told = |(file, problems): &(&PathBuf, Vec<Problem>)| json!({"file": file, "problems": problems});
-        print::json(&found.iter().map(told).collect::<Vec<_>>())?;
-    } else {
-        for (file, problems) in &found {
-            if problems.is_empty() {
-                print::line(format!("{}: in order", file.display()))?;
-            }
-            for problem in problems {
-                print::line(format!("{}: {problem}", file.display()))?;
-            }
-        }
-    }
-    let wrong = found.iter().flat_map(|(_, problems)| problems).any(|problem| problem.severity == Severity::Error);
-    Ok(if wrong { ExitCode::from(USAGE) } else { ExitCode::SUCCESS })
-}
-
-fn problems(file: &Path) -> Vec<Problem> {
-    let text = match std::fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) => return vec![Problem::error("", format!("the file can not be read: {error}"))],
-    };
-    match Definition::from_text(&text, &TerminalTools) {
-        Ok(definition) => definition.warnings().to_vec(),
-        Err(problems) => problems.into_iter().collect(),
-    }
-}
-
-fn text(file: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(file)
-        .map_err(|error| Failure::usage(format!("'{}' can not be read: {error}", file.display())))
 }

@@ -7,6 +7,7 @@
 mod caller;
 mod connection;
 mod daemon;
+mod library;
 mod lock;
 mod moment;
 mod runs;

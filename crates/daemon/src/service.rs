@@ -19,6 +19,7 @@ use tokio::sync::{Notify, watch};
 use crate::caller::Caller;
 use crate::connection::Outgoing;
 use crate::daemon::Ending;
+use crate::library::Workflows;
 use crate::runs::{KeptRuns, RunEvents, Runs};
 use crate::secrets::Secrets;
 use crate::sessions::{Sessions, TerminalEvents};
@@ -32,6 +33,7 @@ pub(crate) struct Service {
     pub(crate) listen_again: Arc<Notify>,
     sessions: Sessions,
     runs: Runs,
+    workflows: Workflows,
     secrets: Arc<Secrets>,
     clients: AtomicUsize,
     started: Instant,
@@ -118,6 +120,7 @@ impl Service {
             stop,
             listen_again: Arc::default(),
             runs,
+            workflows: Workflows::new(),
             secrets,
             sessions,
             clients: AtomicUsize::new(0),
@@ -212,6 +215,11 @@ impl Service {
                 let (reply, events) = self.runs.subscribe(&verb).await;
                 return (Answer::of(reply), events.map(Following::Run));
             }
+            Command::CreateWorkflow(verb) => Answer::of(self.workflows.create(caller, verb).await),
+            Command::GetWorkflowSchema(_) => Answer::of(self.workflows.schema()),
+            Command::ListWorkflows(verb) => Answer::of(self.workflows.list(caller, verb).await),
+            Command::DescribeWorkflow(verb) => Answer::of(self.workflows.describe(caller, verb).await),
+            Command::DeleteWorkflow(verb) => Answer::of(self.workflows.delete(caller, verb).await),
         };
         (self.without_secrets(answer), None)
     }

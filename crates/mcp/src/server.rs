@@ -26,8 +26,13 @@ and returns its exit_code. Prefer it to polling the screen.
 5. exit_terminal closes it with everything that was started in it.
 Type secrets with secret=true. A failed action is success=false with an error that says what to do. Terminals outlive \
 this connection; list_terminal_sessions finds them again.
-What worked once can be run again: run_workflow takes a JSON state machine over these tools and needs no model for its \
-steps. It returns a run_id; get_run waits on, cancel_run ends it.";
+What worked once can be run again, the same way every time and without a model for its steps:
+a. Write a workflow: a JSON state machine over these tools (get_workflow_schema documents it).
+b. create_workflow checks and saves it under its name, or run_workflow takes it inline and saves what runs to its end.
+c. run_workflow starts it and waits 20 s; it returns a run_id, and get_run waits on.
+d. status=waiting means that pending_gate asks something: answer_gate answers it, if it is for you. cancel_run ends a run.
+e. Next time run_workflow {\"workflow_name\": ...}: look at list_workflows before you do a task by hand, \
+describe_workflow says what one must be given.";
 
 /// The key under which a server says who it is in a result (2026-07-28).
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
@@ -150,7 +155,11 @@ impl ServerHandler for Server {
                 if let Value::Object(fields) = &mut data {
                     image = fields.remove(PNG_FIELD);
                     if !warnings.is_empty() {
-                        fields.insert("warnings".to_owned(), warnings.into());
+                        // A reply may have warnings of its own.
+                        match fields.entry("warnings").or_insert_with(|| Value::Array(Vec::new())) {
+                            Value::Array(all) => all.extend(warnings.into_iter().map(Value::String)),
+                            other => *other = warnings.into(),
+                        }
                     }
                 }
                 let mut result = CallToolResult::structured(data);
@@ -184,5 +193,20 @@ impl ServerHandler for Server {
             () = self.ended.cancelled() => {}
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_instructions_are_read_to_their_end_and_name_tools_that_there_are() {
+        assert!(INSTRUCTIONS.len() <= 2048, "{} bytes", INSTRUCTIONS.len());
+        let words = INSTRUCTIONS.split(|character: char| !character.is_ascii_lowercase() && character != '_');
+        let fields = ["session_id", "exit_code", "since_input", "run_id", "pending_gate", "workflow_name"];
+        for word in words.filter(|word| word.contains('_') && !fields.contains(word)) {
+            assert!(tools::named(word).is_some(), "{word}");
+        }
     }
 }

@@ -6,14 +6,16 @@ use rmcp::ServiceExt as _;
 use rmcp::service::ServerInitializeError;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::stdio_pipes;
+use steplatch_protocol::MAX_LINE;
 use tokio_util::sync::CancellationToken;
 
 use crate::guard::Guard;
 use crate::link::Link;
 use crate::server::Server;
 
-/// The longest message that is read.
-const LONGEST_MESSAGE: usize = 16 << 20;
+/// The longest message that is read. What is longer is dropped by the protocol library, and nobody is told; so this is
+/// more than can be asked of the daemon, which is answered with words.
+const LONGEST_MESSAGE: usize = 4 * MAX_LINE;
 
 /// Serves one client until its input ends, which is no error whenever it happens.
 ///

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::codec::{Line, LineReader};
+use crate::codec::{Line, LineReader, MAX_LINE};
 use crate::message::{ErrorCode, FromClient, FromDaemon, Refusal};
 use crate::verb::Verb;
 
@@ -93,6 +93,12 @@ impl Shared {
 
     fn send(&self, message: &FromClient) -> Result<(), CallError> {
         let mut line = serde_json::to_vec(message).expect("a message has only JSON in it");
+        if line.len() > MAX_LINE {
+            // The daemon could only complain to the connection, which is everybody's.
+            let error =
+                format!("what was asked takes {} MB, and at most {} MB can be sent", line.len() >> 20, MAX_LINE >> 20);
+            return Err(Refusal { code: ErrorCode::InvalidParams, error }.into());
+        }
         line.push(b'\n');
         self.outgoing.send(line).map_err(|_| CallError::Lost)
     }
@@ -316,5 +322,30 @@ where
                 Err(error) => tracing::warn!(%error, "a message of the daemon can not be read"),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_too_long_to_send_is_refused_and_the_connection_goes_on() {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let client = Client::over(ours);
+        let long = client.call_raw("CREATE_WORKFLOW", json!({"text": "x".repeat(MAX_LINE)})).await.unwrap_err();
+        assert_eq!(long.to_string(), "what was asked takes 16 MB, and at most 16 MB can be sent");
+        tokio::spawn(async move {
+            let (reading, mut writing) = tokio::io::split(theirs);
+            let mut lines = LineReader::new(BufReader::new(reading));
+            while let Ok(Some(Line::Bytes(line))) = lines.next().await {
+                let message: Value = serde_json::from_slice(&line).unwrap();
+                let answer = json!({"type": "result", "success": true, "request_id": message["request_id"]});
+                writing.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+            }
+        });
+        client.call_raw("DAEMON_STATUS", Value::Null).await.unwrap();
     }
 }

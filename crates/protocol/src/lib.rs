@@ -10,6 +10,7 @@ mod client;
 mod codec;
 mod connect;
 mod daemon;
+mod library;
 mod message;
 mod place;
 mod runs;
@@ -22,6 +23,11 @@ pub use client::{CallError, Client, Events};
 pub use codec::{Line, LineReader, MAX_LINE};
 pub use connect::{ConnectError, Starter, connect, connect_or_start};
 pub use daemon::{DaemonStatus, DaemonStatusReply, Hello, HelloReply, HostInfo, StopDaemon, StopDaemonReply};
+pub use library::{
+    BrokenWorkflow, CreateWorkflow, CreateWorkflowReply, DeleteWorkflow, DeleteWorkflowReply, DescribeWorkflow,
+    DescribeWorkflowReply, GetWorkflowSchema, GetWorkflowSchemaReply, ListWorkflows, ListWorkflowsReply,
+    VariableOfContract, WorkflowInfo, WorkflowMetadata,
+};
 pub use message::{ErrorCode, FromClient, FromDaemon, Refusal};
 pub use place::{NotPrivate, Place, Running, ensure_private};
 pub use runs::{

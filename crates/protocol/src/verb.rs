@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::arguments::{InvalidArguments, Read, read};
-use crate::{daemon, runs, terminals};
+use crate::{daemon, library, runs, terminals};
 
 /// Something that can be asked of the daemon. The type holds the parameters.
 pub trait Verb: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static {
@@ -56,6 +56,9 @@ impl Nature {
         Self { read_only: false, destructive: true, idempotent: true, open_world: false, once: false };
     /// Decides something once: what comes later is refused.
     pub const DECIDES: Self =
+        Self { read_only: false, destructive: true, idempotent: false, open_world: false, once: false };
+    /// Writes a file of its own, or over one; done twice, the second time says that it is there.
+    pub const SAVES: Self =
         Self { read_only: false, destructive: true, idempotent: false, open_world: false, once: false };
     /// Sets something to a value.
     pub const SETS: Self =
@@ -152,6 +155,12 @@ verbs! {
     runs::GetWorkflowRun => GetWorkflowRunReply, "GET_WORKFLOW_RUN", None, "The record of a run", READS;
     runs::ListWorkflowRuns => ListWorkflowRunsReply, "LIST_WORKFLOW_RUNS", Some("list_runs"), "List runs", READS;
     runs::Subscribe => SubscribeReply, "SUBSCRIBE", None, "Follow the events of a run", READS;
+
+    library::CreateWorkflow => CreateWorkflowReply, "CREATE_WORKFLOW", Some("create_workflow"), "Save a workflow", SAVES;
+    library::GetWorkflowSchema => GetWorkflowSchemaReply, "GET_WORKFLOW_SCHEMA", Some("get_workflow_schema"), "Learn to write workflows", READS;
+    library::ListWorkflows => ListWorkflowsReply, "LIST_WORKFLOWS", Some("list_workflows"), "List saved workflows", READS;
+    library::DescribeWorkflow => DescribeWorkflowReply, "DESCRIBE_WORKFLOW", Some("describe_workflow"), "Look at a saved workflow", READS;
+    library::DeleteWorkflow => DeleteWorkflowReply, "DELETE_WORKFLOW", Some("delete_workflow"), "Remove a saved workflow", ENDS;
 }
 
 #[cfg(test)]

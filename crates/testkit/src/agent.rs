@@ -35,8 +35,15 @@ impl Agent {
     /// Starts `steplatch mcp` in `home` and says hello.
     #[must_use]
     pub fn new(home: &Home) -> Self {
+        Self::with(home, &[])
+    }
+
+    /// The same, with more in the environment.
+    #[must_use]
+    pub fn with(home: &Home, environment: &[(&str, &str)]) -> Self {
         let mut program = home
             .steplatch()
+            .envs(environment.iter().copied())
             .arg("mcp")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -101,6 +108,17 @@ impl Calling {
         let result = &answer["result"];
         assert_eq!(result["isError"], Value::Bool(false), "{tool}: {answer}");
         result["structuredContent"].clone()
+    }
+}
+
+impl Calling {
+    /// Waits for the words with which the call is refused.
+    #[must_use]
+    pub fn refused(self) -> String {
+        let Self { tool, answer } = self;
+        let answer = answer.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{tool} was not answered"));
+        assert_eq!(answer["result"]["isError"], Value::Bool(true), "{tool}: {answer}");
+        answer["result"]["content"][0]["text"].as_str().expect("words").to_owned()
     }
 }
 

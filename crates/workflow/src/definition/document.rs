@@ -117,9 +117,15 @@ pub(super) fn kind(value: &Value) -> String {
     }
 }
 
+/// The longest word, in bytes, that is taken for a mistyped one.
+const LONGEST_COMPARED: usize = 128;
+
 /// Names the known word that an unknown one is probably meant to be: `, did you mean 'transitions'?`
 pub(super) fn suggestion<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> String {
+    // Nobody mistypes a whole page, and comparing two of them takes for ever.
+    let comparable = |text: &str| text.len() <= LONGEST_COMPARED;
     let nearest = known
+        .filter(|candidate| comparable(candidate) && comparable(unknown))
         .map(|candidate| (strsim::damerau_levenshtein(&unknown.to_lowercase(), candidate), candidate))
         .filter(|(distance, candidate)| *distance * 3 <= candidate.len().max(3))
         .min_by_key(|(distance, _)| *distance);

@@ -18,14 +18,45 @@ use crate::decide::NONE_OF_THESE;
 use crate::{substitute, tool};
 
 pub(super) const MOST_STATES: usize = 100;
+/// How many states a machine with too many may have for each of them to be looked at, too.
+const SENSIBLE_STATES: usize = 2 * MOST_STATES;
 pub(super) const MOST_TRANSITIONS: usize = 20;
 pub(super) const LONGEST_NAME: usize = 64;
 pub(super) const LONGEST_DESCRIPTION: usize = 500;
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=300.0;
 
+/// The longest document, in bytes of JSON without white space. Ten times what the largest sensible machine takes.
+const LONGEST_DOCUMENT: usize = 1 << 20;
+
 /// Reads a whole document.
 pub(super) fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Definition, Problems> {
+    let bytes = length(document);
+    if bytes > LONGEST_DOCUMENT {
+        // Its problems could be as many as its bytes, so they are not looked for.
+        let message = format!("the definition takes {bytes} bytes, at most {LONGEST_DOCUMENT} are read");
+        return Err(Problems::of(vec![Problem::error("", message)]));
+    }
     parse_at(document, tools, 0)
+}
+
+/// Returns how many bytes a document takes as JSON, without writing it anywhere.
+fn length(document: &Value) -> usize {
+    struct Counter(usize);
+
+    impl std::io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut counter = Counter(0);
+    serde_json::to_writer(&mut counter, document).expect("a counter takes everything");
+    counter.0
 }
 
 /// Reads a document that stands in others, so many levels deep.
@@ -66,6 +97,10 @@ impl Reader<'_> {
         if states.fields.is_empty() || states.fields.len() > MOST_STATES {
             let count = states.fields.len();
             self.findings.error(&states.pointer, format!("a workflow has 1 to {MOST_STATES} states, not {count}"));
+        }
+        if states.fields.len() > SENSIBLE_STATES {
+            // Looking for what each of them could have meant would take longer than its author would wait.
+            return None;
         }
         if let (Some(place), Some(name)) = (&initial, initial_name)
             && !states.fields.contains_key(name)

@@ -22,6 +22,29 @@ fn with_condition(transition: &Value) -> Value {
 }
 
 #[test]
+fn a_definition_that_is_far_too_long_has_one_problem_and_no_more() {
+    let long = one_state(&json!({"action": {"tool": "send_input", "params": {"input_text": "x".repeat(10 << 20)}}}));
+    expect![[r#"
+        "the definition takes 10485864 bytes, at most 1048576 are read"
+    "#]]
+    .assert_debug_eq(&problems(&long));
+}
+
+#[test]
+fn long_names_that_are_not_there_are_not_compared_with_each_other() {
+    // Each pair of these would take minutes.
+    let name = |letter: &str| letter.repeat(300_000);
+    let states = [("a", "b"), ("b", "a")].map(|(state, next)| {
+        let transition = json!({"condition": {}, "next_state": format!("{}{next}", name(state))});
+        (name(state), json!({"action": {"tool": "sleep", "params": {"seconds": 1}}, "transitions": [transition]}))
+    });
+    let document = json!({"initial_state": "c", "states": Map::from_iter(states)});
+    let begun = std::time::Instant::now();
+    assert!(Definition::parse(&document, &Tools).is_err());
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[test]
 fn the_example_of_the_contract_is_read() {
     let document = json!({
         "name": "build_project",

@@ -1,0 +1,267 @@
+//! Verbs about saved workflows.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+fn most_listed() -> u32 {
+    200
+}
+
+/// Check a workflow and save it under its name, to be run again and again with run_workflow {"workflow_name": …}.
+///
+/// A workflow is a JSON state machine over the terminal tools. Each state has one action and transitions, tried in order; when
+/// none holds, the run is complete if the action succeeded, and has failed if not. Every mistake is listed at once in
+/// validation_errors, each with its place; nothing is saved then. A complete example:
+///
+/// {"name": "run_tests", "description": "Runs the tests", "arguments": {"PROJECT": "Folder of the project"}, "initial_state":
+/// "open", "states": {"open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": [{"condition":
+/// {"success": true}, "next_state": "start"}]}, "start": {"action": {"tool": "send_input", "params": {"input_text": "cd
+/// {PROJECT|sh} && make test\n"}}, "transitions": [{"condition": {"success": true}, "next_state": "wait"}]}, "wait": {"action":
+/// {"tool": "await_output", "params": {"until": "prompt", "timeout": 120}}, "transitions": [{"condition": {"field_equals":
+/// {"exit_code": 0}}, "next_state": "close"}], "timeout": 60}, "close": {"action": {"tool": "exit_terminal"}}}}
+///
+/// session_id is filled in. {NAME} is a variable, given as initial_variables. arguments are what the run must be given.
+/// get_workflow_schema documents everything else. The file lies in .terminal_control_workflows of the project.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct CreateWorkflow {
+    /// The workflow, with name and description
+    #[schemars(with = "Map<String, Value>")]
+    pub workflow_definition: Value,
+    /// Replace a saved workflow of that name
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub overwrite_existing: bool,
+}
+
+/// What came of saving a workflow.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct CreateWorkflowReply {
+    /// Whether it was saved
+    pub success: bool,
+    /// Its name
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow_name: Option<String>,
+    /// Its file
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_file: Option<String>,
+    /// What it does, in one word: two that do the same have the same
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow_signature: Option<String>,
+    /// Everything that keeps it from running, each with a JSON pointer to its place
+    #[serde(default)]
+    pub validation_errors: Vec<String>,
+    /// What it can run with, and its author should look at
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Learn to write workflows: the documentation of states, conditions, variables and every action, and the JSON Schema.
+///
+/// Read it before writing your first workflow.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GetWorkflowSchema {}
+
+/// How workflows are written.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GetWorkflowSchemaReply {
+    /// A page to read, in Markdown
+    pub documentation: String,
+    /// The actions that states may have
+    pub available_tools: Vec<String>,
+    /// Version of the rules
+    pub schema_version: String,
+    /// JSON Schema (2020-12) of workflows
+    #[schemars(with = "Map<String, Value>")]
+    pub json_schema: Value,
+}
+
+/// List the saved workflows: those of this project, and your user's own. Run one with run_workflow {"workflow_name": …}.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ListWorkflows {
+    /// Only those with this text in their name or description
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub containing: Option<String>,
+    /// How many to list at most
+    #[serde(default = "most_listed")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub limit: u32,
+}
+
+impl Default for ListWorkflows {
+    fn default() -> Self {
+        Self { containing: None, limit: most_listed() }
+    }
+}
+
+/// The saved workflows.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ListWorkflowsReply {
+    /// Whether a library could be read
+    pub success: bool,
+    /// The workflows, by name
+    pub workflows: Vec<WorkflowInfo>,
+    /// How many there are, listed or not
+    pub total: usize,
+    /// Files that are no workflows, and why
+    #[serde(default)]
+    pub broken: Vec<BrokenWorkflow>,
+    /// The folder in which new ones are saved
+    pub library: String,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A saved workflow, in short.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkflowInfo {
+    /// Its name
+    pub name: String,
+    /// What it is for
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// draft, or proven: it ran to its end as it is
+    pub status: String,
+    /// Runs of it that are over
+    pub run_count: u64,
+    /// Those that did what it is for
+    pub success_count: u64,
+    /// When the last of them was over
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_run: Option<String>,
+    /// Its file
+    pub file: String,
+    /// One of the same name lies in the project, and is the one that is meant by it
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub hidden: bool,
+}
+
+/// A file of the library that makes no sense.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BrokenWorkflow {
+    /// The file
+    pub file: String,
+    /// What is wrong with it
+    pub reason: String,
+}
+
+/// Look at a saved workflow: its definition, what it must be given, what it returns, how its runs went, and a diagram.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DescribeWorkflow {
+    /// Its name
+    pub name: String,
+}
+
+/// A saved workflow.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DescribeWorkflowReply {
+    /// Whether there is one that can be read; it may have problems
+    pub success: bool,
+    /// Its name
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it is for
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Its file
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// What it must be given
+    #[serde(default)]
+    pub arguments: Vec<VariableOfContract>,
+    /// What it leaves
+    #[serde(default)]
+    pub return_values: Vec<VariableOfContract>,
+    /// What is kept about it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<WorkflowMetadata>,
+    /// What is wrong with it, each with a JSON pointer to its place
+    #[serde(default)]
+    pub problems: Vec<String>,
+    /// The definition
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub definition: Option<Value>,
+    /// A diagram, in Mermaid's language; none when it is not valid
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<String>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A variable of the shell that a workflow takes or leaves.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VariableOfContract {
+    /// Its name
+    pub name: String,
+    /// What it is for
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Whether it must be set, and has no default that sets it
+    pub required: bool,
+    /// Its value where nothing else is given
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<String>,
+    /// Whether its value is shown nowhere
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub secret: bool,
+    /// JSON Schema of the value as text
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub schema: Option<Value>,
+}
+
+/// What is kept about a saved workflow.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkflowMetadata {
+    /// Its signature
+    pub hash: String,
+    /// When it was first saved
+    pub created: String,
+    /// How often what it does has changed, counted from 1
+    pub version: u32,
+    /// draft or proven
+    pub status: String,
+    /// Runs of it that are over
+    pub run_count: u64,
+    /// Those that did what it is for
+    pub success_count: u64,
+    /// When the last of them was over
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_run: Option<String>,
+    /// How many states all of them executed
+    pub total_states: u64,
+}
+
+/// Remove a saved workflow, for good. Its runs are not touched.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DeleteWorkflow {
+    /// Its name
+    pub name: String,
+}
+
+/// What was removed.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DeleteWorkflowReply {
+    /// Whether there was one, and is none any more
+    pub success: bool,
+    /// Its name
+    pub workflow_name: String,
+    /// The file that was removed
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Another one of the name, which is the one that is meant by it now
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remaining: Option<String>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}

@@ -1,0 +1,91 @@
+//! `steplatch workflow list`
+
+use std::process::ExitCode;
+
+use clap::Args;
+use steplatch_protocol::{ListWorkflows, ListWorkflowsReply, Place, WorkflowInfo};
+
+use crate::failure::Failure;
+use crate::print::{BAD, GOOD, QUIET, STRONG};
+use crate::{front, print};
+
+/// As many as the daemon lists.
+const ALL: u32 = 10_000;
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Only those with this text in their name or description
+    containing: Option<String>,
+    /// Print the list as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl List {
+    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        let reply = front::ask(place, ListWorkflows { containing: self.containing, limit: ALL }).await?;
+        if self.json {
+            print::json(&reply)?;
+        }
+        if !reply.success {
+            return Err(Failure::work(reply.error.unwrap_or_else(|| "the library can not be read".to_owned())));
+        }
+        if !self.json {
+            show(&reply)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn show(reply: &ListWorkflowsReply) -> std::io::Result<()> {
+    let ListWorkflowsReply { workflows, total, broken, library, .. } = reply;
+    if workflows.is_empty() && broken.is_empty() {
+        print::note(&format!("no workflows are saved; steplatch workflow load FILE saves one in {library}"));
+    }
+    if !workflows.is_empty() {
+        let head = ["NAME", "STATUS", "RUNS", "LAST RUN", "DESCRIPTION"].map(str::to_owned).to_vec();
+        let rows: Vec<_> = std::iter::once(head).chain(workflows.iter().map(row)).collect();
+        for (index, line) in print::table(&rows).lines().enumerate() {
+            let line = print::width().map_or_else(|| line.to_owned(), |width| print::fitted(line, width));
+            let workflow = index.checked_sub(1).and_then(|index| workflows.get(index));
+            print::line(coloured(&line, workflow))?;
+        }
+        print::note(&format!("in {}", folders(workflows).join(" and ")));
+    }
+    if workflows.len() < *total {
+        print::note(&format!("{} of {total} are shown; name a text that yours contain", workflows.len()));
+    }
+    for broken in broken {
+        print::line(format!("{BAD}broken{BAD:#} {}: {}", broken.file, print::visible(&broken.reason)))?;
+    }
+    Ok(())
+}
+
+fn row(workflow: &WorkflowInfo) -> Vec<String> {
+    let WorkflowInfo { name, description, status, run_count, success_count, last_run, hidden, .. } = workflow;
+    let runs = if *run_count == 0 { "-".to_owned() } else { format!("{success_count}/{run_count}") };
+    let status = if *hidden { "hidden".to_owned() } else { status.clone() };
+    let last_run = last_run.clone().unwrap_or_else(|| "-".to_owned());
+    vec![name.clone(), status, runs, last_run, print::visible(description.as_deref().unwrap_or_default())]
+}
+
+fn coloured(line: &str, workflow: Option<&WorkflowInfo>) -> String {
+    match workflow {
+        None => format!("{STRONG}{line}{STRONG:#}"),
+        Some(workflow) if workflow.hidden => format!("{QUIET}{line}{QUIET:#}"),
+        Some(workflow) if workflow.status == "proven" => line.replacen("proven", &format!("{GOOD}proven{GOOD:#}"), 1),
+        Some(_) => line.to_owned(),
+    }
+}
+
+/// Returns the folders in which the workflows lie, each once.
+fn folders(workflows: &[WorkflowInfo]) -> Vec<String> {
+    let mut folders: Vec<String> = Vec::new();
+    for workflow in workflows {
+        let folder = workflow.file.rsplit_once('/').map_or("", |(folder, _)| folder);
+        if !folders.iter().any(|known| known == folder) {
+            folders.push(folder.to_owned());
+        }
+    }
+    folders
+}

@@ -1,0 +1,124 @@
+//! `steplatch workflow show NAME`
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::Value;
+use steplatch_protocol::{DescribeWorkflow, DescribeWorkflowReply, Place, VariableOfContract};
+
+use crate::failure::Failure;
+use crate::print::{BAD, QUIET, STRONG};
+use crate::{front, print};
+
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// Name of the workflow
+    name: String,
+    /// Print everything as JSON, with the definition and a diagram
+    #[arg(long)]
+    json: bool,
+}
+
+impl Show {
+    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        let reply = front::ask(place, DescribeWorkflow { name: self.name }).await?;
+        if self.json {
+            print::json(&reply)?;
+        }
+        if !reply.success {
+            return Err(Failure::usage(reply.error.unwrap_or_else(|| "there is no such workflow".to_owned())));
+        }
+        if !self.json {
+            print::line(page(&reply).trim_end())?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn page(reply: &DescribeWorkflowReply) -> String {
+    let mut page = String::new();
+    let name = reply.name.as_deref().unwrap_or_default();
+    // Writing to a text does not fail, here and below.
+    let _ = writeln!(page, "{STRONG}{name}{STRONG:#}");
+    if let Some(description) = &reply.description {
+        let _ = writeln!(page, "{}", print::visible(description));
+    }
+    page.push('\n');
+    for (title, variables) in [("takes", &reply.arguments), ("leaves", &reply.return_values)] {
+        if !variables.is_empty() {
+            let rows: Vec<Vec<String>> = variables.iter().map(variable).collect();
+            let _ = write!(page, "{}", block(title, &print::table(&rows)));
+        }
+    }
+    if let Some(definition) = &reply.definition {
+        let _ = write!(page, "{}", block("states", &states(definition)));
+    }
+    if let Some(metadata) = &reply.metadata {
+        let mut runs = match metadata.run_count {
+            0 => "none yet".to_owned(),
+            count => format!("{count}, of which {} succeeded", metadata.success_count),
+        };
+        if let Some(last) = &metadata.last_run {
+            let _ = write!(runs, "; the last was over at {last}");
+        }
+        let facts = [
+            ("status", format!("{}, version {}", metadata.status, metadata.version)),
+            ("runs", runs),
+            ("created", metadata.created.clone()),
+            ("signature", metadata.hash.get(..16).unwrap_or(&metadata.hash).to_owned()),
+        ];
+        for (title, fact) in facts {
+            let _ = write!(page, "{}", block(title, &print::visible(&fact)));
+        }
+    }
+    let _ = write!(page, "{}", block("file", reply.file.as_deref().unwrap_or_default()));
+    for problem in &reply.problems {
+        let _ = writeln!(page, "{BAD}problem{BAD:#}  {}", print::visible(problem));
+    }
+    page
+}
+
+/// Writes what belongs under a title beside it, its lines below each other.
+fn block(title: &str, text: &str) -> String {
+    let mut block = String::new();
+    for (index, line) in text.lines().enumerate() {
+        let title = if index == 0 { title } else { "" };
+        let _ = writeln!(block, "{QUIET}{}{QUIET:#}{line}", print::padded(title, 11));
+    }
+    block
+}
+
+fn variable(variable: &VariableOfContract) -> Vec<String> {
+    let VariableOfContract { name, description, required, default, secret, schema } = variable;
+    let mut about = Vec::new();
+    about.push(if *required { "required".to_owned() } else { "optional".to_owned() });
+    if let Some(default) = default {
+        about.push(format!("default {default}"));
+    }
+    if *secret {
+        about.push("secret".to_owned());
+    }
+    if let Some(schema) = schema {
+        about.push(schema.to_string());
+    }
+    let description = print::visible(description.as_deref().unwrap_or_default());
+    vec![name.clone(), print::visible(&about.join(", ")), description]
+}
+
+/// Lists the states as they stand in the definition, which need not be valid, the first one first.
+fn states(definition: &Value) -> String {
+    let rows = definition["states"].as_object().into_iter().flatten().map(|(name, state)| {
+        let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+        let transitions = state["transitions"].as_array().into_iter().flatten();
+        let mut targets: Vec<String> = transitions.map(|transition| text(&transition["next_state"])).collect();
+        if let Some(target) = state["on_timeout"].as_str() {
+            targets.push(format!("{target} (on timeout)"));
+        }
+        let begins = if definition["initial_state"] == name.as_str() { "*" } else { "" };
+        let leads = if targets.is_empty() { "end".to_owned() } else { format!("-> {}", targets.join(", ")) };
+        let row = [format!("{name}{begins}"), text(&state["action"]["tool"]), leads];
+        row.map(|cell| print::visible(&cell)).to_vec()
+    });
+    print::table(&rows.collect::<Vec<_>>())
+}

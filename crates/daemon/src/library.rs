@@ -33,7 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const NAMES_TOLD: usize = 20;
 
 /// How many names there are in a list of what is available.
-#[allow(dead_code, reason = "runs keep nothing yet")]
 const NAMES_LISTED: usize = 50;
 
 /// The saved workflows of everybody. Cheap to clone.
@@ -46,7 +45,6 @@ pub(crate) struct Workflows {
 
 /// A saved workflow, as runs need it.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(dead_code, reason = "runs keep nothing yet")]
 pub(crate) struct Saved {
     /// Its name.
     pub(crate) name: WorkflowName,
@@ -59,7 +57,6 @@ pub(crate) struct Saved {
 }
 
 /// What runs ask of the library.
-#[allow(dead_code, reason = "runs keep nothing yet; what they will ask is tested here")]
 impl Workflows {
     /// Returns the workflow that `caller` means by `name`: of the project they are in, else of their own.
     ///

@@ -13,11 +13,11 @@ mod contract;
 mod drive;
 mod event;
 mod gate;
-mod named;
 mod origin;
 mod report;
 mod run;
 mod seal;
+mod source;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -35,20 +35,20 @@ use steplatch_store::{
     Append, AppendError, Appended, Journal, KnownRun, OpenError, Retention, RunFilter, SqliteJournal, SqliteOptions,
     StorageError,
 };
-use steplatch_workflow::{Definition, InvalidLimits, Limits, Start};
+use steplatch_workflow::{InvalidLimits, Limits, Start};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use event::RunEvents;
 
 use crate::caller::Caller;
+use crate::library::Workflows;
 use crate::moment;
 use crate::secrets::Secrets;
 use crate::sessions::Sessions;
 use begin::Beginning;
 pub use catalog::TerminalTools;
 use drive::ENTRY_VERSION;
-use named::{NamedWorkflows, NoLibrary};
 use run::{Progress, Run, RunState};
 use seal::Seal;
 
@@ -99,7 +99,7 @@ struct Shared {
     journal: SqliteJournal,
     sessions: Sessions,
     secrets: Arc<Secrets>,
-    named: Box<dyn NamedWorkflows>,
+    workflows: Workflows,
     /// The runs that are under way.
     driven: Mutex<HashMap<RunId, Arc<Run>>>,
     /// Runs that are not over and can not go on, and why.
@@ -225,6 +225,7 @@ impl Runs {
     pub(crate) async fn open(
         path: PathBuf,
         sessions: Sessions,
+        workflows: Workflows,
         secrets: Arc<Secrets>,
         keep: KeptRuns,
     ) -> Result<Self, OpenError> {
@@ -233,7 +234,7 @@ impl Runs {
             journal,
             sessions,
             secrets,
-            named: Box::new(NoLibrary),
+            workflows,
             driven: Mutex::default(),
             broken: Mutex::default(),
             stopping: CancellationToken::new(),
@@ -268,13 +269,14 @@ impl Runs {
     /// the run that it started is the answer.
     pub(crate) async fn run(&self, caller: &Arc<Caller>, verb: RunWorkflow, step: Option<String>) -> RunReply {
         let wait = verb.wait_seconds.unwrap_or(USUAL_WAIT).clamp(0.0, LONGEST_WAIT);
-        match self.start(caller, verb, step).await {
+        let reply = match self.start(caller, verb, step).await {
             Ok(run) => {
                 run.at_rest(Duration::from_secs_f64(wait)).await;
                 self.report(&run).await
             }
             Err(reply) => *reply,
-        }
+        };
+        RunReply { available_workflows: self.shared.workflows.available(caller).await, ..reply }
     }
 
     async fn start(
@@ -292,7 +294,7 @@ impl Runs {
         {
             return Ok(run);
         }
-        let definition = definition(caller, &verb)?;
+        let (definition, source) = self.shared.definition(caller, &verb).await?;
         let limits = limits(&verb).map_err(|error| not_started("execution_error", error.to_string()))?;
         if let Some(session) = &verb.session_id {
             let found = self.shared.sessions.exists(session).await;
@@ -308,7 +310,7 @@ impl Runs {
             parent: None,
             depth: 0,
         };
-        let begun = self.shared.begin(caller, Beginning { definition, start, key }).await;
+        let begun = self.shared.begin(caller, Beginning { definition, source, start, key }).await;
         begun.map_err(|error| not_started("execution_error", error))
     }
 
@@ -445,26 +447,6 @@ async fn open_journal(path: PathBuf, at_most: Option<u64>) -> Result<SqliteJourn
     let opening = path.clone();
     let opened = tokio::task::spawn_blocking(move || SqliteJournal::open(&opening, &options)).await;
     opened.unwrap_or_else(|error| Err(OpenError::File { path, cause: std::io::Error::other(error) }))
-}
-
-fn definition(caller: &Caller, verb: &RunWorkflow) -> Result<Definition, Box<RunReply>> {
-    let invalid = |problems: String| not_started("definition_invalid", problems);
-    let parsed = match (&verb.workflow_definition, &verb.workflow_file) {
-        (Some(document), None) => Definition::parse(document, &TerminalTools),
-        (None, Some(file)) => {
-            let path = caller.folder.join(file);
-            let text = std::fs::read_to_string(&path)
-                .map_err(|error| invalid(format!("workflow file '{}' can not be read: {error}", path.display())))?;
-            Definition::from_text(&text, &TerminalTools)
-        }
-        (Some(_), Some(_)) => {
-            return Err(invalid("Provide either 'workflow_definition' OR 'workflow_file', not both".to_owned()));
-        }
-        (None, None) => {
-            return Err(invalid("Either 'workflow_definition' or 'workflow_file' must be provided".to_owned()));
-        }
-    };
-    parsed.map_err(|problems| invalid(format!("the workflow is not valid:\n{problems}")))
 }
 
 fn limits(verb: &RunWorkflow) -> Result<Limits, InvalidLimits> {

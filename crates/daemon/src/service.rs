@@ -113,14 +113,15 @@ impl Service {
     ) -> Result<Self, OpenError> {
         let stop = watch::Sender::new(None);
         let sessions = Sessions::new(hosts, secrets.clone(), stop.subscribe());
-        let runs = Runs::open(place.journal(), sessions.clone(), secrets.clone(), keep).await?;
+        let workflows = Workflows::new();
+        let runs = Runs::open(place.journal(), sessions.clone(), workflows.clone(), secrets.clone(), keep).await?;
         runs.recover().await;
         Ok(Self {
             place,
             stop,
             listen_again: Arc::default(),
             runs,
-            workflows: Workflows::new(),
+            workflows,
             secrets,
             sessions,
             clients: AtomicUsize::new(0),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use steplatch_ids::{RunId, StepId};
+use steplatch_library::Signature;
 use steplatch_store::{AppendError, Appended, Journal, KnownRun, RunFilter};
 use steplatch_workflow::{Definition, History, Input, Start};
 use tokio::sync::mpsc;
@@ -11,6 +12,7 @@ use super::catalog::TerminalTools;
 use super::drive::{Driver, Found, Parts};
 use super::origin::Origin;
 use super::run::{About, Run};
+use super::source::Source;
 use super::{Shared, child};
 use crate::caller::Caller;
 use crate::moment;
@@ -21,6 +23,7 @@ const MOST: usize = 10_000;
 /// What a new run is made of.
 pub(super) struct Beginning {
     pub(super) definition: Definition,
+    pub(super) source: Source,
     pub(super) start: Start,
     /// A name under which only one run begins.
     pub(super) key: Option<String>,
@@ -44,7 +47,7 @@ impl Shared {
     }
 
     async fn begin_to_the_end(self: Arc<Self>, caller: Arc<Caller>, beginning: Beginning) -> Result<Arc<Run>, String> {
-        let Beginning { definition, start, key } = beginning;
+        let Beginning { definition, source, start, key } = beginning;
         if self.stopping.is_cancelled() {
             return Err("the daemon is stopping; ask again".to_owned());
         }
@@ -54,6 +57,8 @@ impl Shared {
             started: moment::now(),
             input: start.variables.clone(),
             parent: start.parent.clone(),
+            signature: Some(Signature::of(definition.document())),
+            source,
         };
         let (run, received, progress) = Run::driven(id.clone(), about.clone());
         let run = Arc::new(run);

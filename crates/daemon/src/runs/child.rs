@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::begin::Beginning;
 use super::catalog::TerminalTools;
 use super::run::Run;
+use super::source::Source;
 use super::{Seal, Shared};
 use crate::caller::Caller;
 
@@ -57,7 +58,12 @@ pub(super) fn perform(
         };
         match child_outcome(&History::from_iter(&events), run.state().name()) {
             Outcome::Finished { mut result } => {
+                let kept = run.progress().kept;
                 result.insert("workflow_name".to_owned(), run.about.workflow.clone().into());
+                result.insert("workflow_saved".to_owned(), kept.as_ref().is_some_and(|kept| kept.saved).into());
+                if let Some(kept) = kept {
+                    result.insert("saved_workflow_name".to_owned(), kept.name.as_str().into());
+                }
                 Outcome::Finished { result }
             }
             other => other,
@@ -92,9 +98,12 @@ async fn begin(
     step: StepId,
     child: Child,
 ) -> Result<Arc<Run>, String> {
-    let document = match child.workflow {
-        ChildWorkflow::Inline(document) => document,
-        ChildWorkflow::Named(name) => shared.named.find(caller, &name)?,
+    let (document, source) = match child.workflow {
+        ChildWorkflow::Inline(document) => (document, Source::Given),
+        ChildWorkflow::Named(name) => {
+            let saved = shared.workflows.find(caller, name.as_str()).await?;
+            (saved.definition, Source::Saved { folder: saved.folder, name: saved.name })
+        }
     };
     let definition = Definition::parse(&document, &TerminalTools)
         .map_err(|problems| format!("the workflow is not valid:\n{problems}"))?;
@@ -110,7 +119,7 @@ async fn begin(
         parent: Some(step),
         depth: child.depth,
     };
-    shared.begin(caller, Beginning { definition, start, key: None }).await
+    shared.begin(caller, Beginning { definition, source, start, key: None }).await
 }
 
 fn refused(error: String) -> Outcome {

@@ -15,6 +15,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 use super::origin::Origin;
 use super::run::{About, Progress, RunState};
+use super::source::{Ending, Kept};
 use super::{Seal, Shared, act, child, contract};
 use crate::caller::Caller;
 use crate::moment;
@@ -47,6 +48,8 @@ pub(super) struct Driver {
     deadline: Option<AbortHandle>,
     /// What has to be done before the run counts as over.
     closing: Vec<JoinHandle<()>>,
+    /// Where the definition is now that it is over.
+    kept: Option<Kept>,
 }
 
 /// What a driver is made of.
@@ -85,6 +88,7 @@ impl Driver {
             in_flight: None,
             deadline: None,
             closing: Vec::new(),
+            kept: None,
         }
     }
 
@@ -186,7 +190,8 @@ impl Driver {
         let progress = self.now();
         // A run that leaves something to be done counts as over when that is done.
         let over = progress.state.is_over();
-        let at_once = !over || !decision.effects.iter().any(leaves_work);
+        let completed = progress.state == RunState::Completed;
+        let at_once = !over || !(decision.effects.iter().any(leaves_work) || self.about.source.awaits(completed));
         if at_once && self.told != Some(progress.state) {
             self.told = Some(progress.state);
             append.summary = Some(progress.summary(&self.about));
@@ -241,6 +246,12 @@ impl Driver {
     async fn finish(mut self) {
         let state = self.now().state;
         if self.told != Some(state) {
+            let ending = Ending {
+                completed: state == RunState::Completed,
+                states: self.history.states_executed(),
+                at: self.history.ended_at().unwrap_or_else(moment::now),
+            };
+            self.kept = self.shared.keep(&self.about.source, &self.definition, &self.seal, ending).await;
             let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, Vec::new());
             append.summary = Some(self.now().summary(&self.about));
             if !self.append(append).await {
@@ -266,6 +277,7 @@ impl Driver {
             ended: self.history.ended_at(),
             error: self.shared.secrets.masked_if(self.history.error().map(str::to_owned)),
             gate: self.history.gate().cloned(),
+            kept: self.kept.clone(),
             trouble: None,
         }
     }

@@ -5,12 +5,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
+use steplatch_library::Signature;
 use steplatch_protocol::RunRecord;
 use steplatch_store::{KnownRun, Summary};
 use steplatch_workflow::{Gate, Input, Timestamp};
 use tokio::sync::{mpsc, watch};
 
 use super::gate;
+use super::source::{Kept, Source};
 use crate::moment;
 use crate::secrets::Secrets;
 
@@ -34,6 +36,12 @@ pub(super) struct About {
     /// The step of another run that started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) parent: Option<StepId>,
+    /// What its definition does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) signature: Option<Signature>,
+    /// Where its definition came from.
+    #[serde(default)]
+    pub(super) source: Source,
 }
 
 /// How far a run is.
@@ -46,6 +54,8 @@ pub(super) struct Progress {
     pub(super) error: Option<String>,
     /// The question that it waits for.
     pub(super) gate: Option<Gate>,
+    /// Where its definition is, once it is over.
+    pub(super) kept: Option<Kept>,
     /// Why it can not go on just now.
     pub(super) trouble: Option<String>,
 }
@@ -59,6 +69,8 @@ struct Told {
     ended: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kept: Option<Kept>,
 }
 
 /// The state of a run, as people know it.
@@ -97,7 +109,8 @@ impl RunState {
 impl Progress {
     /// Returns what the journal keeps beside the history. One that is finished is finished for good.
     pub(super) fn summary(&self, about: &About) -> Summary {
-        let told = Told { about: about.clone(), ended: self.ended, error: self.error.clone() };
+        let Self { ended, error, kept, .. } = self.clone();
+        let told = Told { about: about.clone(), ended, error, kept };
         let ended = self.ended.filter(|_| self.state.is_over());
         Summary {
             state: self.state.name().to_owned(),
@@ -124,11 +137,17 @@ impl Run {
         };
         let progress = Progress { seq, state: state.unwrap_or_default(), ..Progress::default() };
         let (about, progress) = match told {
-            Some(Told { about, ended, error }) => (about, Progress { ended, error, ..progress }),
+            Some(Told { about, ended, error, kept }) => (about, Progress { ended, error, kept, ..progress }),
             None => {
                 let trouble = Some("what is kept about this run can not be read".to_owned());
-                let about =
-                    About { workflow: "unknown".to_owned(), started: Timestamp(0), input: Map::new(), parent: None };
+                let about = About {
+                    workflow: "unknown".to_owned(),
+                    started: Timestamp(0),
+                    input: Map::new(),
+                    parent: None,
+                    signature: None,
+                    source: Source::Given,
+                };
                 (about, Progress { trouble, ..progress })
             }
         };

@@ -1,0 +1,164 @@
+//! Where the definition of a run came from, and what its end means for the library.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use steplatch_ids::WorkflowName;
+use steplatch_library::Signature;
+use steplatch_protocol::{RunReply, RunWorkflow};
+use steplatch_workflow::{Definition, Timestamp};
+
+use super::catalog::TerminalTools;
+use super::{Seal, Shared, not_started};
+use crate::caller::Caller;
+
+/// Bytes of a file that are read: more than a definition may have.
+const LONGEST: u64 = 8 << 20;
+
+/// Where a definition came from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(super) enum Source {
+    /// It was given, and is nobody else's business.
+    #[default]
+    Given,
+    /// It was given, and is saved in this library if it runs to its end.
+    ToKeep {
+        /// The library.
+        folder: PathBuf,
+    },
+    /// It is in this library, which counts its runs.
+    Saved {
+        /// The library.
+        folder: PathBuf,
+        /// Its name there.
+        name: WorkflowName,
+    },
+}
+
+/// Where a definition is after its run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Kept {
+    /// Whether this run saved it.
+    pub(super) saved: bool,
+    /// Its name in the library.
+    pub(super) name: WorkflowName,
+}
+
+/// How a run ended, as far as a library cares.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ending {
+    pub(super) completed: bool,
+    pub(super) states: u32,
+    pub(super) at: Timestamp,
+}
+
+impl Source {
+    /// Whether a library has something to do once the run is over.
+    pub(super) fn awaits(&self, completed: bool) -> bool {
+        match self {
+            Self::Given => false,
+            Self::ToKeep { .. } => completed,
+            Self::Saved { .. } => true,
+        }
+    }
+}
+
+/// Reads a file that somebody names; of one that is too long for a definition, enough to find that out.
+async fn read(path: PathBuf) -> io::Result<String> {
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut text = String::new();
+        File::open(path)?.take(LONGEST).read_to_string(&mut text).map(|_| text)
+    });
+    reading.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+impl Shared {
+    /// Returns what is to be run.
+    ///
+    /// # Errors
+    /// With the reply that says why there is nothing to run.
+    pub(super) async fn definition(
+        &self,
+        caller: &Arc<Caller>,
+        verb: &RunWorkflow,
+    ) -> Result<(Definition, Source), Box<RunReply>> {
+        let invalid = |problems: String| not_started("definition_invalid", problems);
+        let given = [&verb.workflow_name, &verb.workflow_file].into_iter().flatten().count()
+            + usize::from(verb.workflow_definition.is_some());
+        if given > 1 {
+            let error = match (&verb.workflow_name, &verb.workflow_file) {
+                (Some(_), None) => "Provide either 'workflow_definition' OR 'workflow_name', not both",
+                _ => "Provide one of 'workflow_definition', 'workflow_name' and 'workflow_file'",
+            };
+            return Err(invalid(error.to_owned()));
+        }
+        let parsed = match (&verb.workflow_definition, &verb.workflow_name, &verb.workflow_file) {
+            (Some(document), ..) => Definition::parse(document, &TerminalTools),
+            (None, Some(name), _) => {
+                let saved = self.workflows.find(caller, name).await;
+                let saved = saved.map_err(|error| not_started("workflow_not_found", error))?;
+                let definition = Definition::parse(&saved.definition, &TerminalTools)
+                    .map_err(|problems| invalid(format!("the workflow '{}' is not valid:\n{problems}", saved.name)))?;
+                return Ok((definition, Source::Saved { folder: saved.folder, name: saved.name }));
+            }
+            (None, None, Some(file)) => {
+                let path = caller.folder.join(file);
+                let unreadable =
+                    |error: String| invalid(format!("workflow file '{}' can not be read: {error}", path.display()));
+                let text = read(path.clone()).await;
+                Definition::from_text(&text.map_err(|error| unreadable(error.to_string()))?, &TerminalTools)
+            }
+            (None, None, None) => {
+                let error = "Either 'workflow_definition' or 'workflow_name' must be provided";
+                return Err(invalid(error.to_owned()));
+            }
+        };
+        let definition = parsed.map_err(|problems| invalid(format!("the workflow is not valid:\n{problems}")))?;
+        if !verb.save_on_success {
+            return Ok((definition, Source::Given));
+        }
+        let (workflows, caller) = (self.workflows.clone(), caller.clone());
+        let folder = tokio::task::spawn_blocking(move || workflows.folder(&caller)).await;
+        Ok((definition, folder.map_or(Source::Given, |folder| Source::ToKeep { folder })))
+    }
+
+    /// Does what the end of a run means for the library. Returns where the definition is, if it is there.
+    pub(super) async fn keep(
+        &self,
+        source: &Source,
+        definition: &Definition,
+        seal: &Seal,
+        ending: Ending,
+    ) -> Option<Kept> {
+        let Ending { completed, states, at } = ending;
+        let (folder, kept) = match source {
+            Source::Given => return None,
+            Source::Saved { folder, name } => (folder, Kept { saved: false, name: name.clone() }),
+            Source::ToKeep { .. } if !completed => return None,
+            Source::ToKeep { folder } => {
+                let text = definition.document().to_string();
+                if seal.secrets().iter().any(|secret| text.contains(secret.as_str())) {
+                    tracing::info!("a workflow with a secret in it is not saved, since libraries are shared");
+                    return None;
+                }
+                match self.workflows.keep(folder, definition.document().clone()).await {
+                    Ok(kept) => (folder, Kept { saved: kept.saved, name: kept.name }),
+                    Err(error) => {
+                        tracing::warn!(error, "a workflow that ran to its end is not saved");
+                        return None;
+                    }
+                }
+            }
+        };
+        let signature = Signature::of(definition.document());
+        let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(at.0).unwrap_or(0));
+        let at = SystemTime::from(at);
+        self.workflows.note(folder, &kept.name, &signature, completed, u64::from(states), at).await;
+        Some(kept)
+    }
+}

@@ -10,10 +10,12 @@ mod client;
 mod codec;
 mod connect;
 mod daemon;
+mod follow;
 mod message;
 mod place;
 mod runs;
 mod schema;
+mod steady;
 mod terminals;
 mod verb;
 
@@ -22,6 +24,7 @@ pub use client::{CallError, Client, Events};
 pub use codec::{Line, LineReader, MAX_LINE};
 pub use connect::{ConnectError, Starter, connect, connect_or_start};
 pub use daemon::{DaemonStatus, DaemonStatusReply, Hello, HelloReply, HostInfo, StopDaemon, StopDaemonReply};
+pub use follow::{FollowError, Follower};
 pub use message::{ErrorCode, FromClient, FromDaemon, Refusal};
 pub use place::{NotPrivate, Place, Running, ensure_private};
 pub use runs::{
@@ -30,6 +33,7 @@ pub use runs::{
     Subscribe, SubscribeReply,
 };
 pub use schema::{parameters, reply};
+pub use steady::{Again, AskError, Steady};
 pub use terminals::{
     AbsenceInfo, AttachTerminal, AttachTerminalReply, AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget,
     AwaitUntil, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,

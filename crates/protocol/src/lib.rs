@@ -29,8 +29,8 @@ pub use message::{ErrorCode, FromClient, FromDaemon, Refusal};
 pub use place::{NotPrivate, Place, Running, ensure_private};
 pub use runs::{
     AnswerGate, AnswerGateReply, CancelWorkflow, CancelWorkflowReply, GateInfo, GetRun, GetWorkflowRun,
-    GetWorkflowRunReply, ListWorkflowRuns, ListWorkflowRunsReply, RunEvent, RunRecord, RunReply, RunWorkflow,
-    Subscribe, SubscribeReply,
+    GetWorkflowRunReply, ListWorkflowRuns, ListWorkflowRunsReply, RUN_WAIT_SECONDS, RunEvent, RunRecord, RunReply,
+    RunWorkflow, Subscribe, SubscribeReply,
 };
 pub use schema::{parameters, reply};
 pub use steady::{Again, AskError, Steady};

@@ -8,6 +8,7 @@ mod commands;
 mod failure;
 mod front;
 mod print;
+mod question;
 mod record;
 mod run_view;
 mod settings;

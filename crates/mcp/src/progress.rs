@@ -16,6 +16,9 @@ use steplatch_protocol::{
 /// The shortest time between two messages.
 const PAUSE: Duration = Duration::from_millis(250);
 
+/// How long events are gathered before the first message.
+const GATHERING: Duration = Duration::from_millis(20);
+
 /// The time between two signs of life of a wait in which nothing is to be told.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
@@ -88,6 +91,8 @@ impl Listener {
         let answer = steady.call_raw(GetRun::NAME, get_run);
         tokio::pin!(answer);
         let mut follower = Some(steady.follow(run, 1));
+        // Of a run that began before, all that happened comes at once, and where it is now is what matters.
+        self.next = tokio::time::Instant::now() + GATHERING;
         let mut states = 0;
         let answer = loop {
             tokio::select! {

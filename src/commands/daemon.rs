@@ -339,7 +339,8 @@ async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
     }
     let log = place.log();
     let host = host_starter(&place)?;
-    let daemon = steplatch_daemon::Daemon::start(Options { place, host })
+    let runs = settings.runs();
+    let daemon = steplatch_daemon::Daemon::start(Options { place, host, runs })
         .await
         .map_err(|error| Failure::work(error.to_string()))?;
     let stopper = daemon.stopper();

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use steplatch_daemon::{Daemon, Ending, Options, Stopper};
+use steplatch_daemon::{Daemon, Ending, KeptRuns, Options, Stopper};
 use steplatch_host::Starter;
 use steplatch_protocol::{
     AwaitOutput, AwaitOutputReply, Client, GetScreenContent, Hello, OpenTerminal, OpenTerminalReply, PROTOCOL_VERSION,
@@ -45,7 +45,8 @@ impl TestDaemon {
     pub async fn with(terminals: steplatch_terminal::Options) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let place = Place::new(folder.path().join("state"), folder.path().join("run"));
-        let daemon = Daemon::start(Options { place: place.clone(), host: Starter::InProcess(Box::new(terminals)) })
+        let host = Starter::InProcess(Box::new(terminals));
+        let daemon = Daemon::start(Options { place: place.clone(), host, runs: KeptRuns::default() })
             .await
             .expect("a daemon that starts");
         let client = daemon.client();

@@ -36,6 +36,14 @@ impl Journal for Temporary {
         self.journal.runs(filter).await
     }
 
+    async fn find(&self, run: &RunId) -> Result<Option<KnownRun>, StorageError> {
+        self.journal.find(run).await
+    }
+
+    async fn private(&self, run: &RunId) -> Result<Option<String>, StorageError> {
+        self.journal.private(run).await
+    }
+
     async fn run_with_key(&self, key: &str) -> Result<Option<RunId>, StorageError> {
         self.journal.run_with_key(key).await
     }
@@ -427,7 +435,7 @@ async fn compare(operations: Vec<Operation>) {
         }
         for filter in [
             RunFilter::default(),
-            RunFilter { state: Some("1".into()), before: Some(4), limit: None },
+            RunFilter { state: Some("1".into()), before: Some(4), ..RunFilter::default() },
             RunFilter { limit: Some(2), ..RunFilter::default() },
         ] {
             assert_eq!(sqlite.runs(filter.clone()).await.unwrap(), memory.runs(filter).await.unwrap());

@@ -308,7 +308,6 @@ fn without_a_terminal_a_run_that_waits_says_how_to_answer_it() {
 }
 
 #[test]
-#[ignore = "runs end with their daemon until their journal is on disk"]
 fn a_daemon_that_is_killed_under_a_run_is_not_seen_by_who_watches() {
     let home = Home::new(STEPLATCH);
     let definition = json!({"name": "steady", "initial_state": "open", "states": {

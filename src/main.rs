@@ -6,6 +6,7 @@ mod asciicast;
 mod attach;
 mod commands;
 mod failure;
+mod family;
 mod front;
 mod print;
 mod question;

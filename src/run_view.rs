@@ -3,6 +3,7 @@
 //! On a terminal the line of the state that is being executed moves on in place;
 //! elsewhere each state is printed once, when it is over.
 
+use std::collections::HashMap;
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
@@ -252,6 +253,13 @@ fn line(mark: &str, state: &str, tool: &str, detail: &str, time: &str, width: Op
     .to_owned()
 }
 
+/// The line of a question that was answered.
+fn answered(event: &RunEvent, width: Option<usize>) -> String {
+    let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
+    let detail = format!("{} answered: {}", visible(text("by")), visible(text("answer")));
+    line(&format!("{GOOD}✓{GOOD:#}"), text("state"), "gate", &detail, "", width)
+}
+
 fn title(event: &RunEvent) -> String {
     format!("{STRONG}{}{STRONG:#} {QUIET}{}{QUIET:#}", event.workflow_id, event.run_id)
 }
@@ -260,6 +268,10 @@ fn title(event: &RunEvent) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     story: Story,
+    /// The run that is shown; what is nested in it is told from it by its id.
+    run: String,
+    /// Runs that are nested in it and on their way.
+    nested: HashMap<String, Story>,
     /// Whether somebody watches, rather than a file or a pipe.
     watched: bool,
     frame: usize,
@@ -278,6 +290,31 @@ impl Shown {
         Self { watched, ..Self::default() }
     }
 
+    /// Shows the states of a nested run as they end, within the state that started it.
+    fn show_nested(&mut self, event: &RunEvent, out: &mut impl io::Write) -> io::Result<()> {
+        let width = if self.watched { width().map(|width| width.saturating_sub(2)) } else { None };
+        let story = self.nested.entry(event.run_id.clone()).or_default();
+        let ended = match event.event_type.as_str() {
+            "state_entered" => {
+                story.enter(event);
+                None
+            }
+            "state_completed" => story.leave(event, width),
+            "gate_answered" => Some(answered(event, width)),
+            _ => None,
+        };
+        if event.is_last() {
+            self.nested.remove(&event.run_id);
+        }
+        match ended {
+            Some(line) => {
+                self.clear(out)?;
+                writeln!(out, "  {line}")
+            }
+            None => Ok(()),
+        }
+    }
+
     fn clear(&mut self, out: &mut impl io::Write) -> io::Result<()> {
         if std::mem::take(&mut self.open) {
             // To the beginning of the line, and erase it.
@@ -290,6 +327,12 @@ impl Shown {
 impl View for Shown {
     fn show(&mut self, event: &RunEvent) -> io::Result<()> {
         let mut out = anstream::stdout().lock();
+        if self.run.is_empty() {
+            self.run.clone_from(&event.run_id);
+        }
+        if event.run_id != self.run {
+            return self.show_nested(event, &mut out);
+        }
         match event.event_type.as_str() {
             "workflow_started" => {
                 self.story.began = Some(Instant::now());
@@ -309,10 +352,8 @@ impl View for Shown {
             }
             "gate_answered" => {
                 self.clear(&mut out)?;
-                let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
-                let detail = format!("{} answered: {}", visible(text("by")), visible(text("answer")));
                 let width = if self.watched { width() } else { None };
-                writeln!(out, "{}", line(&format!("{GOOD}✓{GOOD:#}"), text("state"), "gate", &detail, "", width))
+                writeln!(out, "{}", answered(event, width))
             }
             "gate_timeout" | "gate_cancelled" => {
                 self.clear(&mut out)?;

@@ -201,11 +201,15 @@ struct Person<'a> {
 impl<'a> Person<'a> {
     fn runs(agent: &'a Agent, home: &Home) -> Self {
         std::fs::write(home.path().join("judged.json"), JUDGED).unwrap();
+        Self::watches(agent, home, "judged.json")
+    }
+
+    fn watches(agent: &'a Agent, home: &Home, file: &str) -> Self {
         let environment: Vec<String> =
             home.environment().into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         let folder = home.path().display();
         let command = format!(
-            "cd {folder} && env {} {STEPLATCH} run judged.json; echo exit-code-$?; sleep 100",
+            "cd {folder} && env {} {STEPLATCH} run {file}; echo exit-code-$?; sleep 100",
             environment.join(" ")
         );
         let opened = agent.calls("open_terminal", json!({"command": ["bash", "-c", command]}));
@@ -305,6 +309,34 @@ fn without_a_terminal_a_run_that_waits_says_how_to_answer_it() {
         Said::of(&home.steplatch().args(["run", "judged.json", "--json"]).stdin(Stdio::null()).output().unwrap());
     assert_eq!((json.code, &json.json()["status"]), (3, &json!("waiting")));
     assert_eq!(json.json()["pending_gate"]["choices"][1], "it is broken");
+}
+
+#[test]
+fn a_question_of_a_nested_run_is_asked_and_its_states_are_shown_within() {
+    let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
+    let inner: Value = serde_json::from_str(JUDGED).unwrap();
+    let state = |params: Value| json!({"action": {"tool": "run_workflow", "params": params}});
+    let definition = json!({"name": "outer", "initial_state": "delegate", "states": {
+        "delegate": state(json!({"workflow_definition": inner})),
+    }});
+    std::fs::write(home.path().join("outer.json"), definition.to_string()).unwrap();
+    // Where nobody can be asked, the run that waits is the one that is to be answered.
+    let said = Said::of(&home.steplatch().args(["run", "outer.json"]).stdin(Stdio::null()).output().unwrap());
+    let waits = waiting_run(&home);
+    assert_eq!(said.code, 3, "{said:?}");
+    assert!(said.stdout.ends_with(&format!("steplatch gates answer {waits} CHOICE\n")), "{said:?}");
+    let agent = Agent::new(&home);
+    assert_eq!(agent.calls("cancel_run", json!({"run_id": waits}))["success"], true);
+
+    let agent = Agent::new(&outer);
+    let person = Person::watches(&agent, &home, "outer.json");
+    person.sees("by number or text:");
+    person.types(json!({"input_text": "1\n"}));
+    let screen = person.sees("exit-code-0");
+    let at = |part: &str| screen.find(part).unwrap_or_else(|| panic!("no {part:?} on:\n{screen}"));
+    let places = [at("    ✓ wait "), at("answered: it is clean"), at("    ✓ release "), at("\n  ✓ delegate ")];
+    assert!(places.is_sorted(), "{screen}");
+    assert!(screen.contains(", 1 state"), "the states of the nested run are its own:\n{screen}");
 }
 
 #[test]

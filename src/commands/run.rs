@@ -16,6 +16,7 @@ use steplatch_protocol::{
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{FAILED, Failure};
+use crate::family::Family;
 use crate::question::{Person, chosen};
 use crate::run_view::{Shown, View};
 use crate::{front, print};
@@ -99,13 +100,16 @@ impl Run {
             view: if json { &mut Silent } else { &mut shown },
             person: Person::here().filter(|_| !json),
             questions: VecDeque::new(),
+            family: Family::new(daemon.clone()),
         };
-        watching.until_it_rests().await?;
-        let reply = daemon.call(GetRun { run_id: run, wait_seconds: Some(10.0) }).await?;
+        let rest = watching.until_it_rests().await?;
+        // What a run leaves behind is cleared away after its last event.
+        let wait_seconds = (rest == Rest::Over).then_some(10.0);
+        let reply = daemon.call(GetRun { run_id: run, wait_seconds }).await?;
         if json {
             print::json(&reply)?;
         }
-        Ok(ExitCode::from(code(&reply)))
+        Ok(ExitCode::from(if rest == Rest::Waits { WAITING } else { code(&reply) }))
     }
 
     fn verb(self) -> Result<RunWorkflow, Failure> {
@@ -148,15 +152,17 @@ struct Watching<'a> {
     person: Option<Person>,
     /// Questions that are open, of which the first is being asked.
     questions: VecDeque<GateInfo>,
+    /// The runs that it starts.
+    family: Family,
 }
 
-/// What a run that is watched waits for.
+/// Why there is nothing more to watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rest {
-    /// Nothing: it goes on.
-    No,
-    /// It is over, or waits for somebody who is not here.
-    Yes,
+    /// The run is over.
+    Over,
+    /// It, or one that it started, waits for somebody who is not here.
+    Waits,
 }
 
 type Cancelling = Pin<Box<dyn Future<Output = Result<(), AskError>>>>;
@@ -164,7 +170,7 @@ type Cancelling = Pin<Box<dyn Future<Output = Result<(), AskError>>>>;
 impl Watching<'_> {
     /// Shows the events of the run until its last one, or until it waits for an answer and nobody is here to
     /// give it. Ctrl-C cancels the run, a second one stops watching.
-    async fn until_it_rests(mut self) -> Result<(), Failure> {
+    async fn until_it_rests(mut self) -> Result<Rest, Failure> {
         let mut events = self.daemon.follow(self.run, 1);
         let mut interrupted = signal(SignalKind::interrupt())?;
         let mut ticks = tokio::time::interval(Duration::from_millis(100));
@@ -174,14 +180,19 @@ impl Watching<'_> {
             tokio::select! {
                 event = events.next() => {
                     let event = event.map_err(|error| lost(self.run, error))?;
-                    let Some(event) = event else { return Ok(()) };
-                    if self.show(&event).await? == Rest::Yes {
-                        return Ok(());
+                    let Some(event) = event else { return Ok(Rest::Over) };
+                    if let Some(rest) = self.show(&event).await? {
+                        return Ok(rest);
+                    }
+                }
+                event = self.family.next() => {
+                    if let Some(rest) = self.show(&event).await? {
+                        return Ok(rest);
                     }
                 }
                 line = line(&mut self.person), if !self.questions.is_empty() => {
-                    if self.answer(line).await? == Rest::Yes {
-                        return Ok(());
+                    if let Some(rest) = self.answer(line).await? {
+                        return Ok(rest);
                     }
                 }
                 _ = interrupted.recv() => {
@@ -203,19 +214,31 @@ impl Watching<'_> {
         }
     }
 
-    async fn show(&mut self, event: &RunEvent) -> Result<Rest, Failure> {
+    /// Shows an event of the run, or of one that it started.
+    async fn show(&mut self, event: &RunEvent) -> Result<Option<Rest>, Failure> {
+        match event.event_type.as_str() {
+            "state_entered" => self.family.meet(event),
+            // What is nested stands before the end of what it is nested in.
+            "state_completed" => {
+                for nested in self.family.part(&event.run_id).await {
+                    self.view.show(&nested)?;
+                }
+                self.questions.retain(|question| question.run_id == self.run);
+            }
+            _ => {}
+        }
         self.view.show(event)?;
-        if event.is_last() {
-            return Ok(Rest::Yes);
+        if event.is_last() && event.run_id == self.run {
+            return Ok(Some(Rest::Over));
         }
         let gate = event.data.get("gate_id").and_then(serde_json::Value::as_str).unwrap_or_default();
         match event.event_type.as_str() {
             "gate_waiting" => {
                 // One that was answered long ago comes again when a run is watched from its beginning.
-                let Some(gate) = self.open_gate(gate).await? else { return Ok(Rest::No) };
+                let Some(gate) = self.open_gate(&event.run_id, gate).await? else { return Ok(None) };
                 if self.person.is_none() {
                     self.view.question(&gate)?;
-                    return self.leave_to_others();
+                    return self.leave_to_others(&gate);
                 }
                 self.questions.push_back(gate);
                 if self.questions.len() == 1 {
@@ -231,13 +254,13 @@ impl Watching<'_> {
             }
             _ => {}
         }
-        Ok(Rest::No)
+        Ok(None)
     }
 
     /// Says how the question is answered from elsewhere.
-    fn leave_to_others(&mut self) -> Result<Rest, Failure> {
-        self.view.remark(&format!("answer it with: steplatch gates answer {} CHOICE", self.run))?;
-        Ok(Rest::Yes)
+    fn leave_to_others(&mut self, gate: &GateInfo) -> Result<Option<Rest>, Failure> {
+        self.view.remark(&format!("answer it with: steplatch gates answer {} CHOICE", gate.run_id))?;
+        Ok(Some(Rest::Waits))
     }
 
     /// Puts the first question, if there is one.
@@ -252,9 +275,9 @@ impl Watching<'_> {
     }
 
     /// Passes what was typed on as the answer to the first question.
-    async fn answer(&mut self, line: Option<String>) -> Result<Rest, Failure> {
-        let Some(gate) = self.questions.pop_front() else { return Ok(Rest::No) };
-        let Some(line) = line else { return self.leave_to_others() };
+    async fn answer(&mut self, line: Option<String>) -> Result<Option<Rest>, Failure> {
+        let Some(gate) = self.questions.pop_front() else { return Ok(None) };
+        let Some(line) = line else { return self.leave_to_others(&gate) };
         let refused = match chosen(&gate, &line) {
             Ok(answer) => self.give(&gate, answer).await?,
             Err(misread) => Some(misread),
@@ -262,14 +285,14 @@ impl Watching<'_> {
         if let Some(error) = refused {
             self.view.remark(&error)?;
             // It may have been answered from elsewhere just now.
-            if let Some(open) = self.open_gate(&gate.gate_id).await? {
+            if let Some(open) = self.open_gate(&gate.run_id, &gate.gate_id).await? {
                 self.questions.push_front(open);
                 self.view.prompt()?;
-                return Ok(Rest::No);
+                return Ok(None);
             }
         }
         self.ask()?;
-        Ok(Rest::No)
+        Ok(None)
     }
 
     /// Answers a gate. Returns why not, if it was refused.
@@ -277,12 +300,12 @@ impl Watching<'_> {
     /// Nobody can tell whether an answer that was under way when the daemon went away has arrived. The question is
     /// named, so the answer may be given again as long as it is open.
     async fn give(&self, gate: &GateInfo, answer: String) -> Result<Option<String>, Failure> {
-        let verb = AnswerGate { run_id: self.run.to_owned(), gate_id: Some(gate.gate_id.clone()), answer };
+        let verb = AnswerGate { run_id: gate.run_id.clone(), gate_id: Some(gate.gate_id.clone()), answer };
         loop {
             match self.daemon.call(verb.clone()).await {
                 Ok(reply) => return Ok(reply.error.filter(|_| !reply.success)),
                 Err(AskError::Call(CallError::Lost)) => {
-                    if self.open_gate(&gate.gate_id).await?.is_none() {
+                    if self.open_gate(&gate.run_id, &gate.gate_id).await?.is_none() {
                         return Ok(None);
                     }
                 }
@@ -291,9 +314,9 @@ impl Watching<'_> {
         }
     }
 
-    /// Returns the gate called `id` as long as it waits for an answer.
-    async fn open_gate(&self, id: &str) -> Result<Option<GateInfo>, Failure> {
-        let reply = self.daemon.call(GetWorkflowRun { run_id: self.run.to_owned() }).await?;
+    /// Returns the gate called `id` of a run as long as it waits for an answer.
+    async fn open_gate(&self, run: &str, id: &str) -> Result<Option<GateInfo>, Failure> {
+        let reply = self.daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await?;
         let gates = reply.run.map(|run| run.pending_gates).unwrap_or_default();
         Ok(gates.into_iter().find(|gate| gate.gate_id == id))
     }

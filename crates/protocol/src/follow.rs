@@ -40,9 +40,9 @@ pub enum FollowError {
 }
 
 impl Follower {
-    pub(crate) fn new(steady: Steady, run_id: String, from: u64) -> Self {
+    pub(crate) fn new(steady: Steady, run_id: String, from: u64, begins_soon: bool) -> Self {
         let (sender, received) = mpsc::channel(AHEAD);
-        let mut following = Following { steady, run_id, next: from.max(1), told: sender };
+        let mut following = Following { steady, run_id, next: from.max(1), begins_soon, told: sender };
         let task = tokio::spawn(async move {
             if let Err(error) = following.follow().await {
                 // Whoever followed may have stopped just now.
@@ -73,6 +73,8 @@ struct Following {
     run_id: String,
     /// Number of the event that is due next.
     next: u64,
+    /// Nobody may know it yet.
+    begins_soon: bool,
     told: mpsc::Sender<Result<RunEvent, FollowError>>,
 }
 
@@ -100,6 +102,7 @@ impl Following {
             let again = match &why {
                 FollowError::Call(CallError::Lost) => losses.after_a_loss().await,
                 FollowError::Connect(error) => losses.after(error).await,
+                FollowError::Unknown(_) if self.begins_soon && self.next == 1 => losses.after_a_loss().await,
                 FollowError::Unknown(_) | FollowError::Call(_) | FollowError::Garbled(_) => false,
             };
             if !again {

@@ -18,6 +18,7 @@ use crate::connect::{ConnectError, Starter, connect_or_start};
 use crate::daemon::Hello;
 use crate::follow::Follower;
 use crate::place::Place;
+use crate::runs::{RUN_WAIT_SECONDS, RunWorkflow};
 use crate::verb::{Nature, VERBS, Verb};
 
 /// A connection that mends itself. Cheap to clone.
@@ -159,15 +160,27 @@ fn pause_before(losses: usize) -> Duration {
 /// Parameters that say how long to wait, in seconds.
 const WAITS: [&str; 2] = ["timeout", "wait_seconds"];
 
-/// Takes off what was waited already. Tools may be called with their parameters wrapped into a `request`.
-fn without_time_waited(params: &mut Value, waited: Duration) {
+/// Takes off what was waited already, also from a time that was left to the verb. Nothing falls below what the
+/// verb takes. Tools may be called with their parameters wrapped into a `request`.
+fn without_time_waited(name: &str, params: &mut Value, waited: Duration) {
+    let Some(verb) = VERBS.iter().find(|verb| verb.name == name) else { return };
+    let schema = (verb.parameters)();
+    let params = match params.get_mut("request") {
+        Some(wrapped) => wrapped,
+        None => params,
+    };
+    let Some(params) = params.as_object_mut() else { return };
     for wait in WAITS {
-        if let Some(seconds) = params.get(wait).and_then(Value::as_f64) {
-            params[wait] = (seconds - waited.as_secs_f64()).max(0.0).into();
+        let Some(known) = schema.pointer(&format!("/properties/{wait}")) else { continue };
+        let usual = match name {
+            // Its schema says so in words only.
+            RunWorkflow::NAME => Some(RUN_WAIT_SECONDS),
+            _ => known.get("default").and_then(Value::as_f64),
+        };
+        let least = known.get("minimum").and_then(Value::as_f64).unwrap_or_default();
+        if let Some(seconds) = params.get(wait).and_then(Value::as_f64).or(usual) {
+            params.insert(wait.to_owned(), (seconds - waited.as_secs_f64()).max(least).into());
         }
-    }
-    if let Some(wrapped) = params.get_mut("request") {
-        without_time_waited(wrapped, waited);
     }
 }
 
@@ -218,7 +231,7 @@ impl Steady {
             };
             match asked {
                 Err(CallError::Lost) if again != Again::Never && losses.after_a_loss().await => {
-                    without_time_waited(&mut params, began.elapsed());
+                    without_time_waited(name, &mut params, began.elapsed());
                 }
                 answered => return Ok(answered?),
             }
@@ -228,7 +241,14 @@ impl Steady {
     /// Follows the events of a run, from the one numbered `from` on, over as many daemons as it takes.
     #[must_use]
     pub fn follow(&self, run_id: &str, from: u64) -> Follower {
-        Follower::new(self.clone(), run_id.to_owned(), from)
+        Follower::new(self.clone(), run_id.to_owned(), from, false)
+    }
+
+    /// Follows a run that is about to begin, from its first event on: while nobody knows it yet, it is asked for
+    /// again, for some seconds.
+    #[must_use]
+    pub fn follow_from_its_beginning(&self, run_id: &str) -> Follower {
+        Follower::new(self.clone(), run_id.to_owned(), 1, true)
     }
 
     /// Returns the connection, made now if there is none that holds. It may break at any time.
@@ -274,9 +294,21 @@ mod tests {
 
     #[test]
     fn time_that_was_waited_is_taken_off_wherever_it_stands() {
-        let mut params = json!({"timeout": 30, "wait_seconds": 1.5, "pattern": "x", "request": {"timeout": 5.0}});
-        without_time_waited(&mut params, Duration::from_secs(2));
-        assert_eq!(params, json!({"timeout": 28.0, "wait_seconds": 0.0, "pattern": "x", "request": {"timeout": 3.0}}));
+        let left = |name: &str, mut params: Value| {
+            without_time_waited(name, &mut params, Duration::from_secs(2));
+            params
+        };
+        assert_eq!(
+            left("GET_RUN", json!({"run_id": "run_x", "wait_seconds": 30})),
+            json!({"run_id": "run_x", "wait_seconds": 28.0})
+        );
+        assert_eq!(left("GET_RUN", json!({"run_id": "run_x"})), json!({"run_id": "run_x"}), "it does not wait");
+        assert_eq!(left("AWAIT_OUTPUT", json!({"request": {"timeout": 1}})), json!({"request": {"timeout": 0.0}}));
+        assert_eq!(left("AWAIT_OUTPUT", json!({})), json!({"timeout": 8.0}), "what is left to the verb is ten seconds");
+        assert_eq!(left("RUN_WORKFLOW", json!({})), json!({"wait_seconds": 18.0}));
+        assert_eq!(left("RUN_COMMAND", json!({"timeout": 1.5})), json!({"timeout": 0.1}), "less is refused");
+        assert_eq!(left("LIST_WORKFLOW_RUNS", json!({})), json!({}));
+        assert_eq!(left("LIST_TERMINAL_SESSIONS", Value::Null), Value::Null);
     }
 
     #[test]

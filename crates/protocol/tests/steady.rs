@@ -248,6 +248,17 @@ async fn a_run_that_nobody_knows_any_more_ends_the_following_with_the_daemons_wo
 }
 
 #[tokio::test]
+async fn a_run_that_is_about_to_begin_is_asked_for_until_it_has() {
+    let unknown = || Play::Answer(json!({"success": false, "error": "Run 'run_x' not found"}), vec![]);
+    let begun = Play::Answer(json!({"success": true}), vec![event(1, "workflow_started")]);
+    let daemon = Played::new([unknown(), unknown(), begun, unknown()]);
+    let mut follower = daemon.steady("/bin/true").follow_from_its_beginning("run_x");
+    assert_eq!(follower.next().await.unwrap().unwrap().seq, 1);
+    let error = follower.next().await.unwrap_err();
+    assert!(matches!(&error, FollowError::Unknown(_)), "it was known before: {error}");
+}
+
+#[tokio::test]
 async fn following_is_taken_back_when_nobody_follows() {
     let (sender, ended) = tokio::sync::oneshot::channel();
     let folder = tempfile::Builder::new().prefix("played-").tempdir_in("/tmp").unwrap();

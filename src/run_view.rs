@@ -65,7 +65,8 @@ struct Current {
 struct Story {
     current: Option<Current>,
     states: u32,
-    began: Option<Instant>,
+    /// When it began (ISO 8601, UTC).
+    began: String,
     /// The screen as the last action left it.
     screen: String,
     /// A terminal that the run opened and has not closed.
@@ -133,7 +134,8 @@ impl Story {
     }
 
     fn finished(&self, event: &RunEvent) -> Vec<String> {
-        let time = self.began.map(|began| format!(" in {}", duration(began.elapsed()))).unwrap_or_default();
+        let time = between(&self.began, &event.timestamp).map(|took| format!(" in {}", duration(took)));
+        let time = time.unwrap_or_default();
         let states = if self.states == 1 { "1 state".to_owned() } else { format!("{} states", self.states) };
         let mut lines = Vec::new();
         match event.event_type.as_str() {
@@ -158,6 +160,12 @@ impl Story {
         }
         lines
     }
+}
+
+/// The time between two events, as their timestamps tell it: who watches may have come late.
+fn between(earlier: &str, later: &str) -> Option<Duration> {
+    let read = |timestamp: &str| timestamp.parse::<jiff::Timestamp>().ok();
+    read(later)?.duration_since(read(earlier)?).try_into().ok()
 }
 
 fn succeeded(result: &Value) -> bool {
@@ -335,7 +343,7 @@ impl View for Shown {
         }
         match event.event_type.as_str() {
             "workflow_started" => {
-                self.story.began = Some(Instant::now());
+                self.story.began.clone_from(&event.timestamp);
                 writeln!(out, "{}", title(event))
             }
             "state_entered" => {

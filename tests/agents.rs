@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use steplatch_testkit::{Agent, Era, Home};
 
@@ -176,6 +177,29 @@ fn an_agent_is_asked_to_judge_and_another_one_answers() {
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("repair")), "{ended}");
     let late = judge.calls("answer_gate", json!({"run_id": run, "answer": "it is clean"}));
     assert_eq!(late["success"], false, "{late}");
+}
+
+#[test]
+fn calls_that_wait_for_a_run_are_answered_over_the_next_daemon() {
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let arguments = |name: &str| json!({"workflow_definition": waiting_for(name, "go"), "wait_seconds": 100});
+    let told = agent.begins_with_progress("run_workflow", arguments("told"));
+    while told.progress().1 != "state 2: watch (await_output)" {}
+    let untold = agent.begins("run_workflow", arguments("untold"));
+    for _ in 0..3 {
+        // The calls are under way, or are being asked again.
+        let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64();
+        kill_process(Pid::from_raw(pid.unwrap().try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+        assert_eq!(agent.calls("get_run", json!({"run_id": run_of(&agent, "told")}))["status"], "running");
+    }
+    std::fs::write(home.path().join("go"), "").unwrap();
+    let (progress, ended) = told.ends_with_progress();
+    assert_eq!((&ended["status"], &ended["states_executed"]), (&json!("completed"), &json!(3)), "{ended}");
+    assert!(progress.iter().all(|(_, message)| message == "state 3: close (exit_terminal)"), "{progress:?}");
+    assert_eq!(untold.ends()["status"], "completed");
+    // None was started twice.
+    assert_eq!(agent.calls("list_runs", json!({}))["runs"].as_array().unwrap().len(), 2);
 }
 
 #[test]

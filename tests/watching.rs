@@ -102,7 +102,7 @@ fn story() -> Vec<Value> {
     let mut event = |event_type: &str, data: Value| {
         seq += 1;
         json!({"seq": seq, "run_id": "run_x", "workflow_id": "story", "event_type": event_type, "data": data,
-               "timestamp": "2026-01-01T00:00:00.000Z"})
+               "timestamp": format!("2026-01-01T00:00:0{seq}.500Z")})
     };
     vec![
         event("workflow_started", json!({})),
@@ -137,7 +137,7 @@ fn what_is_shown_of_a_run_is_not_disturbed_by_daemons_that_go_away() {
     assert_eq!(lines[0], "story run_x");
     assert_eq!(lines[1], "✓ one send_input make⏎ 0 µs");
     assert_eq!(lines[2], "? two sleep 1 s → nobody knows: the daemon went away meanwhile 0 µs");
-    assert!(lines[3].starts_with("✓ completed in ") && lines[3].ends_with(", 2 states"), "{said}");
+    assert_eq!(lines[3], "✓ completed in 6.0 s, 2 states", "as the events tell it");
     assert_eq!(lines.len(), 4, "{said}");
     assert_eq!(daemon.asked("SUBSCRIBE").len(), story().len());
 }
@@ -331,8 +331,11 @@ fn a_question_of_a_nested_run_is_asked_and_its_states_are_shown_within() {
     let agent = Agent::new(&outer);
     let person = Person::watches(&agent, &home, "outer.json");
     person.sees("by number or text:");
+    // Longer than it takes until what is at work shows it.
+    person.types(json!({"input_text": " ", "wait_for_quiet_ms": 500}));
     person.types(json!({"input_text": "1\n"}));
     let screen = person.sees("exit-code-0");
+    assert!(screen.contains("by number or text:  1\n"), "nothing is drawn over what is typed:\n{screen}");
     let at = |part: &str| screen.find(part).unwrap_or_else(|| panic!("no {part:?} on:\n{screen}"));
     let places = [at("    ✓ wait "), at("answered: it is clean"), at("    ✓ release "), at("\n  ✓ delegate ")];
     assert!(places.is_sorted(), "{screen}");

@@ -209,7 +209,8 @@ impl Watching<'_> {
                     cancelling = None;
                     done?;
                 }
-                _ = ticks.tick(), if self.view.moves() => self.view.tick()?,
+                // A line that somebody types on must not be drawn over.
+                _ = ticks.tick(), if self.view.moves() && self.questions.is_empty() => self.view.tick()?,
             }
         }
     }

@@ -77,6 +77,13 @@ pub(crate) const KEYS: &[Key] = &[
         default: 90,
         bounds: 0..=36_500,
     },
+    Key {
+        name: "runs.disk_mb",
+        variable: "STEPLATCH_RUNS_DISK_MB",
+        about: "disk for the histories of all runs; the oldest finished ones give way",
+        default: 4_096,
+        bounds: 1..=1_048_576,
+    },
 ];
 
 /// The settings in force.
@@ -175,7 +182,8 @@ impl Settings {
     pub(crate) fn runs(&self) -> steplatch_daemon::KeptRuns {
         let days = self.number("runs.days");
         let time = (days > 0).then(|| Duration::from_secs(days * 86_400));
-        steplatch_daemon::KeptRuns { most: usize::try_from(self.number("runs.most")).unwrap_or(usize::MAX), time }
+        let most = usize::try_from(self.number("runs.most")).unwrap_or(usize::MAX);
+        steplatch_daemon::KeptRuns { most, time, disk: Some(self.number("runs.disk_mb") << 20) }
     }
 
     /// What holds for terminals.

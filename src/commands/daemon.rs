@@ -218,7 +218,12 @@ async fn stop(place: &Place, keep_terminals: bool, json: bool) -> Result<ExitCod
             (1, true) => "; its terminal goes on".to_owned(),
             (many, true) => format!("; its {many} terminals go on"),
         };
-        print::line(format!("daemon stopped: pid {}{terminals}", stopped.pid))?;
+        let runs = match stopped.runs {
+            0 => "",
+            1 => "; a run goes on when it is started again",
+            _ => "; runs go on when it is started again",
+        };
+        print::line(format!("daemon stopped: pid {}{terminals}{runs}", stopped.pid))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -32,7 +32,8 @@ use steplatch_protocol::{
     ListWorkflowRunsReply, RunReply, RunWorkflow, Subscribe, SubscribeReply,
 };
 use steplatch_store::{
-    Append, Journal, KnownRun, OpenError, Retention, RunFilter, SqliteJournal, SqliteOptions, StorageError,
+    Append, AppendError, Appended, Journal, KnownRun, OpenError, Retention, RunFilter, SqliteJournal, SqliteOptions,
+    StorageError,
 };
 use steplatch_workflow::{Definition, InvalidLimits, Limits, Start};
 use tokio_util::sync::CancellationToken;
@@ -76,11 +77,13 @@ pub struct KeptRuns {
     pub most: usize,
     /// Those that finished within this time.
     pub time: Option<Duration>,
+    /// How large the journal may become, in bytes; the oldest finished runs give way.
+    pub disk: Option<u64>,
 }
 
 impl Default for KeptRuns {
     fn default() -> Self {
-        Self { most: 1000, time: Some(Duration::from_secs(90 * 86_400)) }
+        Self { most: 1000, time: Some(Duration::from_secs(90 * 86_400)), disk: None }
     }
 }
 
@@ -141,11 +144,22 @@ impl Shared {
     }
 
     /// Notes that a run is over and written down as that.
-    fn ended(self: &Arc<Self>, id: &RunId) {
+    fn ended(self: &Arc<Self>, id: &RunId, had_secrets: bool) {
         self.lock().remove(id);
+        if had_secrets {
+            let shared = self.clone();
+            tokio::spawn(async move { shared.empty_log().await });
+        }
         if (self.ended.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(FORGET_EVERY) {
             let shared = self.clone();
             tokio::spawn(async move { shared.forget_finished().await });
+        }
+    }
+
+    /// Sees to it that what runs kept for themselves is in no file.
+    async fn empty_log(&self) {
+        if let Err(error) = self.journal.empty_log().await {
+            tracing::warn!(%error, "the log of the journal is not emptied");
         }
     }
 
@@ -158,6 +172,35 @@ impl Shared {
         let retention = Retention { keep: self.keep.most, finished_since: since };
         if let Err(error) = self.journal.forget_finished(retention).await {
             tracing::warn!(%error, "finished runs are kept longer than they should be");
+        }
+    }
+
+    /// Forgets the older half of the finished runs, because there is no room for what goes on now. Returns whether
+    /// that made any.
+    async fn make_room(&self) -> bool {
+        let finished = RunFilter { finished: Some(true), ..RunFilter::default() };
+        let count = self.journal.runs(finished).await.map_or(0, |runs| runs.len());
+        let retention = Retention { keep: count / 2, finished_since: None };
+        match self.journal.forget_finished(retention).await {
+            Ok(gone) if !gone.is_empty() => {
+                tracing::warn!(runs = gone.len(), "the journal is full: the oldest finished runs are forgotten");
+                true
+            }
+            Ok(_) => false,
+            Err(error) => {
+                tracing::warn!(%error, "the journal is full, and nothing can be forgotten");
+                false
+            }
+        }
+    }
+
+    /// Appends the beginning of a run, once more when room was made for it.
+    async fn write_first(&self, append: Append) -> Result<Appended, AppendError> {
+        match self.journal.write(append.clone()).await {
+            Err(AppendError::Storage(StorageError::Full(_))) if self.make_room().await => {
+                self.journal.write(append).await
+            }
+            written => written,
         }
     }
 
@@ -185,7 +228,7 @@ impl Runs {
         secrets: Arc<Secrets>,
         keep: KeptRuns,
     ) -> Result<Self, OpenError> {
-        let journal = open_journal(path).await?;
+        let journal = open_journal(path, keep.disk).await?;
         let shared = Shared {
             journal,
             sessions,
@@ -218,6 +261,7 @@ impl Runs {
         self.shared.drivers.close();
         // One that closes terminals may take its time, and the next daemon does the rest.
         let _ = tokio::time::timeout(ENDS_WITHIN, self.shared.drivers.wait()).await;
+        self.shared.empty_log().await;
     }
 
     /// Starts a run and waits for its end, or for a gate, as long as was asked. Asked for again as the same `step`,
@@ -396,8 +440,8 @@ impl Runs {
     }
 }
 
-async fn open_journal(path: PathBuf) -> Result<SqliteJournal, OpenError> {
-    let options = SqliteOptions { newest_version: ENTRY_VERSION, ..SqliteOptions::default() };
+async fn open_journal(path: PathBuf, at_most: Option<u64>) -> Result<SqliteJournal, OpenError> {
+    let options = SqliteOptions { newest_version: ENTRY_VERSION, at_most };
     let opening = path.clone();
     let opened = tokio::task::spawn_blocking(move || SqliteJournal::open(&opening, &options)).await;
     opened.unwrap_or_else(|error| Err(OpenError::File { path, cause: std::io::Error::other(error) }))

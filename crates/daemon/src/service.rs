@@ -181,7 +181,7 @@ impl Service {
             Command::DaemonStatus(_) => Answer::of(self.status().await),
             Command::StopDaemon(verb) => {
                 let status = self.status().await;
-                let reply = StopDaemonReply { pid: status.pid, terminals: status.terminals };
+                let reply = StopDaemonReply { pid: status.pid, terminals: status.terminals, runs: status.runs };
                 let ending = if verb.keep_terminals { Ending::KeepTerminals } else { Ending::CloseTerminals };
                 return (Answer::of(reply), Some(Following::Stop(self.stop.clone(), ending)));
             }

@@ -100,6 +100,15 @@ impl SqliteJournal {
         self.epoch
     }
 
+    /// Takes everything out of the log into the database, and empties it: what was overwritten in the database is
+    /// then nowhere. Costs a synchronisation of both.
+    ///
+    /// # Errors
+    /// When the journal can not write.
+    pub async fn empty_log(&self) -> Result<(), StorageError> {
+        self.ask(Ask::EmptyLog).await.map(drop)
+    }
+
     /// Finishes what was asked for and closes the file. Blocks until that is done; dropping a journal finishes as
     /// well and does not wait.
     pub fn close(self) {

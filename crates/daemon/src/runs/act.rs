@@ -82,6 +82,9 @@ async fn done_before(shared: &Shared, tool: &str, params: &Map<String, Value>) -
 /// Waits for a point in time.
 pub(super) async fn sleep(until: Timestamp, limit: Option<Duration>) -> Outcome {
     let time = until.since(moment::now());
+    if time.is_zero() {
+        return Outcome::Finished { result: Map::new() };
+    }
     match limited(limit, tokio::time::sleep(time)).await {
         Some(()) => Outcome::Finished { result: Map::new() },
         None => Outcome::TimedOut,

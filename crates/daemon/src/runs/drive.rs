@@ -112,7 +112,7 @@ impl Driver {
         // Its secrets are known now.
         self.shared.secrets.mask_fields(&mut self.about.input);
         let append = Append { key, ..self.append_of(&decision) };
-        let appended = self.shared.journal.write(append).await?;
+        let appended = self.shared.write_first(append).await?;
         if let Appended::Written { last } = &appended {
             self.seq = *last;
             if !self.history.is_over() {
@@ -181,8 +181,7 @@ impl Driver {
 
     /// Returns what is to be written for a decision that is part of the history already.
     fn append_of(&mut self, decision: &Decision) -> Append {
-        let entry = |event| self.seal.close(serde_json::to_value(event).expect("an event has only JSON in it"));
-        let texts = decision.events.iter().map(entry).collect();
+        let texts = decision.events.iter().map(|event| self.seal.close(event)).collect();
         let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, texts);
         let progress = self.now();
         // A run that leaves something to be done counts as over when that is done.
@@ -224,6 +223,7 @@ impl Driver {
                     return false;
                 }
                 Err(AppendError::Storage(StorageError::Closed)) => return false,
+                Err(AppendError::Storage(StorageError::Full(_))) if self.shared.make_room().await => continue,
                 Err(AppendError::Storage(error)) => {
                     tracing::warn!(run = %self.run, %error, "a run waits for its journal");
                     let trouble = format!("the run goes on as soon as its next step can be written down: {error}");
@@ -248,7 +248,7 @@ impl Driver {
             }
         }
         self.publish();
-        self.shared.ended(&self.run);
+        self.shared.ended(&self.run, !self.seal.secrets().is_empty());
         self.leave();
     }
 

@@ -9,6 +9,7 @@
 //! meant for such use inside of a program (Unicode 16, section 23.7); one that came
 //! in with foreign text is written as a mark without a number.
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::secrets::{MASK, hideable};
@@ -50,7 +51,17 @@ impl Seal {
     }
 
     /// Returns an entry as it is stored.
-    pub(super) fn close(&self, mut entry: Value) -> String {
+    pub(super) fn close(&self, entry: &impl Serialize) -> String {
+        if self.secrets.is_empty() {
+            let text = serde_json::to_string(entry).expect("an entry has only JSON in it");
+            if !text.contains(OPEN) {
+                return text;
+            }
+        }
+        self.closed_entry(serde_json::to_value(entry).expect("an entry has only JSON in it"))
+    }
+
+    fn closed_entry(&self, mut entry: Value) -> String {
         if let Value::Object(fields) = &mut entry {
             for (name, value) in fields {
                 match name.as_str() {
@@ -162,7 +173,7 @@ mod tests {
             "params": {"input_text": "hun\"ter2-and-more\n", "also": ["x hun\"ter2", 7]},
             "outcome": {"kind": "hun\"ter2", "result": {"screen": "\u{FDD0}0\u{FDD1}"}},
         });
-        let stored = seal.close(entry.clone());
+        let stored = seal.close(&entry);
         assert!(!stored.contains("-and-more"));
         assert_eq!(serde_json::from_str::<Value>(&seal.open(stored.clone())).unwrap(), entry);
         let shown: Value = serde_json::from_str(&Seal::default().open(stored)).unwrap();
@@ -181,7 +192,7 @@ mod tests {
                 seal.learn(secret);
             }
             let entry = json!({"variables": texts, "event": "started"});
-            let opened = seal.open(seal.close(entry.clone()));
+            let opened = seal.open(seal.close(&entry));
             prop_assert_eq!(serde_json::from_str::<Value>(&opened).unwrap(), entry);
         }
     }

@@ -127,6 +127,26 @@ fn only_its_user_can_read_the_file() {
 }
 
 #[tokio::test]
+async fn what_was_private_is_in_no_file_once_the_log_is_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = open(&folder);
+    let run = RunId::random();
+    let private = "a secret that nobody reads";
+    let begun = Append::new(run.clone(), 0, 1, vec!["begun".into()]).with_private(private);
+    journal.write(begun).await.unwrap();
+    let holds = || {
+        let files = std::fs::read_dir(folder.path().join("state")).unwrap().flatten();
+        let texts = files.map(|file| std::fs::read(file.path()).unwrap());
+        texts.into_iter().any(|bytes| bytes.windows(private.len()).any(|window| window == private.as_bytes()))
+    };
+    assert!(holds());
+    let summary = Summary { state: "completed".into(), finished_at: Some(1), text: String::new() };
+    journal.write(Append::new(run, 1, 1, vec!["over".into()]).with_summary(summary)).await.unwrap();
+    journal.empty_log().await.unwrap();
+    assert!(!holds());
+}
+
+#[tokio::test]
 async fn a_former_owner_is_refused_and_can_still_read() {
     let folder = tempfile::tempdir().unwrap();
     let run = RunId::random();

@@ -29,6 +29,8 @@ pub(super) enum Ask {
     Forget(RunId),
     /// Drop some of the finished runs that are not kept.
     ForgetFinished { retention: Retention, at_most: usize },
+    /// Take everything out of the log.
+    EmptyLog,
     /// Treat the connection as a test wants it.
     #[cfg(test)]
     Tamper(Tampering),
@@ -81,7 +83,17 @@ impl Writer {
                 weight += next.weight();
                 group.push(next);
             }
-            self.write(group);
+            let (emptying, group): (Vec<_>, Vec<_>) =
+                group.into_iter().partition(|request| matches!(request.ask, Ask::EmptyLog));
+            if !group.is_empty() {
+                self.write(group);
+            }
+            for request in emptying {
+                // Somebody may read just now: then it is emptied another time.
+                let emptied = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+                let answer = emptied.map(|()| Answer::Forgotten(Vec::new())).map_err(StorageError::from);
+                let _ = request.reply.send(answer);
+            }
         }
     }
 
@@ -126,6 +138,7 @@ impl Writer {
                 Ask::ForgetFinished { retention, at_most } => {
                     Answer::Forgotten(forget_finished(&transaction, *retention, *at_most)?)
                 }
+                Ask::EmptyLog => unreachable!("it is no part of a transaction"),
                 #[cfg(test)]
                 Ask::Tamper(_) => unreachable!("a test tampers while nobody else asks"),
             });

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use steplatch_protocol::{CallError, ConnectError};
+use steplatch_protocol::{AskError, CallError, ConnectError, FollowError};
 
 use crate::print;
 
@@ -55,6 +55,26 @@ impl From<CallError> for Failure {
                 Self::work("the daemon went away in the middle; see how it is with: steplatch daemon status".to_owned())
             }
             error => Self::work(error.to_string()),
+        }
+    }
+}
+
+impl From<AskError> for Failure {
+    fn from(error: AskError) -> Self {
+        match error {
+            AskError::Connect(error) => error.into(),
+            AskError::Call(error) => error.into(),
+        }
+    }
+}
+
+impl From<FollowError> for Failure {
+    fn from(error: FollowError) -> Self {
+        match error {
+            FollowError::Connect(error) => error.into(),
+            FollowError::Call(error) => error.into(),
+            FollowError::Unknown(error) => Self::work(error),
+            FollowError::Garbled(cause) => Self::work(format!("an event of the run can not be read: {cause}")),
         }
     }
 }

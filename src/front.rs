@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use steplatch_ids::random_name;
-use steplatch_protocol::{
-    CallError, Client, ConnectError, Hello, PROTOCOL_VERSION, Place, Starter, VERBS, Verb, connect, connect_or_start,
-};
+use steplatch_protocol::{Client, Hello, PROTOCOL_VERSION, Place, Starter, Steady, Verb, connect, connect_or_start};
 
 use crate::failure::Failure;
 
@@ -42,32 +39,16 @@ pub(crate) async fn client(place: &Place) -> Result<Client, Failure> {
     Ok(connect_or_start(place, hello("steplatch"), &starter()?).await?.0)
 }
 
-/// Asks the daemon for `verb`, and starts it when there is none. Asks again when it goes away in the middle, where that
-/// does no harm.
-pub(crate) async fn ask<V: Verb + Clone>(place: &Place, verb: V) -> Result<V::Reply, Failure> {
-    let nature = VERBS.iter().find(|known| known.name == V::NAME).map(|known| known.nature);
-    let again = nature.is_some_and(|nature| nature.idempotent || nature.once);
-    let step = random_name();
-    let mut losses = 0;
-    loop {
-        let asked = match connect_or_start(place, hello("steplatch"), &starter()?).await {
-            Ok((client, _)) => client.call_once(&verb, &step).await,
-            // It ended while we came: nothing was asked yet.
-            Err(ConnectError::HungUp(_) | ConnectError::NotRunning(_)) if losses < MOST_LOSSES => {
-                losses += 1;
-                continue;
-            }
-            Err(error) => return Err(error.into()),
-        };
-        match asked {
-            Err(CallError::Lost) if again && losses < MOST_LOSSES => losses += 1,
-            answered => return Ok(answered?),
-        }
-    }
+/// Returns a way to the daemon that mends itself, and starts it when there is none.
+pub(crate) fn steady(place: &Place) -> Result<Steady, Failure> {
+    Ok(Steady::new(place.clone(), starter()?, hello("steplatch")))
 }
 
-/// How often a question is asked anew. One that brings down every daemon it reaches should not go on for ever.
-const MOST_LOSSES: usize = 5;
+/// Asks the daemon for `verb`, and starts it when there is none. Asks again when it goes away in the middle, where that
+/// does no harm.
+pub(crate) async fn ask<V: Verb>(place: &Place, verb: V) -> Result<V::Reply, Failure> {
+    Ok(steady(place)?.call(verb).await?)
+}
 
 /// Connects to the daemon, if there is one.
 pub(crate) async fn running(place: &Place) -> Result<Client, Failure> {

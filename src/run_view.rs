@@ -3,18 +3,35 @@
 //! On a terminal the line of the state that is being executed moves on in place;
 //! elsewhere each state is printed once, when it is over.
 
+use std::collections::HashMap;
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use steplatch_protocol::RunEvent;
+use steplatch_protocol::{GateInfo, RunEvent};
 
 use crate::print::{BAD, GOOD, QUIET, STRONG, duration, fitted, padded, visible, width};
+use crate::question;
 
 /// Something that shows the events of a run.
 pub(crate) trait View {
     /// Shows one event.
     fn show(&mut self, event: &RunEvent) -> io::Result<()>;
+
+    /// Shows a question that the run waits for.
+    fn question(&mut self, _gate: &GateInfo) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Shows that an answer can be typed.
+    fn prompt(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Says something that is not of the run.
+    fn remark(&mut self, _text: &str) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Whether something moves on its own right now.
     fn moves(&self) -> bool {
@@ -48,7 +65,8 @@ struct Current {
 struct Story {
     current: Option<Current>,
     states: u32,
-    began: Option<Instant>,
+    /// When it began (ISO 8601, UTC).
+    began: String,
     /// The screen as the last action left it.
     screen: String,
     /// A terminal that the run opened and has not closed.
@@ -92,14 +110,20 @@ impl Story {
                 _ => {}
             }
         }
-        let timed_out = event.data.get("outcome").is_some_and(|outcome| outcome == "timed_out")
-            || result.get("timeout_occurred") == Some(&Value::Bool(true));
-        let (mark, style) = match (timed_out, succeeded(result)) {
-            (true, _) => ("◌", QUIET),
-            (false, true) => ("✓", GOOD),
-            (false, false) => ("✗", BAD),
+        let outcome = match event.data.get("outcome").and_then(Value::as_str) {
+            Some("unknown") => Outcome::Unknown,
+            Some("timed_out") => Outcome::TimedOut,
+            _ if result.get("timeout_occurred") == Some(&Value::Bool(true)) => Outcome::TimedOut,
+            _ if succeeded(result) => Outcome::Succeeded,
+            _ => Outcome::Failed,
         };
-        let outcome = outcome(&current.tool, result, timed_out);
+        let (mark, style) = match outcome {
+            Outcome::Succeeded => ("✓", GOOD),
+            Outcome::Failed => ("✗", BAD),
+            Outcome::TimedOut => ("◌", QUIET),
+            Outcome::Unknown => ("?", BAD),
+        };
+        let outcome = outcome.told(&current.tool, result);
         let detail = match (current.detail.as_str(), outcome.as_str()) {
             (detail, "") => detail.to_owned(),
             ("", outcome) => outcome.to_owned(),
@@ -110,7 +134,8 @@ impl Story {
     }
 
     fn finished(&self, event: &RunEvent) -> Vec<String> {
-        let time = self.began.map(|began| format!(" in {}", duration(began.elapsed()))).unwrap_or_default();
+        let time = between(&self.began, &event.timestamp).map(|took| format!(" in {}", duration(took)));
+        let time = time.unwrap_or_default();
         let states = if self.states == 1 { "1 state".to_owned() } else { format!("{} states", self.states) };
         let mut lines = Vec::new();
         match event.event_type.as_str() {
@@ -135,6 +160,12 @@ impl Story {
         }
         lines
     }
+}
+
+/// The time between two events, as their timestamps tell it: who watches may have come late.
+fn between(earlier: &str, later: &str) -> Option<Duration> {
+    let read = |timestamp: &str| timestamp.parse::<jiff::Timestamp>().ok();
+    read(later)?.duration_since(read(earlier)?).try_into().ok()
 }
 
 fn succeeded(result: &Value) -> bool {
@@ -169,25 +200,45 @@ fn detail(tool: &str, params: &Value) -> String {
     }
 }
 
-/// What came of an action, where that says more than that it worked.
-fn outcome(tool: &str, result: &Value, timed_out: bool) -> String {
-    if timed_out {
-        return "time is up".to_owned();
-    }
-    if let Some(error) = result.get("error").and_then(Value::as_str).filter(|_| !succeeded(result)) {
-        return visible(error);
-    }
-    match tool {
-        "await_output" => match result.get("match_text").and_then(Value::as_str) {
-            Some(found) => visible(found),
-            None => match result.get("exit_code").and_then(Value::as_i64) {
-                Some(code) => format!("exit code {code}"),
-                None => result.get("reason").and_then(Value::as_str).unwrap_or_default().to_owned(),
+/// What came of an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Succeeded,
+    Failed,
+    TimedOut,
+    /// The daemon went away while it was under way.
+    Unknown,
+}
+
+impl Outcome {
+    /// In words, where there is more to say than that it worked.
+    fn told(self, tool: &str, result: &Value) -> String {
+        let text = |name: &str| result.get(name).and_then(Value::as_str);
+        match self {
+            Self::TimedOut => return "time is up".to_owned(),
+            Self::Unknown => return "nobody knows: the daemon went away meanwhile".to_owned(),
+            Self::Failed if tool != "run_workflow" => {
+                return text("error").map(visible).unwrap_or_default();
+            }
+            Self::Succeeded | Self::Failed => {}
+        }
+        match tool {
+            "await_output" => match text("match_text") {
+                Some(found) => visible(found),
+                None => match result.get("exit_code").and_then(Value::as_i64) {
+                    Some(code) => format!("exit code {code}"),
+                    None => text("reason").unwrap_or_default().to_owned(),
+                },
             },
-        },
-        "open_terminal" => result.get("session_id").and_then(Value::as_str).unwrap_or_default().to_owned(),
-        "run_workflow" => result.get("status").and_then(Value::as_str).unwrap_or_default().to_owned(),
-        _ => String::new(),
+            "open_terminal" => text("session_id").unwrap_or_default().to_owned(),
+            // Its own story is told under its own id.
+            "run_workflow" => {
+                let parts =
+                    [text("run_id").map(str::to_owned), text("status").map(str::to_owned), text("error").map(visible)];
+                parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+            }
+            _ => String::new(),
+        }
     }
 }
 
@@ -210,6 +261,13 @@ fn line(mark: &str, state: &str, tool: &str, detail: &str, time: &str, width: Op
     .to_owned()
 }
 
+/// The line of a question that was answered.
+fn answered(event: &RunEvent, width: Option<usize>) -> String {
+    let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
+    let detail = format!("{} answered: {}", visible(text("by")), visible(text("answer")));
+    line(&format!("{GOOD}✓{GOOD:#}"), text("state"), "gate", &detail, "", width)
+}
+
 fn title(event: &RunEvent) -> String {
     format!("{STRONG}{}{STRONG:#} {QUIET}{}{QUIET:#}", event.workflow_id, event.run_id)
 }
@@ -218,6 +276,10 @@ fn title(event: &RunEvent) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     story: Story,
+    /// The run that is shown; what is nested in it is told from it by its id.
+    run: String,
+    /// Runs that are nested in it and on their way.
+    nested: HashMap<String, Story>,
     /// Whether somebody watches, rather than a file or a pipe.
     watched: bool,
     frame: usize,
@@ -236,6 +298,31 @@ impl Shown {
         Self { watched, ..Self::default() }
     }
 
+    /// Shows the states of a nested run as they end, within the state that started it.
+    fn show_nested(&mut self, event: &RunEvent, out: &mut impl io::Write) -> io::Result<()> {
+        let width = if self.watched { width().map(|width| width.saturating_sub(2)) } else { None };
+        let story = self.nested.entry(event.run_id.clone()).or_default();
+        let ended = match event.event_type.as_str() {
+            "state_entered" => {
+                story.enter(event);
+                None
+            }
+            "state_completed" => story.leave(event, width),
+            "gate_answered" => Some(answered(event, width)),
+            _ => None,
+        };
+        if event.is_last() {
+            self.nested.remove(&event.run_id);
+        }
+        match ended {
+            Some(line) => {
+                self.clear(out)?;
+                writeln!(out, "  {line}")
+            }
+            None => Ok(()),
+        }
+    }
+
     fn clear(&mut self, out: &mut impl io::Write) -> io::Result<()> {
         if std::mem::take(&mut self.open) {
             // To the beginning of the line, and erase it.
@@ -248,9 +335,15 @@ impl Shown {
 impl View for Shown {
     fn show(&mut self, event: &RunEvent) -> io::Result<()> {
         let mut out = anstream::stdout().lock();
+        if self.run.is_empty() {
+            self.run.clone_from(&event.run_id);
+        }
+        if event.run_id != self.run {
+            return self.show_nested(event, &mut out);
+        }
         match event.event_type.as_str() {
             "workflow_started" => {
-                self.story.began = Some(Instant::now());
+                self.story.began.clone_from(&event.timestamp);
                 writeln!(out, "{}", title(event))
             }
             "state_entered" => {
@@ -265,6 +358,18 @@ impl View for Shown {
                     None => Ok(()),
                 }
             }
+            "gate_answered" => {
+                self.clear(&mut out)?;
+                let width = if self.watched { width() } else { None };
+                writeln!(out, "{}", answered(event, width))
+            }
+            "gate_timeout" | "gate_cancelled" => {
+                self.clear(&mut out)?;
+                let state = event.data.get("state").and_then(Value::as_str).unwrap_or_default();
+                let detail = if event.event_type == "gate_timeout" { "nobody answered in time" } else { "taken back" };
+                let width = if self.watched { width() } else { None };
+                writeln!(out, "{}", line(&format!("{QUIET}◌{QUIET:#}"), state, "gate", detail, "", width))
+            }
             "contract_checked" => {
                 self.story.check(event);
                 Ok(())
@@ -275,6 +380,27 @@ impl View for Shown {
             }
             _ => Ok(()),
         }
+    }
+
+    fn question(&mut self, gate: &GateInfo) -> io::Result<()> {
+        let mut out = anstream::stdout().lock();
+        self.clear(&mut out)?;
+        let width = if self.watched { width() } else { None };
+        question::shown(gate, width).iter().try_for_each(|line| writeln!(out, "{line}"))
+    }
+
+    fn prompt(&mut self) -> io::Result<()> {
+        let mut out = anstream::stdout().lock();
+        self.clear(&mut out)?;
+        write!(out, "  {QUIET}your answer, by number or text:{QUIET:#} ")?;
+        self.open = true;
+        out.flush()
+    }
+
+    fn remark(&mut self, text: &str) -> io::Result<()> {
+        let mut out = anstream::stdout().lock();
+        self.clear(&mut out)?;
+        writeln!(out, "  {QUIET}{text}{QUIET:#}")
     }
 
     fn moves(&self) -> bool {

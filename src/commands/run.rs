@@ -1,25 +1,36 @@
-//! `steplatch run FILE`
+//! `steplatch run FILE` and `steplatch run NAME`
 
+use std::collections::VecDeque;
+use std::future::pending;
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::Path;
+use std::pin::Pin;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
-use serde_json::Value;
-use steplatch_protocol::{CancelWorkflow, Client, GetRun, Place, RunEvent, RunReply, RunWorkflow, Subscribe};
+use steplatch_protocol::{
+    AnswerGate, AskError, CallError, CancelWorkflow, FollowError, GateInfo, GetRun, GetWorkflowRun, Place, RunEvent,
+    RunReply, RunWorkflow, Steady,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{FAILED, Failure};
+use crate::family::Family;
+use crate::question::{Person, chosen};
 use crate::run_view::{Shown, View};
 use crate::{front, print};
 
-/// A run waits on a gate that a person must answer.
+/// A run waits on a gate that somebody must answer.
 const WAITING: u8 = 3;
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// File with the workflow, in JSON
-    file: PathBuf,
+    /// A workflow: a JSON file, or the name of a saved one
+    ///
+    /// What contains a slash, ends in .json or is a file that exists is a file.
+    #[arg(value_name = "FILE|NAME")]
+    workflow: String,
     /// A variable to begin with; may be given more than once
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = variable)]
     input: Vec<(String, String)>,
@@ -35,6 +46,16 @@ pub(crate) struct Run {
     /// Leave terminals open when the run fails or is cancelled
     #[arg(long)]
     keep_terminals: bool,
+    /// A name for this run: started again with the same one, it is the same run
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// Save the workflow in the library when it runs to its end
+    // A person has the file already, and two of the same workflow grow apart; an agent's is lost unless it is saved.
+    #[arg(long)]
+    save: bool,
+    /// Start the run, print its id and leave it to itself
+    #[arg(long, short)]
+    detach: bool,
     /// Print the result as JSON, and nothing else
     #[arg(long)]
     json: bool,
@@ -47,40 +68,70 @@ fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// Whether a person who writes `workflow` means a file. A folder may be called as a workflow is.
+fn means_file(workflow: &str) -> bool {
+    workflow.contains('/') || workflow.ends_with(".json") || Path::new(workflow).is_file()
+}
+
 impl Run {
     pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
-        let file = std::path::absolute(&self.file)
-            .map_err(|error| Failure::usage(format!("'{}' is no path: {error}", self.file.display())))?;
-        let client = front::client(place).await?;
-        let started = client
-            .call(RunWorkflow {
-                workflow_file: Some(file.display().to_string()),
-                session_id: self.session,
-                initial_variables: Some(self.input.into_iter().collect()),
-                max_states: self.max_states,
-                execution_timeout: self.timeout,
-                keep_terminals: self.keep_terminals,
-                wait_seconds: Some(0.0),
-                ..RunWorkflow::default()
-            })
-            .await?;
+        let (json, detach) = (self.json, self.detach);
+        let daemon = front::steady(place)?;
+        let started = daemon.call(self.verb()?).await?;
         if started.run_id.is_empty() {
-            if self.json {
+            if json {
                 print::json(&started)?;
             }
             return Err(Failure::usage(started.error.unwrap_or_else(|| "the run did not start".to_owned())));
         }
-        let run = started.run_id;
-        if self.json {
-            follow(&client, &run, &mut Silent).await?;
-        } else {
-            follow(&client, &run, &mut Shown::new(std::io::stdout().is_terminal())).await?;
+        if detach {
+            if json {
+                print::json(&started)?;
+            } else {
+                print::line(&started.run_id)?;
+            }
+            return Ok(ExitCode::SUCCESS);
         }
-        let reply = client.call(GetRun { run_id: run, wait_seconds: Some(10.0) }).await?;
-        if self.json {
+        let run = started.run_id;
+        let mut shown = Shown::new(std::io::stdout().is_terminal());
+        let watching = Watching {
+            daemon: &daemon,
+            run: &run,
+            view: if json { &mut Silent } else { &mut shown },
+            person: Person::here().filter(|_| !json),
+            questions: VecDeque::new(),
+            family: Family::new(daemon.clone()),
+        };
+        let rest = watching.until_it_rests().await?;
+        // What a run leaves behind is cleared away after its last event.
+        let wait_seconds = (rest == Rest::Over).then_some(10.0);
+        let reply = daemon.call(GetRun { run_id: run, wait_seconds }).await?;
+        if json {
             print::json(&reply)?;
         }
-        Ok(ExitCode::from(code(&reply)))
+        Ok(ExitCode::from(if rest == Rest::Waits { WAITING } else { code(&reply) }))
+    }
+
+    fn verb(self) -> Result<RunWorkflow, Failure> {
+        let mut verb = RunWorkflow {
+            session_id: self.session,
+            initial_variables: Some(self.input.into_iter().collect()),
+            max_states: self.max_states,
+            execution_timeout: self.timeout,
+            keep_terminals: self.keep_terminals,
+            save_on_success: self.save,
+            wait_seconds: Some(0.0),
+            idempotency_key: self.key,
+            ..RunWorkflow::default()
+        };
+        if means_file(&self.workflow) {
+            let file = std::path::absolute(&self.workflow)
+                .map_err(|error| Failure::usage(format!("'{}' is no path: {error}", self.workflow)))?;
+            verb.workflow_file = Some(file.display().to_string());
+        } else {
+            verb.workflow_name = Some(self.workflow);
+        }
+        Ok(verb)
     }
 }
 
@@ -92,44 +143,208 @@ fn code(reply: &RunReply) -> u8 {
     }
 }
 
-/// Shows the events of a run until its last one. Ctrl-C cancels the run, a second one stops watching.
-async fn follow(client: &Client, run: &str, view: &mut dyn View) -> Result<(), Failure> {
-    let (reply, mut events) = client.subscribe(Subscribe { run_id: run.to_owned(), from_seq: None }).await?;
-    if let Some(error) = reply.error {
-        return Err(Failure::work(error));
-    }
-    let mut interrupted = signal(SignalKind::interrupt())?;
-    let mut ticks = tokio::time::interval(std::time::Duration::from_millis(100));
-    let mut cancelling = false;
-    loop {
-        tokio::select! {
-            event = events.next() => {
-                let Some(event) = event else { return Err(steplatch_protocol::CallError::Lost.into()) };
-                let event: RunEvent = serde_json::from_value::<RunEvent>(strip(event))
-                    .map_err(|error| Failure::work(format!("an event can not be read: {error}")))?;
-                view.show(&event)?;
-                if event.is_last() {
-                    return Ok(());
+/// A person, or a script, who watches a run.
+struct Watching<'a> {
+    daemon: &'a Steady,
+    run: &'a str,
+    view: &'a mut dyn View,
+    /// Who can be asked; nobody where input or output is no terminal.
+    person: Option<Person>,
+    /// Questions that are open, of which the first is being asked.
+    questions: VecDeque<GateInfo>,
+    /// The runs that it starts.
+    family: Family,
+}
+
+/// Why there is nothing more to watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// The run is over.
+    Over,
+    /// It, or one that it started, waits for somebody who is not here.
+    Waits,
+}
+
+type Cancelling = Pin<Box<dyn Future<Output = Result<(), AskError>>>>;
+
+impl Watching<'_> {
+    /// Shows the events of the run until its last one, or until it waits for an answer and nobody is here to
+    /// give it. Ctrl-C cancels the run, a second one stops watching.
+    async fn until_it_rests(mut self) -> Result<Rest, Failure> {
+        let mut events = self.daemon.follow(self.run, 1);
+        let mut interrupted = signal(SignalKind::interrupt())?;
+        let mut ticks = tokio::time::interval(Duration::from_millis(100));
+        let mut cancelling: Option<Cancelling> = None;
+        let mut cancelled = false;
+        loop {
+            tokio::select! {
+                event = events.next() => {
+                    let event = event.map_err(|error| lost(self.run, error))?;
+                    let Some(event) = event else { return Ok(Rest::Over) };
+                    if let Some(rest) = self.show(&event).await? {
+                        return Ok(rest);
+                    }
                 }
-            }
-            _ = interrupted.recv() => {
-                if cancelling {
-                    return Err(Failure::work(format!("stopped watching; the run goes on: {run}")));
+                event = self.family.next() => {
+                    if let Some(rest) = self.show(&event).await? {
+                        return Ok(rest);
+                    }
                 }
-                cancelling = true;
-                client.call(CancelWorkflow { run_id: run.to_owned() }).await?;
+                line = line(&mut self.person), if !self.questions.is_empty() => {
+                    if let Some(rest) = self.answer(line).await? {
+                        return Ok(rest);
+                    }
+                }
+                _ = interrupted.recv() => {
+                    if cancelled {
+                        return Err(Failure::work(format!("stopped watching; the run goes on: {}", self.run)));
+                    }
+                    cancelled = true;
+                    let (daemon, run_id) = (self.daemon.clone(), self.run.to_owned());
+                    cancelling = Some(Box::pin(async move {
+                        daemon.call(CancelWorkflow { run_id }).await.map(|_| ())
+                    }));
+                }
+                done = cancel(&mut cancelling) => {
+                    cancelling = None;
+                    done?;
+                }
+                // A line that somebody types on must not be drawn over.
+                _ = ticks.tick(), if self.view.moves() && self.questions.is_empty() => self.view.tick()?,
             }
-            _ = ticks.tick(), if view.moves() => view.tick()?,
         }
+    }
+
+    /// Shows an event of the run, or of one that it started.
+    async fn show(&mut self, event: &RunEvent) -> Result<Option<Rest>, Failure> {
+        match event.event_type.as_str() {
+            "state_entered" => self.family.meet(event),
+            // What is nested stands before the end of what it is nested in.
+            "state_completed" => {
+                for nested in self.family.part(&event.run_id).await {
+                    self.view.show(&nested)?;
+                }
+                self.questions.retain(|question| question.run_id == self.run);
+            }
+            _ => {}
+        }
+        self.view.show(event)?;
+        if event.is_last() && event.run_id == self.run {
+            return Ok(Some(Rest::Over));
+        }
+        let gate = event.data.get("gate_id").and_then(serde_json::Value::as_str).unwrap_or_default();
+        match event.event_type.as_str() {
+            "gate_waiting" => {
+                // One that was answered long ago comes again when a run is watched from its beginning.
+                let Some(gate) = self.open_gate(&event.run_id, gate).await? else { return Ok(None) };
+                if self.person.is_none() {
+                    self.view.question(&gate)?;
+                    return self.leave_to_others(&gate);
+                }
+                self.questions.push_back(gate);
+                if self.questions.len() == 1 {
+                    self.ask()?;
+                }
+            }
+            "gate_answered" | "gate_timeout" | "gate_cancelled" => {
+                let asked = self.questions.front().is_some_and(|asked| asked.gate_id == gate);
+                self.questions.retain(|question| question.gate_id != gate);
+                if asked {
+                    self.ask()?;
+                }
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// Says how the question is answered from elsewhere.
+    fn leave_to_others(&mut self, gate: &GateInfo) -> Result<Option<Rest>, Failure> {
+        self.view.remark(&format!("answer it with: steplatch gates answer {} CHOICE", gate.run_id))?;
+        Ok(Some(Rest::Waits))
+    }
+
+    /// Puts the first question, if there is one.
+    fn ask(&mut self) -> Result<(), Failure> {
+        if let (Some(gate), Some(person)) = (self.questions.front(), &mut self.person) {
+            // First, because somebody may type as soon as the question is seen.
+            person.listen();
+            self.view.question(gate)?;
+            self.view.prompt()?;
+        }
+        Ok(())
+    }
+
+    /// Passes what was typed on as the answer to the first question.
+    async fn answer(&mut self, line: Option<String>) -> Result<Option<Rest>, Failure> {
+        let Some(gate) = self.questions.pop_front() else { return Ok(None) };
+        let Some(line) = line else { return self.leave_to_others(&gate) };
+        let refused = match chosen(&gate, &line) {
+            Ok(answer) => self.give(&gate, answer).await?,
+            Err(misread) => Some(misread),
+        };
+        if let Some(error) = refused {
+            self.view.remark(&error)?;
+            // It may have been answered from elsewhere just now.
+            if let Some(open) = self.open_gate(&gate.run_id, &gate.gate_id).await? {
+                self.questions.push_front(open);
+                self.view.prompt()?;
+                return Ok(None);
+            }
+        }
+        self.ask()?;
+        Ok(None)
+    }
+
+    /// Answers a gate. Returns why not, if it was refused.
+    ///
+    /// Nobody can tell whether an answer that was under way when the daemon went away has arrived. The question is
+    /// named, so the answer may be given again as long as it is open.
+    async fn give(&self, gate: &GateInfo, answer: String) -> Result<Option<String>, Failure> {
+        let verb = AnswerGate { run_id: gate.run_id.clone(), gate_id: Some(gate.gate_id.clone()), answer };
+        loop {
+            match self.daemon.call(verb.clone()).await {
+                Ok(reply) => return Ok(reply.error.filter(|_| !reply.success)),
+                Err(AskError::Call(CallError::Lost)) => {
+                    if self.open_gate(&gate.run_id, &gate.gate_id).await?.is_none() {
+                        return Ok(None);
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Returns the gate called `id` of a run as long as it waits for an answer.
+    async fn open_gate(&self, run: &str, id: &str) -> Result<Option<GateInfo>, Failure> {
+        let reply = self.daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await?;
+        let gates = reply.run.map(|run| run.pending_gates).unwrap_or_default();
+        Ok(gates.into_iter().find(|gate| gate.gate_id == id))
     }
 }
 
-/// Takes the envelope off an event.
-fn strip(mut event: Value) -> Value {
-    if let Some(fields) = event.as_object_mut() {
-        fields.remove("type");
+/// The next line of a person; without one, none ever comes.
+async fn line(person: &mut Option<Person>) -> Option<String> {
+    match person {
+        Some(person) => person.line().await,
+        None => pending().await,
     }
-    event
+}
+
+async fn cancel(cancelling: &mut Option<Cancelling>) -> Result<(), AskError> {
+    match cancelling {
+        Some(cancelling) => cancelling.await,
+        None => pending().await,
+    }
+}
+
+fn lost(run: &str, error: FollowError) -> Failure {
+    match error {
+        FollowError::Unknown(_) => Failure::work(format!(
+            "the daemon does not know run {run} any more; see which there are with: steplatch runs list"
+        )),
+        error => error.into(),
+    }
 }
 
 /// Shows nothing.
@@ -138,5 +353,18 @@ struct Silent;
 impl View for Silent {
     fn show(&mut self, _: &RunEvent) -> std::io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_told_from_a_name_by_how_it_is_written() {
+        assert!(means_file("release.json") && means_file("./release") && means_file("/no/such/file"));
+        assert!(means_file("Cargo.toml"), "a file that exists");
+        assert!(!means_file("src"), "a folder is no workflow");
+        assert!(!means_file("release"));
     }
 }

@@ -6,10 +6,9 @@
 //! It does nothing itself: every tool is a verb that the daemon answers.
 
 mod guard;
-mod link;
+mod progress;
 mod server;
 mod stdio;
 mod tools;
 
-pub use link::Link;
 pub use stdio::serve_stdio;

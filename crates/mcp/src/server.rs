@@ -8,10 +8,10 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
-use steplatch_protocol::{CallError, ErrorCode, Nature, PNG_FIELD};
+use steplatch_protocol::{AnswerGate, AskError, CallError, ErrorCode, PNG_FIELD, Steady, Verb as _};
 use tokio_util::sync::CancellationToken;
 
-use crate::link::{Again, Link, LinkError};
+use crate::progress::Listener;
 use crate::tools;
 
 /// What an agent is told first. The most important comes first, because some clients cut at 2,048 characters.
@@ -40,42 +40,49 @@ const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 /// Answers an MCP client by asking the daemon.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
-    link: Link,
+    daemon: Steady,
     /// Cancelled when the client is gone.
     ended: CancellationToken,
 }
 
 impl Server {
-    pub(crate) fn new(link: Link, ended: CancellationToken) -> Self {
-        Self { link, ended }
+    pub(crate) fn new(daemon: Steady, ended: CancellationToken) -> Self {
+        Self { daemon, ended }
     }
 
     async fn call(&self, request: CallToolRequestParams, context: &RequestContext<RoleServer>) -> Called {
         let Some(verb) = tools::verb(&request.name) else { return Called::UnknownTool };
-        let who = context.client_info().map(|client| client.name);
-        let params = request.arguments.map_or(Value::Null, Value::Object);
-        let again = match verb.nature {
-            Nature { once: true, .. } => Again::AsTheSame,
-            Nature { idempotent: true, .. } => Again::Freely,
-            _ => Again::Never,
+        let daemon = match context.client_info() {
+            Some(client) => self.daemon.named(&client.name),
+            None => self.daemon.clone(),
         };
+        let params = request.arguments.map_or(Value::Null, Value::Object);
+        let asked = async {
+            match context.meta.get_progress_token() {
+                Some(token) => Listener::new(context.peer.clone(), token).ask(&daemon, verb.name, params).await,
+                None => daemon.call_raw(verb.name, params).await,
+            }
+        };
+        // A wait ends with who asked for it; what it waits for goes on.
         let answer = tokio::select! {
-            answer = self.link.call(who.as_deref(), verb.name, params, again) => answer,
+            answer = asked => answer,
             () = context.ct.cancelled() => return Called::Cancelled,
             () = self.ended.cancelled() => return Called::Cancelled,
         };
         match answer {
             Ok((data, warnings)) => Called::Answered(data, warnings),
-            Err(LinkError::Call(CallError::Refused(refusal))) if refusal.code == ErrorCode::InvalidParams => {
+            Err(AskError::Call(CallError::Refused(refusal))) if refusal.code == ErrorCode::InvalidParams => {
                 Called::Refused(format!("{}: {}", request.name, refusal.error))
             }
-            Err(LinkError::Call(CallError::Lost)) => Called::Refused(
-                "the daemon went away while this was under way, so it may or may not have happened; look with \
-                 list_terminal_sessions before doing it again"
-                    .to_owned(),
-            ),
-            Err(LinkError::Call(error)) => Called::Refused(error.to_string()),
-            Err(LinkError::Connect(error)) => Called::Refused(error.to_string()),
+            Err(AskError::Call(CallError::Lost)) => {
+                let look = if verb.name == AnswerGate::NAME { "get_run" } else { "list_terminal_sessions" };
+                Called::Refused(format!(
+                    "the daemon went away while this was under way, so it may or may not have happened; look with \
+                     {look} before doing it again"
+                ))
+            }
+            Err(AskError::Call(error)) => Called::Refused(error.to_string()),
+            Err(AskError::Connect(error)) => Called::Refused(error.to_string()),
         }
     }
 }

@@ -6,11 +6,10 @@ use rmcp::ServiceExt as _;
 use rmcp::service::ServerInitializeError;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::stdio_pipes;
-use steplatch_protocol::MAX_LINE;
+use steplatch_protocol::{MAX_LINE, Steady};
 use tokio_util::sync::CancellationToken;
 
 use crate::guard::Guard;
-use crate::link::Link;
 use crate::server::Server;
 
 /// The longest message that is read. What is longer is dropped by the protocol library, and nobody is told; so this is
@@ -23,12 +22,17 @@ const LONGEST_MESSAGE: usize = 4 * MAX_LINE;
 ///
 /// # Errors
 /// When the client breaks the rules of the protocol before it has begun.
-pub async fn serve_stdio(link: Link) -> io::Result<()> {
+pub async fn serve_stdio(daemon: Steady) -> io::Result<()> {
     let ended = CancellationToken::new();
     let (input, output) = stdio_pipes();
     let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(LONGEST_MESSAGE);
-    let server = Server::new(link.clone(), ended.clone());
-    tokio::spawn(async move { link.prepare().await });
+    let server = Server::new(daemon.clone(), ended.clone());
+    // So that the first call finds the way made.
+    tokio::spawn(async move {
+        if let Err(error) = daemon.client().await {
+            tracing::warn!(%error, "the daemon can not be reached");
+        }
+    });
     match server.serve(Guard::new(transport, ended)).await {
         Ok(running) => {
             // However it ended: the client is gone and there is nothing left to answer.

@@ -10,11 +10,13 @@ mod client;
 mod codec;
 mod connect;
 mod daemon;
+mod follow;
 mod library;
 mod message;
 mod place;
 mod runs;
 mod schema;
+mod steady;
 mod terminals;
 mod verb;
 
@@ -23,6 +25,7 @@ pub use client::{CallError, Client, Events};
 pub use codec::{Line, LineReader, MAX_LINE};
 pub use connect::{ConnectError, Starter, connect, connect_or_start};
 pub use daemon::{DaemonStatus, DaemonStatusReply, Hello, HelloReply, HostInfo, StopDaemon, StopDaemonReply};
+pub use follow::{FollowError, Follower};
 pub use library::{
     BrokenWorkflow, CreateWorkflow, CreateWorkflowReply, DeleteWorkflow, DeleteWorkflowReply, DescribeWorkflow,
     DescribeWorkflowReply, GetWorkflowSchema, GetWorkflowSchemaReply, ListWorkflows, ListWorkflowsReply,
@@ -32,10 +35,11 @@ pub use message::{ErrorCode, FromClient, FromDaemon, Refusal};
 pub use place::{NotPrivate, Place, Running, ensure_private};
 pub use runs::{
     AnswerGate, AnswerGateReply, CancelWorkflow, CancelWorkflowReply, GateInfo, GetRun, GetWorkflowRun,
-    GetWorkflowRunReply, ListWorkflowRuns, ListWorkflowRunsReply, RunEvent, RunRecord, RunReply, RunWorkflow,
-    Subscribe, SubscribeReply,
+    GetWorkflowRunReply, ListWorkflowRuns, ListWorkflowRunsReply, RUN_WAIT_SECONDS, RunEvent, RunRecord, RunReply,
+    RunWorkflow, Subscribe, SubscribeReply,
 };
 pub use schema::{parameters, reply};
+pub use steady::{Again, AskError, Steady};
 pub use terminals::{
     AbsenceInfo, AttachTerminal, AttachTerminalReply, AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget,
     AwaitUntil, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,

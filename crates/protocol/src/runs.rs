@@ -12,6 +12,9 @@ fn yes() -> bool {
     true
 }
 
+/// Seconds for which a start of a run waits for its end when nothing is said.
+pub const RUN_WAIT_SECONDS: f64 = 20.0;
+
 /// Run a workflow: a JSON state machine over terminal actions, the same way every time.
 ///
 /// States have an action ({"tool": "send_input", "params": {…}}) and transitions ({"condition": {"pattern_match": "…"},

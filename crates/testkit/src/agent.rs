@@ -19,13 +19,25 @@ pub struct Agent {
     input: Mutex<ChildStdin>,
     waiting: Arc<Mutex<HashMap<u64, Sender<Value>>>>,
     next: AtomicU64,
+    era: Era,
+}
+
+/// How an agent speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Era {
+    /// It says hello first, as clients did until 2025.
+    Handshake,
+    /// Every request says who asks, as since 2026-07-28.
+    Stateless,
 }
 
 /// A call that is under way.
 #[derive(Debug)]
 pub struct Calling {
     tool: String,
-    answer: Receiver<Value>,
+    id: u64,
+    /// Progress, as it comes, and then the answer.
+    said: Receiver<Value>,
 }
 
 /// Longer than anything that a test waits for.
@@ -41,6 +53,16 @@ impl Agent {
     /// The same, with more in the environment.
     #[must_use]
     pub fn with(home: &Home, environment: &[(&str, &str)]) -> Self {
+        Self::start(Era::Handshake, home, environment)
+    }
+
+    /// Starts `steplatch mcp` in `home` for an agent that speaks in this way.
+    #[must_use]
+    pub fn of(era: Era, home: &Home) -> Self {
+        Self::start(era, home, &[])
+    }
+
+    fn start(era: Era, home: &Home, environment: &[(&str, &str)]) -> Self {
         let mut program = home
             .steplatch()
             .envs(environment.iter().copied())
@@ -56,18 +78,27 @@ impl Agent {
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
                 let message: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-                let Some(waiting) = message["id"].as_u64().and_then(|id| expected.lock().unwrap().remove(&id)) else {
-                    continue;
+                let waiting = match message["method"].as_str() {
+                    // The token is the number of the call.
+                    Some("notifications/progress") => message["params"]["progressToken"]
+                        .as_u64()
+                        .map(|id| expected.lock().unwrap().get(&id).cloned().expect("progress of a call under way")),
+                    _ => message["id"].as_u64().and_then(|id| expected.lock().unwrap().remove(&id)),
                 };
-                // Whoever asked may have stopped waiting.
-                let _ = waiting.send(message);
+                if let Some(waiting) = waiting {
+                    // Whoever asked may have stopped waiting.
+                    let _ = waiting.send(message);
+                }
             }
         });
-        let agent = Self { program, input, waiting, next: AtomicU64::new(1) };
+        let agent = Self { program, input, waiting, next: AtomicU64::new(1), era };
+        if era == Era::Stateless {
+            return agent;
+        }
         let hello = json!({
             "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test agent", "version": "1"}
         });
-        agent.ask("initialize", &hello).recv_timeout(PATIENCE).expect("an answer to initialize");
+        agent.ask(agent.number(), "initialize", &hello).recv_timeout(PATIENCE).expect("an answer to initialize");
         agent.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         agent
     }
@@ -77,19 +108,44 @@ impl Agent {
         writeln!(input, "{message}").expect("a program that reads");
     }
 
-    fn ask(&self, method: &str, params: &Value) -> Receiver<Value> {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let (sender, answer) = channel();
+    fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn ask(&self, id: u64, method: &str, params: &Value) -> Receiver<Value> {
+        let (sender, said) = channel();
         self.waiting.lock().unwrap().insert(id, sender);
         self.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        answer
+        said
     }
 
     /// Begins to call a tool.
     #[must_use]
     pub fn begins(&self, tool: &str, arguments: Value) -> Calling {
-        let answer = self.ask("tools/call", &json!({"name": tool, "arguments": arguments}));
-        Calling { tool: tool.to_owned(), answer }
+        self.call(self.number(), tool, &arguments, json!({}))
+    }
+
+    /// Begins to call a tool and wants to be told how far it is.
+    #[must_use]
+    pub fn begins_with_progress(&self, tool: &str, arguments: Value) -> Calling {
+        let id = self.number();
+        self.call(id, tool, &arguments, json!({"progressToken": id}))
+    }
+
+    fn call(&self, id: u64, tool: &str, arguments: &Value, mut meta: Value) -> Calling {
+        if self.era == Era::Stateless {
+            meta["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
+            meta["io.modelcontextprotocol/clientCapabilities"] = json!({});
+            meta["io.modelcontextprotocol/clientInfo"] = json!({"name": "test agent", "version": "1"});
+        }
+        let said = self.ask(id, "tools/call", &json!({"name": tool, "arguments": arguments, "_meta": meta}));
+        Calling { tool: tool.to_owned(), id, said }
+    }
+
+    /// Takes a call back.
+    pub fn cancels(&self, call: &Calling) {
+        let params = json!({"requestId": call.id, "reason": "the agent thought of something else"});
+        self.write(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}));
     }
 
     /// Calls a tool and returns its structured result.
@@ -100,26 +156,53 @@ impl Agent {
 }
 
 impl Calling {
-    /// Waits for the structured result.
-    #[must_use]
-    pub fn ends(self) -> Value {
-        let Self { tool, answer } = self;
-        let answer = answer.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{tool} was not answered"));
-        let result = &answer["result"];
-        assert_eq!(result["isError"], Value::Bool(false), "{tool}: {answer}");
-        result["structuredContent"].clone()
+    fn next(&self) -> Value {
+        self.said.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{} was not answered", self.tool))
     }
-}
 
-impl Calling {
+    /// Waits for the next progress that is told, and returns how far it is and the message. Panics when the
+    /// answer comes first.
+    #[must_use]
+    pub fn progress(&self) -> (f64, String) {
+        told(&self.next()).unwrap_or_else(|| panic!("{} was answered without progress", self.tool))
+    }
+
     /// Waits for the words with which the call is refused.
     #[must_use]
     pub fn refused(self) -> String {
-        let Self { tool, answer } = self;
-        let answer = answer.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{tool} was not answered"));
-        assert_eq!(answer["result"]["isError"], Value::Bool(true), "{tool}: {answer}");
+        let answer = self.next();
+        assert_eq!(answer["result"]["isError"], Value::Bool(true), "{}: {answer}", self.tool);
         answer["result"]["content"][0]["text"].as_str().expect("words").to_owned()
     }
+
+    /// Waits for the structured result.
+    #[must_use]
+    pub fn ends(self) -> Value {
+        self.ends_with_progress().1
+    }
+
+    /// Waits for the structured result, and returns all that was told before it.
+    #[must_use]
+    pub fn ends_with_progress(self) -> (Vec<(f64, String)>, Value) {
+        let mut progress = Vec::new();
+        let answer = loop {
+            let message = self.next();
+            match told(&message) {
+                Some(more) => progress.push(more),
+                None => break message,
+            }
+        };
+        let result = &answer["result"];
+        assert_ne!(result["isError"], Value::Bool(true), "{}: {answer}", self.tool);
+        assert!(result["structuredContent"].is_object(), "{}: {answer}", self.tool);
+        (progress, result["structuredContent"].clone())
+    }
+}
+
+/// Reads a message that tells of progress.
+fn told(message: &Value) -> Option<(f64, String)> {
+    let params = message.get("params")?;
+    Some((params["progress"].as_f64()?, params["message"].as_str().unwrap_or_default().to_owned()))
 }
 
 impl Drop for Agent {

@@ -22,7 +22,7 @@ use steplatch_protocol::{
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
-pub use agent::{Agent, Calling};
+pub use agent::{Agent, Calling, Era};
 pub use home::{Home, Said};
 
 /// A daemon in this process, and a client of it.

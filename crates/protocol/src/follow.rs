@@ -1,0 +1,139 @@
+//! The events of a run, followed across daemons.
+//!
+//! A task subscribes and, when the connection breaks, subscribes anew from the event
+//! that is due next, so that whoever follows sees each event once and in order and
+//! nothing of what became of the daemon. It ends with the run, or with who follows.
+
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use crate::client::{CallError, Events};
+use crate::connect::ConnectError;
+use crate::runs::{RunEvent, Subscribe};
+use crate::steady::{Losses, Steady};
+
+/// Events that were received and not taken yet; beyond them the task waits.
+const AHEAD: usize = 64;
+
+/// Somebody who follows a run. Following ends when this is dropped.
+#[derive(Debug)]
+pub struct Follower {
+    received: mpsc::Receiver<Result<RunEvent, FollowError>>,
+    task: AbortHandle,
+}
+
+/// Why a run can not be followed any further.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// The daemon knows no such run, or not any more; in its words.
+    #[error("{0}")]
+    Unknown(String),
+    /// There is no daemon and none could be started.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The daemon refused, or was lost too often.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// An event came that is none.
+    #[error("an event of the run can not be read")]
+    Garbled(#[source] serde_json::Error),
+}
+
+impl Follower {
+    pub(crate) fn new(steady: Steady, run_id: String, from: u64, begins_soon: bool) -> Self {
+        let (sender, received) = mpsc::channel(AHEAD);
+        let mut following = Following { steady, run_id, next: from.max(1), begins_soon, told: sender };
+        let task = tokio::spawn(async move {
+            if let Err(error) = following.follow().await {
+                // Whoever followed may have stopped just now.
+                let _ = following.told.send(Err(error)).await;
+            }
+        });
+        Self { received, task: task.abort_handle() }
+    }
+
+    /// Returns the next event; `None` once the last one was returned. Safe to drop and call again.
+    ///
+    /// # Errors
+    /// When nobody knows the run any more, or no daemon can be reached. Nothing comes after that.
+    pub async fn next(&mut self) -> Result<Option<RunEvent>, FollowError> {
+        self.received.recv().await.transpose()
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The task of a [`Follower`].
+struct Following {
+    steady: Steady,
+    run_id: String,
+    /// Number of the event that is due next.
+    next: u64,
+    /// Nobody may know it yet.
+    begins_soon: bool,
+    told: mpsc::Sender<Result<RunEvent, FollowError>>,
+}
+
+/// What came of one connection.
+enum Over {
+    /// The run has ended, or nobody follows it any more.
+    Run,
+    /// The connection has.
+    Connection,
+}
+
+impl Following {
+    async fn follow(&mut self) -> Result<(), FollowError> {
+        let mut losses = Losses::new();
+        loop {
+            let due = self.next;
+            let why = match self.over_one_connection().await {
+                Ok(Over::Run) => return Ok(()),
+                Ok(Over::Connection) => FollowError::Call(CallError::Lost),
+                Err(why) => why,
+            };
+            if self.next > due {
+                losses.forget();
+            }
+            let again = match &why {
+                FollowError::Call(CallError::Lost) => losses.after_a_loss().await,
+                FollowError::Connect(error) => losses.after(error).await,
+                FollowError::Unknown(_) if self.begins_soon && self.next == 1 => losses.after_a_loss().await,
+                FollowError::Unknown(_) | FollowError::Call(_) | FollowError::Garbled(_) => false,
+            };
+            if !again {
+                return Err(why);
+            }
+        }
+    }
+
+    async fn over_one_connection(&mut self) -> Result<Over, FollowError> {
+        let client = self.steady.client().await?;
+        let verb = Subscribe { run_id: self.run_id.clone(), from_seq: Some(self.next) };
+        let (reply, mut events) = client.subscribe(verb).await?;
+        if let Some(error) = reply.error {
+            return Err(FollowError::Unknown(error));
+        }
+        self.pass_on(&mut events).await
+    }
+
+    async fn pass_on(&mut self, events: &mut Events) -> Result<Over, FollowError> {
+        while let Some(event) = events.next().await {
+            let event: RunEvent = serde_json::from_value(event).map_err(FollowError::Garbled)?;
+            // Numbers may be left out: not everything in a history is told. None comes twice.
+            if event.seq < self.next {
+                continue;
+            }
+            self.next = event.seq + 1;
+            let last = event.is_last();
+            if self.told.send(Ok(event)).await.is_err() || last {
+                return Ok(Over::Run);
+            }
+        }
+        Ok(Over::Connection)
+    }
+}

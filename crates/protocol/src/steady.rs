@@ -1,0 +1,330 @@
+//! A way to the daemon that mends itself.
+//!
+//! Owns one connection, made when it is first needed and made again when it broke.
+//! What was asked when the daemon went away is asked again of the next one, where
+//! that does no harm; how that is to be done follows from the verb's [`Nature`].
+//! Every front-end asks through this, so that a daemon that is killed is seen by
+//! nobody.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use steplatch_ids::random_name;
+use tokio::sync::Mutex;
+
+use crate::client::{CallError, Client};
+use crate::connect::{ConnectError, Starter, connect_or_start};
+use crate::daemon::Hello;
+use crate::follow::Follower;
+use crate::place::Place;
+use crate::runs::{RUN_WAIT_SECONDS, RunWorkflow};
+use crate::verb::{Nature, VERBS, Verb};
+
+/// A connection that mends itself. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Steady {
+    shared: Arc<Shared>,
+    /// The name under which is asked, where it is not that of the introduction.
+    who: Option<Arc<str>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    place: Place,
+    starter: Starter,
+    /// What every connection introduces itself with.
+    hello: Hello,
+    current: Mutex<Option<Connection>>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    client: Client,
+    /// The name it introduced itself with.
+    name: String,
+}
+
+/// Why a question has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// There is no daemon and none could be started.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The daemon did not answer, or refused.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+/// What to do when the connection breaks before the answer came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// Ask again: it does no harm.
+    Freely,
+    /// Ask again as the same step, which is done once.
+    AsTheSame,
+    /// Leave it: twice is worse than not knowing.
+    Never,
+}
+
+impl Again {
+    /// Returns what to do with a deed of this kind.
+    #[must_use]
+    pub fn of(nature: Nature) -> Self {
+        match nature {
+            Nature { once: true, .. } => Self::AsTheSame,
+            Nature { idempotent: true, .. } => Self::Freely,
+            _ => Self::Never,
+        }
+    }
+
+    /// Returns what to do with the verb called `name`; one that nobody knows is asked for once.
+    #[must_use]
+    pub fn of_verb(name: &str) -> Self {
+        VERBS.iter().find(|verb| verb.name == name).map_or(Self::Never, |verb| Self::of(verb.nature))
+    }
+}
+
+/// How often the way broke since it last held.
+///
+/// A question that brings down every daemon it reaches should not go on for ever, and a daemon that is just
+/// ending should not be run into twenty times before it has ended.
+#[derive(Debug)]
+pub(crate) struct Losses {
+    count: usize,
+    since: Instant,
+}
+
+/// Losses in a row after which is given up.
+const MOST_LOSSES: usize = 20;
+
+/// The same for a daemon that can not be started: one that was ended while it started can be started again, one that
+/// can not start stays so.
+const MOST_FAILED_STARTS: usize = 3;
+
+/// A way that held for so long is not the one that broke before.
+const HELD: Duration = Duration::from_secs(30);
+
+/// The first loss is mended at once. The pauses after the next ones double, from the shorter to the longer.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
+
+impl Losses {
+    pub(crate) fn new() -> Self {
+        Self { count: 0, since: Instant::now() }
+    }
+
+    /// The way holds: what was lost before does not count any more.
+    pub(crate) fn forget(&mut self) {
+        self.count = 0;
+    }
+
+    /// Counts a loss, and pauses before the next attempt. Returns whether there is to be one.
+    pub(crate) async fn again(&mut self, most: usize) -> bool {
+        if self.since.elapsed() >= HELD {
+            self.count = 0;
+        }
+        self.count += 1;
+        if self.count > most {
+            return false;
+        }
+        tokio::time::sleep(pause_before(self.count)).await;
+        self.since = Instant::now();
+        true
+    }
+
+    /// Like [`Losses::again`] for a lost connection.
+    pub(crate) async fn after_a_loss(&mut self) -> bool {
+        self.again(MOST_LOSSES).await
+    }
+
+    /// Like [`Losses::again`] for a connection that did not come about.
+    pub(crate) async fn after(&mut self, error: &ConnectError) -> bool {
+        match error {
+            ConnectError::NotRunning(_) | ConnectError::HungUp(_) => self.again(MOST_LOSSES).await,
+            ConnectError::NotStarted(_) => self.again(MOST_FAILED_STARTS - 1).await,
+            ConnectError::OtherVersion(_) | ConnectError::System(_) => false,
+        }
+    }
+}
+
+/// Returns how long to pause before an attempt after so many losses.
+fn pause_before(losses: usize) -> Duration {
+    let (shortest, longest) = PAUSES;
+    match losses.checked_sub(2) {
+        // Far beyond the longest, and far from what can not be counted.
+        Some(doublings) => (shortest * (1 << doublings.min(16))).min(longest),
+        None => Duration::ZERO,
+    }
+}
+
+/// Parameters that say how long to wait, in seconds.
+const WAITS: [&str; 2] = ["timeout", "wait_seconds"];
+
+/// Takes off what was waited already, also from a time that was left to the verb. Nothing falls below what the
+/// verb takes. Tools may be called with their parameters wrapped into a `request`.
+fn without_time_waited(name: &str, params: &mut Value, waited: Duration) {
+    let Some(verb) = VERBS.iter().find(|verb| verb.name == name) else { return };
+    let schema = (verb.parameters)();
+    let params = match params.get_mut("request") {
+        Some(wrapped) => wrapped,
+        None => params,
+    };
+    let Some(params) = params.as_object_mut() else { return };
+    for wait in WAITS {
+        let Some(known) = schema.pointer(&format!("/properties/{wait}")) else { continue };
+        let usual = match name {
+            // Its schema says so in words only.
+            RunWorkflow::NAME => Some(RUN_WAIT_SECONDS),
+            _ => known.get("default").and_then(Value::as_f64),
+        };
+        let least = known.get("minimum").and_then(Value::as_f64).unwrap_or_default();
+        if let Some(seconds) = params.get(wait).and_then(Value::as_f64).or(usual) {
+            params.insert(wait.to_owned(), (seconds - waited.as_secs_f64()).max(least).into());
+        }
+    }
+}
+
+impl Steady {
+    /// A way to the daemon of `place`. Nothing is connected yet.
+    #[must_use]
+    pub fn new(place: Place, starter: Starter, hello: Hello) -> Self {
+        Self { shared: Arc::new(Shared { place, starter, hello, current: Mutex::new(None) }), who: None }
+    }
+
+    /// Returns the same way for somebody called `who`, over the same connection.
+    #[must_use]
+    pub fn named(&self, who: &str) -> Self {
+        Self { shared: self.shared.clone(), who: Some(who.into()) }
+    }
+
+    /// Asks for `verb` and returns its reply, whatever it says.
+    ///
+    /// # Errors
+    /// When there is no daemon and none starts, when it refuses, or when it was lost too often, or once for
+    /// a deed that must not be asked for again.
+    pub async fn call<V: Verb>(&self, verb: V) -> Result<V::Reply, AskError> {
+        let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
+        let (data, _) = self.call_raw(V::NAME, params).await?;
+        serde_json::from_value(data).map_err(|source| CallError::Garbled { verb: V::NAME, source }.into())
+    }
+
+    /// Asks for the verb called `name` with parameters as they are, and returns the reply as it is, with what
+    /// the daemon remarked on the parameters.
+    ///
+    /// # Errors
+    /// As [`Steady::call`].
+    pub async fn call_raw(&self, name: &str, mut params: Value) -> Result<(Value, Vec<String>), AskError> {
+        let again = Again::of_verb(name);
+        let step = random_name();
+        let mut losses = Losses::new();
+        loop {
+            let client = match self.client().await {
+                Ok(client) => client,
+                // Nothing was asked yet, so nothing can be done twice: it ended while we came.
+                Err(error) if losses.after(&error).await => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let began = Instant::now();
+            let asked = match again {
+                Again::AsTheSame => client.call_raw_once(name, params.clone(), &step).await,
+                Again::Freely | Again::Never => client.call_raw(name, params.clone()).await,
+            };
+            match asked {
+                Err(CallError::Lost) if again != Again::Never && losses.after_a_loss().await => {
+                    without_time_waited(name, &mut params, began.elapsed());
+                }
+                answered => return Ok(answered?),
+            }
+        }
+    }
+
+    /// Follows the events of a run, from the one numbered `from` on, over as many daemons as it takes.
+    #[must_use]
+    pub fn follow(&self, run_id: &str, from: u64) -> Follower {
+        Follower::new(self.clone(), run_id.to_owned(), from, false)
+    }
+
+    /// Follows a run that is about to begin, from its first event on: while nobody knows it yet, it is asked for
+    /// again, for some seconds.
+    #[must_use]
+    pub fn follow_from_its_beginning(&self, run_id: &str) -> Follower {
+        Follower::new(self.clone(), run_id.to_owned(), 1, true)
+    }
+
+    /// Returns the connection, made now if there is none that holds. It may break at any time.
+    ///
+    /// # Errors
+    /// When there is no daemon and none could be started, or it does not understand us.
+    pub async fn client(&self) -> Result<Client, ConnectError> {
+        let name = self.who.as_deref().unwrap_or(&self.shared.hello.client);
+        let mut current = self.shared.current.lock().await;
+        if let Some(connection) = current.as_mut().filter(|connection| !connection.client.is_closed()) {
+            if connection.name != name {
+                // Only a name: what was opened before goes on under the old one.
+                connection.client.call(self.hello(name)).await.map_err(ConnectError::HungUp)?;
+                name.clone_into(&mut connection.name);
+            }
+            return Ok(connection.client.clone());
+        }
+        let (client, _) = connect_or_start(&self.shared.place, self.hello(name), &self.shared.starter).await?;
+        *current = Some(Connection { client: client.clone(), name: name.to_owned() });
+        Ok(client)
+    }
+
+    fn hello(&self, name: &str) -> Hello {
+        Hello { client: name.to_owned(), ..self.shared.hello.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_asked_again_follows_from_the_kind_of_deed() {
+        assert_eq!(Again::of_verb("GET_RUN"), Again::Freely);
+        assert_eq!(Again::of_verb("CANCEL_WORKFLOW"), Again::Freely);
+        assert_eq!(Again::of_verb("RUN_WORKFLOW"), Again::AsTheSame);
+        assert_eq!(Again::of_verb("SEND_INPUT"), Again::AsTheSame);
+        assert_eq!(Again::of_verb("SEND_SIGNAL"), Again::Never);
+        assert_eq!(Again::of_verb("NO_SUCH_VERB"), Again::Never);
+    }
+
+    #[test]
+    fn time_that_was_waited_is_taken_off_wherever_it_stands() {
+        let left = |name: &str, mut params: Value| {
+            without_time_waited(name, &mut params, Duration::from_secs(2));
+            params
+        };
+        assert_eq!(
+            left("GET_RUN", json!({"run_id": "run_x", "wait_seconds": 30})),
+            json!({"run_id": "run_x", "wait_seconds": 28.0})
+        );
+        assert_eq!(left("GET_RUN", json!({"run_id": "run_x"})), json!({"run_id": "run_x"}), "it does not wait");
+        assert_eq!(left("AWAIT_OUTPUT", json!({"request": {"timeout": 1}})), json!({"request": {"timeout": 0.0}}));
+        assert_eq!(left("AWAIT_OUTPUT", json!({})), json!({"timeout": 8.0}), "what is left to the verb is ten seconds");
+        assert_eq!(left("RUN_WORKFLOW", json!({})), json!({"wait_seconds": 18.0}));
+        assert_eq!(left("RUN_COMMAND", json!({"timeout": 1.5})), json!({"timeout": 0.1}), "less is refused");
+        assert_eq!(left("LIST_WORKFLOW_RUNS", json!({})), json!({}));
+        assert_eq!(left("LIST_TERMINAL_SESSIONS", Value::Null), Value::Null);
+    }
+
+    #[test]
+    fn the_first_loss_is_mended_at_once_and_the_later_ones_after_longer_pauses() {
+        let pauses = [1, 2, 3, 4, 20, usize::MAX].map(|count| pause_before(count).as_millis());
+        assert_eq!(pauses, [0, 5, 10, 20, 500, 500]);
+        let all: Duration = (1..=MOST_LOSSES).map(pause_before).sum();
+        assert!((5..10).contains(&all.as_secs()), "a daemon that ends needs a moment, a person has no more: {all:?}");
+    }
+
+    #[tokio::test]
+    async fn losses_in_a_row_are_too_many_at_some_time() {
+        let mut losses = Losses::new();
+        assert!(losses.again(2).await && losses.again(2).await);
+        assert!(!losses.again(2).await);
+        losses.forget();
+        assert!(losses.again(2).await);
+    }
+}

@@ -1,0 +1,280 @@
+//! Asking and following while daemons come and go. The daemons here are played: each connection follows a script
+//! that says where it hangs up.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steplatch_protocol::{
+    AskError, CallError, CancelWorkflow, ConnectError, FollowError, GetRun, Hello, ListWorkflowRuns, PROTOCOL_VERSION,
+    Place, RunWorkflow, SendSignal, Starter, Steady,
+};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+
+/// What a daemon does with one connection.
+#[derive(Debug, Clone)]
+enum Play {
+    HangUpAtOnce,
+    HangUpInstead(HelloIs),
+    /// Says hello, reads a question, and hangs up after so many bytes of what it would reply.
+    HangUpWithin(usize),
+    /// Answers one question with this and these events, and hangs up.
+    Answer(Value, Vec<Value>),
+    /// The same, but stays.
+    AnswerAndStay(Value, Vec<Value>),
+}
+
+/// Whether the hello is read before the connection ends.
+#[derive(Debug, Clone, Copy)]
+enum HelloIs {
+    Read,
+    Answered,
+}
+
+/// A daemon that keeps to a script, and what it was asked.
+struct Played {
+    place: Place,
+    asked: Arc<Mutex<Vec<Value>>>,
+    _folder: TempDir,
+}
+
+impl Played {
+    fn new(script: impl IntoIterator<Item = Play>) -> Self {
+        let folder = tempfile::Builder::new().prefix("played-").tempdir_in("/tmp").unwrap();
+        let place = Place::new(folder.path().join("state"), folder.path().to_owned());
+        std::fs::create_dir_all(place.socket().parent().unwrap()).unwrap();
+        let listener = UnixListener::bind(place.socket()).unwrap();
+        let asked: Arc<Mutex<Vec<Value>>> = Arc::default();
+        let (seen, mut script): (_, VecDeque<Play>) = (asked.clone(), script.into_iter().collect());
+        tokio::spawn(async move {
+            // When the script is over the listener goes, and with it the daemon.
+            while let Some(play) = script.pop_front() {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(plays(stream, play, seen.clone()));
+            }
+        });
+        Self { place, asked, _folder: folder }
+    }
+
+    /// A client whose daemons start at once, or not at all.
+    fn steady(&self, starter: &str) -> Steady {
+        let hello = Hello { protocol_version: PROTOCOL_VERSION, client: "test".to_owned(), ..Hello::default() };
+        Steady::new(self.place.clone(), Starter { program: starter.into() }, hello)
+    }
+
+    fn asked(&self) -> Vec<Value> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    /// Names of the verbs that were asked for.
+    fn verbs(&self) -> Vec<String> {
+        self.asked().iter().map(|asked| asked["command_type"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+async fn plays(stream: UnixStream, play: Play, asked: Arc<Mutex<Vec<Value>>>) {
+    if matches!(play, Play::HangUpAtOnce) {
+        return;
+    }
+    let (reading, mut writing) = stream.into_split();
+    let mut lines = BufReader::new(reading).lines();
+    let hello: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+    assert_eq!(hello["command_type"], "HELLO");
+    if matches!(play, Play::HangUpInstead(HelloIs::Read)) {
+        return;
+    }
+    let greeting = json!({"protocol_version": PROTOCOL_VERSION, "version": "0", "pid": 1});
+    let said = format!("{}\n", result(&hello, &greeting));
+    writing.write_all(said.as_bytes()).await.unwrap();
+    if matches!(play, Play::HangUpInstead(HelloIs::Answered)) {
+        return;
+    }
+    let Some(line) = lines.next_line().await.unwrap() else { return };
+    let question: Value = serde_json::from_str(&line).unwrap();
+    asked.lock().unwrap().push(question.clone());
+    let stays = matches!(play, Play::AnswerAndStay(..));
+    let (reply, events) = match play {
+        Play::Answer(reply, events) | Play::AnswerAndStay(reply, events) => (reply, events),
+        Play::HangUpWithin(bytes) => {
+            let reply = result(&question, &json!({"success": true})).to_string();
+            let _ = writing.write_all(&reply.as_bytes()[..bytes]).await;
+            return;
+        }
+        Play::HangUpAtOnce | Play::HangUpInstead(_) => unreachable!("it hung up above"),
+    };
+    let mut said = format!("{}\n", result(&question, &reply));
+    for mut event in events {
+        event["type"] = "event".into();
+        event["request_id"] = question["request_id"].clone();
+        said.push_str(&format!("{event}\n"));
+    }
+    let _ = writing.write_all(said.as_bytes()).await;
+    if stays {
+        // Until the client has gone.
+        while let Ok(Some(_)) = lines.next_line().await {}
+    }
+}
+
+fn result(question: &Value, data: &Value) -> Value {
+    json!({"type": "result", "success": true, "data": data, "request_id": question["request_id"]})
+}
+
+/// Every point at which a daemon can be lost before its answer was read.
+fn every_loss() -> Vec<Play> {
+    vec![
+        Play::HangUpAtOnce,
+        Play::HangUpInstead(HelloIs::Read),
+        Play::HangUpInstead(HelloIs::Answered),
+        Play::HangUpWithin(0),
+        Play::HangUpWithin(20),
+    ]
+}
+
+fn event(seq: u64, event_type: &str) -> Value {
+    json!({"seq": seq, "run_id": "run_x", "workflow_id": "w", "event_type": event_type, "data": {}, "timestamp": "t"})
+}
+
+#[tokio::test]
+async fn what_does_no_harm_is_asked_again_wherever_the_daemon_is_lost() {
+    let answer = Play::Answer(json!({"success": true, "runs": []}), vec![]);
+    let daemon = Played::new(every_loss().into_iter().chain([answer]));
+    let reply = daemon.steady("/bin/true").call(ListWorkflowRuns::default()).await.unwrap();
+    assert!(reply.success);
+    let verbs = daemon.verbs();
+    assert!((3..=4).contains(&verbs.len()), "once for each connection that could be asked: {verbs:?}");
+}
+
+#[tokio::test]
+async fn a_deed_that_is_done_once_is_asked_for_again_as_the_same_step() {
+    let answer = Play::Answer(json!({"success": true, "run_id": "run_x", "status": "running"}), vec![]);
+    let daemon = Played::new([Play::HangUpWithin(0), Play::HangUpWithin(10), answer]);
+    let steady = daemon.steady("/bin/true");
+    let reply = steady.call(RunWorkflow { wait_seconds: Some(0.0), ..RunWorkflow::default() }).await.unwrap();
+    assert_eq!(reply.run_id, "run_x");
+    let asked = daemon.asked();
+    let steps: Vec<&str> = asked.iter().map(|asked| asked["step"].as_str().unwrap()).collect();
+    assert!(steps.len() == 3 && steps.iter().all(|step| *step == steps[0]), "{steps:?}");
+}
+
+#[tokio::test]
+async fn what_must_not_be_done_twice_is_not_asked_again_once_it_was_asked() {
+    let daemon = Played::new([
+        Play::HangUpAtOnce,
+        Play::HangUpInstead(HelloIs::Read),
+        Play::HangUpWithin(0),
+        Play::Answer(json!({"success": true}), vec![]),
+    ]);
+    let signal = json!({"session_id": "term_x", "signal": "INT"});
+    let signal: SendSignal = serde_json::from_value(signal).unwrap();
+    let lost = daemon.steady("/bin/true").call(signal).await.unwrap_err();
+    assert!(matches!(lost, AskError::Call(CallError::Lost)), "{lost}");
+    assert_eq!(daemon.verbs(), ["SEND_SIGNAL"]);
+}
+
+#[tokio::test]
+async fn the_time_that_was_waited_is_not_waited_again() {
+    let daemon = Played::new([
+        Play::HangUpWithin(3),
+        Play::Answer(json!({"success": true, "run_id": "run_x", "status": "running"}), vec![]),
+    ]);
+    let verb = GetRun { run_id: "run_x".to_owned(), wait_seconds: Some(30.0) };
+    daemon.steady("/bin/true").call(verb).await.unwrap();
+    let waits: Vec<f64> =
+        daemon.asked().iter().map(|asked| asked["params"]["wait_seconds"].as_f64().unwrap()).collect();
+    assert_eq!(waits[0], 30.0);
+    assert!(waits[1] < 30.0 && waits[1] > 20.0, "{waits:?}");
+}
+
+#[tokio::test]
+async fn a_daemon_that_never_answers_is_given_up_in_the_end() {
+    let daemon = Played::new((0..100).map(|_| Play::HangUpWithin(0)));
+    let cancel = CancelWorkflow { run_id: "run_x".to_owned() };
+    let lost = daemon.steady("/bin/true").call(cancel).await.unwrap_err();
+    assert!(matches!(lost, AskError::Call(CallError::Lost)), "{lost}");
+    assert_eq!(daemon.verbs().len(), 21, "the first time and twenty more");
+}
+
+#[tokio::test]
+async fn a_daemon_that_can_not_be_started_is_said_to_be_one() {
+    let daemon = Played::new([]);
+    tokio::task::yield_now().await;
+    let failed = daemon.steady("/bin/false").call(ListWorkflowRuns::default()).await.unwrap_err();
+    assert!(matches!(failed, AskError::Connect(ConnectError::NotStarted(_))), "{failed}");
+    let missing = daemon.steady("/no/such/program").call(ListWorkflowRuns::default()).await.unwrap_err();
+    assert!(missing.to_string().contains("/no/such/program"), "{missing}");
+}
+
+#[tokio::test]
+async fn a_run_is_followed_over_daemons_each_event_once_and_in_order() {
+    let subscribed = || json!({"success": true});
+    let mut script = every_loss();
+    script.extend([
+        Play::Answer(subscribed(), vec![event(1, "workflow_started"), event(2, "state_entered")]),
+        Play::HangUpWithin(0),
+        // One number is not told, and one event comes although it was had.
+        Play::Answer(subscribed(), vec![event(2, "state_entered"), event(4, "state_completed")]),
+        Play::Answer(subscribed(), vec![]),
+        Play::AnswerAndStay(subscribed(), vec![event(5, "workflow_completed")]),
+    ]);
+    let daemon = Played::new(script);
+    let mut follower = daemon.steady("/bin/true").follow("run_x", 1);
+    let mut seen = Vec::new();
+    while let Some(event) = follower.next().await.unwrap() {
+        seen.push(event.seq);
+    }
+    assert_eq!(seen, [1, 2, 4, 5]);
+    let from: Vec<u64> = daemon.asked().iter().map(|asked| asked["params"]["from_seq"].as_u64().unwrap()).collect();
+    let expected = [1, 3, 3, 5, 5];
+    assert!(from.ends_with(&expected), "{from:?}");
+    assert!(follower.next().await.unwrap().is_none(), "and nothing comes after the end");
+}
+
+#[tokio::test]
+async fn a_run_that_nobody_knows_any_more_ends_the_following_with_the_daemons_words() {
+    let forgotten = json!({"success": false, "error": "Run 'run_x' not found; list_runs tells which there are"});
+    let daemon = Played::new([
+        Play::Answer(json!({"success": true}), vec![event(1, "workflow_started")]),
+        Play::Answer(forgotten, vec![]),
+    ]);
+    let mut follower = daemon.steady("/bin/true").follow("run_x", 1);
+    assert_eq!(follower.next().await.unwrap().unwrap().seq, 1);
+    let error = follower.next().await.unwrap_err();
+    assert!(matches!(&error, FollowError::Unknown(why) if why.contains("Run 'run_x' not found")), "{error}");
+    assert!(follower.next().await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_run_that_is_about_to_begin_is_asked_for_until_it_has() {
+    let unknown = || Play::Answer(json!({"success": false, "error": "Run 'run_x' not found"}), vec![]);
+    let begun = Play::Answer(json!({"success": true}), vec![event(1, "workflow_started")]);
+    let daemon = Played::new([unknown(), unknown(), begun, unknown()]);
+    let mut follower = daemon.steady("/bin/true").follow_from_its_beginning("run_x");
+    assert_eq!(follower.next().await.unwrap().unwrap().seq, 1);
+    let error = follower.next().await.unwrap_err();
+    assert!(matches!(&error, FollowError::Unknown(_)), "it was known before: {error}");
+}
+
+#[tokio::test]
+async fn following_is_taken_back_when_nobody_follows() {
+    let (sender, ended) = tokio::sync::oneshot::channel();
+    let folder = tempfile::Builder::new().prefix("played-").tempdir_in("/tmp").unwrap();
+    let place = Place::new(folder.path().join("state"), folder.path().to_owned());
+    std::fs::create_dir_all(place.socket().parent().unwrap()).unwrap();
+    let listener = UnixListener::bind(place.socket()).unwrap();
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let asked = Arc::default();
+        plays(stream, Play::AnswerAndStay(json!({"success": true}), vec![event(1, "workflow_started")]), asked).await;
+        sender.send(()).unwrap();
+    });
+    let hello = Hello { protocol_version: PROTOCOL_VERSION, ..Hello::default() };
+    let steady = Steady::new(place, Starter { program: "/bin/true".into() }, hello);
+    let mut follower = steady.follow("run_x", 1);
+    assert!(follower.next().await.unwrap().is_some());
+    drop((follower, steady));
+    tokio::time::timeout(Duration::from_secs(20), ended).await.expect("the connection ends").unwrap();
+}

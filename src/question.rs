@@ -1,0 +1,198 @@
+//! A question of a run, put to the person at this terminal.
+//!
+//! Owns standard input while a run is watched: a thread reads lines from it, begun with
+//! the first question. What was typed for a question that is over is not taken as
+//! the answer to the next one.
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+
+use rustix::termios::{QueueSelector, tcflush};
+use serde_json::{Map, Value};
+use steplatch_protocol::GateInfo;
+use tokio::sync::mpsc;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use crate::print::{QUIET, STRONG, fitted, visible};
+
+/// Lines of a screen that are shown with a question.
+const SCREEN_LINES: usize = 12;
+
+/// The person who sits at this terminal.
+#[derive(Debug, Default)]
+pub(crate) struct Person {
+    lines: Option<mpsc::Receiver<String>>,
+}
+
+impl Person {
+    /// Returns the person, where there is one who sees what is printed and can type.
+    pub(crate) fn here() -> Option<Self> {
+        (io::stdin().is_terminal() && io::stdout().is_terminal()).then(Self::default)
+    }
+
+    /// Forgets what was typed before there was a question.
+    pub(crate) fn listen(&mut self) {
+        // A terminal that refuses keeps what was typed, which then is an answer like any other.
+        let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+        match &mut self.lines {
+            Some(lines) => while lines.try_recv().is_ok() {},
+            None => self.lines = Some(typed()),
+        }
+    }
+
+    /// Returns the next line that is typed; `None` when the person closed the input. Safe to drop and call again.
+    pub(crate) async fn line(&mut self) -> Option<String> {
+        self.lines.get_or_insert_with(typed).recv().await
+    }
+}
+
+/// Reads lines from standard input in a thread, which ends with the input or with the program.
+fn typed() -> mpsc::Receiver<String> {
+    let (sender, lines) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// Returns the choice that a line means: its text, however it is capitalised, or its number. Where nothing
+/// is to be chosen from, any text is an answer.
+pub(crate) fn chosen(gate: &GateInfo, line: &str) -> Result<String, String> {
+    let line = line.trim();
+    if gate.choices.is_empty() && !line.is_empty() {
+        return Ok(line.to_owned());
+    }
+    let exactly = gate.choices.iter().find(|choice| *choice == line);
+    let likewise = || gate.choices.iter().find(|choice| choice.to_lowercase() == line.to_lowercase());
+    let numbered = || gate.choices.get(line.parse::<usize>().ok()?.checked_sub(1)?);
+    match exactly.or_else(likewise).or_else(numbered) {
+        Some(choice) => Ok(choice.clone()),
+        None if line.is_empty() => Err("nothing was answered".to_owned()),
+        None if gate.choices.len() == 1 => Err(format!("'{}' is not the choice; answer 1", visible(line))),
+        None => Err(format!("'{}' is none of the choices; answer 1 to {}", visible(line), gate.choices.len())),
+    }
+}
+
+/// Returns a question as lines: what is asked, the screen that it is about, and the choices.
+pub(crate) fn shown(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
+    // The widest a line may get, and one column that is left free, where some terminals go on to the next line.
+    let width = width.map(|width| width.clamp(20, 120) - 1);
+    let room = |indent: usize| width.map_or(usize::MAX, |width| width - indent);
+    let mut lines: Vec<String> = Vec::new();
+    for (n, line) in wrapped(&gate.prompt, room(4)).into_iter().enumerate() {
+        let mark = if n == 0 { "?" } else { " " };
+        lines.push(format!("  {STRONG}{mark} {line}{STRONG:#}"));
+    }
+    let screen = screen(&gate.context).map(visible);
+    lines.extend(screen.map(|line| format!("    {QUIET}│{QUIET:#} {}", fitted(&line, room(6)))));
+    let digits = gate.choices.len().to_string().len();
+    for (n, choice) in gate.choices.iter().enumerate() {
+        let number = (n + 1).to_string();
+        for (row, line) in wrapped(choice, room(6 + digits)).into_iter().enumerate() {
+            let number = if row == 0 { number.as_str() } else { "" };
+            lines.push(format!("    {number:>digits$}  {line}"));
+        }
+    }
+    lines
+}
+
+/// Breaks a text that somebody must read whole into lines of at most `room` columns, between words where it can be.
+fn wrapped(text: &str, room: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for paragraph in text.lines() {
+        let mut line = String::new();
+        for word in visible(paragraph).split(' ') {
+            if !line.is_empty() && line.width() + 1 + word.width() > room {
+                lines.push(std::mem::take(&mut line));
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            for character in word.chars() {
+                if line.width() + character.width().unwrap_or(0) > room {
+                    lines.push(std::mem::take(&mut line));
+                }
+                line.push(character);
+            }
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+/// The last lines of the screen that there is to judge, without empty ones at its end.
+fn screen(context: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let screen = context.get("screen_content").and_then(Value::as_str).unwrap_or_default().trim_end();
+    let lines: Vec<&str> = screen.lines().collect();
+    let hidden = lines.len().saturating_sub(SCREEN_LINES);
+    lines.into_iter().skip(hidden)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn gate(choices: &[&str]) -> GateInfo {
+        GateInfo {
+            prompt: "What holds?".to_owned(),
+            choices: choices.iter().map(|choice| (*choice).to_owned()).collect(),
+            ..GateInfo::default()
+        }
+    }
+
+    #[test]
+    fn a_number_or_the_text_answers() {
+        let gate = gate(&["it is clean", "2", "none of these"]);
+        let answers = [" It is clean ", "1", "3", "none of these"].map(|line| chosen(&gate, line).unwrap());
+        assert_eq!(answers, ["it is clean", "it is clean", "none of these", "none of these"]);
+        assert_eq!(chosen(&gate, "2").unwrap(), "2", "a text goes before a number");
+        for (line, refusal) in [
+            ("0", "'0' is none of the choices; answer 1 to 3"),
+            ("4", "'4' is none of the choices; answer 1 to 3"),
+            ("", "nothing was answered"),
+        ] {
+            assert_eq!(chosen(&gate, line).unwrap_err(), refusal);
+        }
+    }
+
+    #[test]
+    fn where_there_are_no_choices_any_text_is_an_answer() {
+        assert_eq!(chosen(&gate(&[]), " go on \n").unwrap(), "go on");
+        assert!(chosen(&gate(&[]), "  ").is_err());
+    }
+
+    #[test]
+    fn a_question_shows_the_end_of_its_screen_and_no_escapes_of_it() {
+        let mut gate = gate(&["yes"]);
+        let screen: String = (1..=20).map(|n| format!("line {n}\x1b[2J\n")).collect();
+        gate.context = json!({"screen_content": format!("{screen}\n\n")}).as_object().unwrap().clone();
+        let lines: Vec<String> =
+            shown(&gate, Some(40)).iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect();
+        assert_eq!(lines[0], "  ? What holds?");
+        assert_eq!((lines[1].as_str(), lines[12].as_str()), ("    │ line 9␛[2J", "    │ line 20␛[2J"));
+        assert_eq!(lines[13], "    1  yes");
+        assert_eq!(lines.len(), 14);
+    }
+
+    #[test]
+    fn what_is_to_be_chosen_from_is_shown_whole() {
+        let gate = gate(&["the build is clean and so is everything", "abcdefghijklmnopqrstuvwxyz0123456789"]);
+        let lines = shown(&gate, Some(24));
+        assert_eq!(
+            lines[1..],
+            [
+                "    1  the build is",
+                "       clean and so is",
+                "       everything",
+                "    2  abcdefghijklmnop",
+                "       qrstuvwxyz012345",
+                "       6789",
+            ]
+        );
+    }
+}

@@ -2,13 +2,16 @@
 //!
 //! None of these needs a daemon: a definition is looked at where it lies.
 
+mod graph;
+mod source;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::json;
 use steplatch_daemon::TerminalTools;
-use steplatch_workflow::{Definition, Problem, Severity, documentation, mermaid, schema};
+use steplatch_workflow::{Definition, Problem, Severity, documentation, schema};
 
 use crate::failure::{Failure, USAGE};
 use crate::print;
@@ -25,10 +28,7 @@ pub(crate) enum Workflow {
         json: bool,
     },
     /// Draw a workflow as a diagram in Mermaid's language
-    Graph {
-        /// File with the workflow, in JSON
-        file: PathBuf,
-    },
+    Graph(graph::Graph),
     /// Print the JSON Schema of workflows
     Schema {
         /// Print a page to read instead, in Markdown
@@ -41,13 +41,7 @@ impl Workflow {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         match self {
             Self::Lint { files, json } => lint(&files, json),
-            Self::Graph { file } => {
-                let definition = Definition::from_text(&text(&file)?, &TerminalTools).map_err(|problems| {
-                    Failure::usage(format!("the workflow in '{}' is not valid:\n{problems}", file.display()))
-                })?;
-                print::exactly(&mermaid(&definition))?;
-                Ok(ExitCode::SUCCESS)
-            }
+            Self::Graph(command) => command.run(),
             Self::Schema { documentation: true } => {
                 print::exactly(&documentation(&TerminalTools))?;
                 Ok(ExitCode::SUCCESS)
@@ -89,9 +83,4 @@ fn problems(file: &Path) -> Vec<Problem> {
         Ok(definition) => definition.warnings().to_vec(),
         Err(problems) => problems.into_iter().collect(),
     }
-}
-
-fn text(file: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(file)
-        .map_err(|error| Failure::usage(format!("'{}' can not be read: {error}", file.display())))
 }

@@ -17,6 +17,7 @@ mod event;
 mod graph;
 mod history;
 mod log;
+mod rehearsal;
 mod substitute;
 mod time;
 mod tool;
@@ -35,5 +36,6 @@ pub use event::{
 pub use graph::mermaid;
 pub use history::{CurrentStep, Exchange, Gate, History, Status};
 pub use log::{LogEntry, execution_log};
+pub use rehearsal::{Passage, Rehearsal, RehearsalEnd, Source, Stubs, rehearse};
 pub use time::Timestamp;
 pub use variables::Variables;

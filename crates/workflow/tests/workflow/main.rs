@@ -8,4 +8,5 @@ mod generated;
 mod laws;
 mod machine;
 mod nested;
+mod rehearsal;
 mod told;

@@ -137,12 +137,13 @@ impl Story {
     }
 }
 
-fn succeeded(result: &Value) -> bool {
+/// Whether an action did what it was asked to.
+pub(crate) fn succeeded(result: &Value) -> bool {
     result.get("success") != Some(&Value::Bool(false)) && !result.is_null()
 }
 
 /// What an action is about, in a few words.
-fn detail(tool: &str, params: &Value) -> String {
+pub(crate) fn detail(tool: &str, params: &Value) -> String {
     let text = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
     match tool {
         "open_terminal" => match params.get("command").and_then(Value::as_array) {
@@ -170,7 +171,7 @@ fn detail(tool: &str, params: &Value) -> String {
 }
 
 /// What came of an action, where that says more than that it worked.
-fn outcome(tool: &str, result: &Value, timed_out: bool) -> String {
+pub(crate) fn outcome(tool: &str, result: &Value, timed_out: bool) -> String {
     if timed_out {
         return "time is up".to_owned();
     }

@@ -4,6 +4,7 @@
 
 mod graph;
 mod source;
+mod test;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ pub(crate) enum Workflow {
     },
     /// Draw a workflow as a diagram in Mermaid's language
     Graph(graph::Graph),
+    Test(test::Test),
     /// Print the JSON Schema of workflows
     Schema {
         /// Print a page to read instead, in Markdown
@@ -42,6 +44,7 @@ impl Workflow {
         match self {
             Self::Lint { files, json } => lint(&files, json),
             Self::Graph(command) => command.run(),
+            Self::Test(command) => command.run(),
             Self::Schema { documentation: true } => {
                 print::exactly(&documentation(&TerminalTools))?;
                 Ok(ExitCode::SUCCESS)

@@ -255,6 +255,19 @@ fn home_elsewhere(arguments: &[&str]) -> Said {
 }
 
 #[test]
+fn a_workflow_is_drawn_as_a_picture_in_a_file() {
+    let home = home();
+    let said = home.runs(&["workflow", "graph", &example("retry.json"), "--svg", "--output", "retry.svg"]);
+    assert_eq!((said.code, said.stdout.as_str()), (0, ""));
+    let picture = std::fs::read_to_string(home.path().join("retry.svg")).unwrap();
+    assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n") && picture.contains(">exit_code = 0<"));
+    assert_eq!(home.runs(&["workflow", "graph", &example("retry.json"), "--svg"]).well(), picture);
+    assert_eq!(home.runs(&["workflow", "graph", &example("retry.json"), "--svg", "--json"]).json()["svg"], picture);
+    let nowhere = home.runs(&["workflow", "graph", &example("retry.json"), "--svg", "-o", "no/such/folder.svg"]);
+    refused(&nowhere, 2, &["'no/such/folder.svg' can not be written"]);
+}
+
+#[test]
 fn what_is_wrong_with_the_configuration_is_told_as_json_too() {
     let home = home();
     assert_eq!(home.runs(&["config", "check", "--json"]).json(), json!({"problems": []}));

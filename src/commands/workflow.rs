@@ -28,7 +28,7 @@ pub(crate) enum Workflow {
         #[arg(long)]
         json: bool,
     },
-    /// Draw a workflow as a diagram in Mermaid's language
+    /// Draw a workflow, as a diagram in Mermaid's language or as a picture
     Graph(graph::Graph),
     Test(test::Test),
     /// Print the JSON Schema of workflows

@@ -33,7 +33,7 @@ pub use definition::{
 pub use event::{
     Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer, Side,
 };
-pub use graph::mermaid;
+pub use graph::{mermaid, svg};
 pub use history::{CurrentStep, Exchange, Gate, History, Status};
 pub use log::{LogEntry, execution_log};
 pub use rehearsal::{Passage, Rehearsal, RehearsalEnd, Source, Stubs, rehearse};

@@ -1,10 +1,11 @@
 //! `steplatch workflow graph`
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use steplatch_workflow::mermaid;
+use steplatch_workflow::{mermaid, svg};
 
 use super::source;
 use crate::failure::Failure;
@@ -15,6 +16,12 @@ pub(crate) struct Graph {
     /// File with the workflow, in JSON, or the name of a saved one
     #[arg(value_name = "FILE|NAME")]
     workflow: String,
+    /// Draw a picture in SVG instead
+    #[arg(long)]
+    svg: bool,
+    /// File to write to
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -23,9 +30,15 @@ pub(crate) struct Graph {
 impl Graph {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let definition = source::definition(&self.workflow)?;
-        let diagram = mermaid(&definition);
-        if self.json {
-            print::json(&json!({ "mermaid": diagram }))?;
+        let (format, diagram) = if self.svg { ("svg", svg(&definition)) } else { ("mermaid", mermaid(&definition)) };
+        if let Some(file) = &self.output {
+            std::fs::write(file, &diagram)
+                .map_err(|error| Failure::usage(format!("'{}' can not be written: {error}", file.display())))?;
+            if self.json {
+                print::json(&json!({"format": format, "file": file}))?;
+            }
+        } else if self.json {
+            print::json(&json!({ format: diagram }))?;
         } else {
             print::exactly(&diagram)?;
         }

@@ -178,6 +178,8 @@ fn across(bundle: &Bundle, cards: &[Card], left: &[f64], (begin, end): (f64, f64
     let (from, card) = (left[bundle.from], &cards[bundle.from]);
     let exit = match bundle.side {
         Side::Left => from - AIR - pixels(bundle.port),
+        // A line that goes up lies between those of the card above, which come down.
+        Side::Right if bundle.course == Course::Loop => from + card.width + AIR + pixels(bundle.port) + TRACK / 2.0,
         Side::Right => from + card.width + AIR + pixels(bundle.port),
         Side::Below => from + card.width / 2.0,
     };

@@ -63,6 +63,27 @@ pub(crate) const KEYS: &[Key] = &[
         default: 64,
         bounds: 0..=1_048_576,
     },
+    Key {
+        name: "runs.most",
+        variable: "STEPLATCH_RUNS_MOST",
+        about: "finished runs that are kept; those that finished first go first",
+        default: 1_000,
+        bounds: 0..=1_000_000,
+    },
+    Key {
+        name: "runs.days",
+        variable: "STEPLATCH_RUNS_DAYS",
+        about: "how long a finished run is kept (0: for ever)",
+        default: 90,
+        bounds: 0..=36_500,
+    },
+    Key {
+        name: "runs.disk_mb",
+        variable: "STEPLATCH_RUNS_DISK_MB",
+        about: "disk for the histories of all runs; the oldest finished ones give way",
+        default: 4_096,
+        bounds: 1..=1_048_576,
+    },
 ];
 
 /// The settings in force.
@@ -155,6 +176,14 @@ impl Settings {
 
     fn number(&self, name: &str) -> u64 {
         self.values.get(name).expect("a setting that is asked for is a row of the table").0
+    }
+
+    /// Returns which finished runs are kept.
+    pub(crate) fn runs(&self) -> steplatch_daemon::KeptRuns {
+        let days = self.number("runs.days");
+        let time = (days > 0).then(|| Duration::from_secs(days * 86_400));
+        let most = usize::try_from(self.number("runs.most")).unwrap_or(usize::MAX);
+        steplatch_daemon::KeptRuns { most, time, disk: Some(self.number("runs.disk_mb") << 20) }
     }
 
     /// What holds for terminals.

@@ -218,7 +218,12 @@ async fn stop(place: &Place, keep_terminals: bool, json: bool) -> Result<ExitCod
             (1, true) => "; its terminal goes on".to_owned(),
             (many, true) => format!("; its {many} terminals go on"),
         };
-        print::line(format!("daemon stopped: pid {}{terminals}", stopped.pid))?;
+        let runs = match stopped.runs {
+            0 => "",
+            1 => "; a run goes on when it is started again",
+            _ => "; runs go on when it is started again",
+        };
+        print::line(format!("daemon stopped: pid {}{terminals}{runs}", stopped.pid))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -339,7 +344,8 @@ async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
     }
     let log = place.log();
     let host = host_starter(&place)?;
-    let daemon = steplatch_daemon::Daemon::start(Options { place, host })
+    let runs = settings.runs();
+    let daemon = steplatch_daemon::Daemon::start(Options { place, host, runs })
         .await
         .map_err(|error| Failure::work(error.to_string()))?;
     let stopper = daemon.stopper();

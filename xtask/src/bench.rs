@@ -42,13 +42,17 @@ pub(crate) fn terminals(repository: &Repository, arguments: &[&str]) -> anyhow::
     step::run("measurements", &mut script)
 }
 
-/// Measures the journal of runs on the disk that is built on, and prints one table.
+/// Measures runs and their journal on the disk that is built on, and prints one table; then how fast a machine decides
+/// and a history is folded.
 ///
 /// The folder for temporary files is memory on many systems, where nothing has to be synchronised.
 pub(crate) fn engine(repository: &Repository) -> anyhow::Result<()> {
-    let mut command = repository.cargo(&["bench", "--locked", "--quiet", "-p", "steplatch-store", "--bench", "engine"]);
+    let mut command =
+        repository.cargo(&["bench", "--locked", "--quiet", "-p", "steplatch-daemon", "--bench", "engine"]);
     command.env("STEPLATCH_BENCH_FOLDER", repository.target());
-    step::run("journal", &mut command)
+    step::run("runs and journal", &mut command)?;
+    let mut command = repository.cargo(&["bench", "--locked", "-p", "steplatch-workflow", "--bench", "deciding"]);
+    step::run("deciding", &mut command)
 }
 
 /// Runs the Criterion benchmarks.

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use steplatch_host::{Hosts, Starter};
 use steplatch_protocol::{Client, NotPrivate, Place, ensure_private};
+use steplatch_store::OpenError;
 use steplatch_terminal::Integration;
 use tokio::net::UnixListener;
 use tokio::sync::{Notify, watch};
 
 use crate::connection;
 use crate::lock::{LockError, StateLock};
+use crate::runs::KeptRuns;
 use crate::secrets::Secrets;
 use crate::service::Service;
 
@@ -23,6 +25,8 @@ pub struct Options {
     pub place: Place,
     /// How the process is started that keeps its terminals.
     pub host: Starter,
+    /// Which finished runs are kept.
+    pub runs: KeptRuns,
 }
 
 /// What becomes of the terminals when a daemon ends.
@@ -53,9 +57,18 @@ pub enum StartError {
         /// Its length.
         length: usize,
     },
+    /// The journal of runs can not be used.
+    #[error("the runs can not be written down: {}", whole(.0))]
+    Journal(#[from] OpenError),
     /// The system refused.
     #[error("the daemon could not start: {0}")]
     System(#[from] io::Error),
+}
+
+/// An error with everything that led to it.
+fn whole(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source()).map(|cause| format!(": {cause}"));
+    format!("{error}{}", causes.collect::<String>())
 }
 
 /// The longest path of a socket, see unix(7).
@@ -97,7 +110,7 @@ impl Daemon {
                 tracing::warn!(%error, "whoever opens the first terminal is told");
             }
         });
-        let service = Arc::new(Service::new(place, hosts, secrets));
+        let service = Arc::new(Service::start(place, hosts, secrets, options.runs).await?);
         Ok(Self { service, listener, _lock: lock })
     }
 

@@ -16,4 +16,4 @@ mod sessions;
 
 pub use daemon::{Daemon, Ending, Options, StartError, Stopper};
 pub use lock::LockError;
-pub use runs::TerminalTools;
+pub use runs::{KeptRuns, TerminalTools};

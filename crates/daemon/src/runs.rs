@@ -2,30 +2,42 @@
 //!
 //! Owns every run of this daemon. What happens next is decided in `workflow`; a
 //! task for each run appends the events, performs the effects, and brings their
-//! outcomes back. A run goes on whoever asked for it.
+//! outcomes back. A run goes on whoever asked for it, and with the next daemon when
+//! this one ends.
 
+mod act;
+mod begin;
 mod catalog;
 mod child;
 mod contract;
 mod drive;
 mod event;
+mod gate;
 mod named;
+mod origin;
 mod report;
+mod run;
+mod seal;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Map, Value};
-use steplatch_ids::{RunId, StepId};
+use serde_json::Value;
+use steplatch_ids::RunId;
 use steplatch_protocol::{
-    AnswerGate, AnswerGateReply, CancelWorkflow, CancelWorkflowReply, GateInfo, GetRun, GetWorkflowRun,
-    GetWorkflowRunReply, ListWorkflowRuns, ListWorkflowRunsReply, RunRecord, RunReply, RunWorkflow, Subscribe,
-    SubscribeReply,
+    CancelWorkflow, CancelWorkflowReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, ListWorkflowRuns,
+    ListWorkflowRunsReply, RunReply, RunWorkflow, Subscribe, SubscribeReply,
 };
-use steplatch_store::{Journal, MemoryJournal};
-use steplatch_workflow::{Definition, Gate, Input, InvalidLimits, Limits, NONE_OF_THESE, Start, Timestamp};
-use tokio::sync::{mpsc, watch};
+use steplatch_store::{
+    Append, AppendError, Appended, Journal, KnownRun, OpenError, Retention, RunFilter, SqliteJournal, SqliteOptions,
+    StorageError,
+};
+use steplatch_workflow::{Definition, InvalidLimits, Limits, Start};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 pub(crate) use event::RunEvents;
 
@@ -33,14 +45,47 @@ use crate::caller::Caller;
 use crate::moment;
 use crate::secrets::Secrets;
 use crate::sessions::Sessions;
+use begin::Beginning;
 pub use catalog::TerminalTools;
+use drive::ENTRY_VERSION;
 use named::{NamedWorkflows, NoLibrary};
+use run::{Progress, Run, RunState};
+use seal::Seal;
 
 /// How long a start waits for the end of its run unless it says otherwise.
 const USUAL_WAIT: f64 = 20.0;
 
-/// Finished runs that are kept; the oldest go first.
-const FINISHED_KEPT: usize = 500;
+/// How long anybody may wait in one go, in seconds.
+const LONGEST_WAIT: f64 = 7200.0;
+
+/// How long the end of a run that is cancelled is waited for.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Runs that are listed unless another number is given.
+const USUALLY_LISTED: usize = 50;
+
+/// Runs that are looked through at a time.
+const PAGE: usize = 200;
+
+/// So many runs end before those that are not kept are forgotten.
+const FORGET_EVERY: usize = 50;
+
+/// Which finished runs are kept. A run goes when either rule lets it go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeptRuns {
+    /// So many that finished last.
+    pub most: usize,
+    /// Those that finished within this time.
+    pub time: Option<Duration>,
+    /// How large the journal may become, in bytes; the oldest finished runs give way.
+    pub disk: Option<u64>,
+}
+
+impl Default for KeptRuns {
+    fn default() -> Self {
+        Self { most: 1000, time: Some(Duration::from_secs(90 * 86_400)), disk: None }
+    }
+}
 
 /// All runs.
 #[derive(Debug)]
@@ -51,225 +96,179 @@ pub(crate) struct Runs {
 /// What runs have in common.
 #[derive(Debug)]
 struct Shared {
-    journal: MemoryJournal,
+    journal: SqliteJournal,
     sessions: Sessions,
     secrets: Arc<Secrets>,
     named: Box<dyn NamedWorkflows>,
-    runs: Mutex<Known>,
-}
-
-/// What a new run is made of.
-struct Beginning {
-    definition: Definition,
-    variables: Map<String, Value>,
-    /// The step of another run that starts it.
-    parent: Option<StepId>,
-}
-
-#[derive(Debug, Default)]
-struct Known {
-    by_id: HashMap<RunId, Arc<Run>>,
-    /// In the order in which they began.
-    order: Vec<RunId>,
-}
-
-/// One run, as it is seen from outside of its task.
-#[derive(Debug)]
-struct Run {
-    id: RunId,
-    workflow: String,
-    started: Timestamp,
-    input: Map<String, Value>,
-    parent: Option<StepId>,
-    inputs: mpsc::UnboundedSender<Input>,
-    progress: watch::Receiver<Progress>,
-}
-
-/// How far a run is.
-#[derive(Debug, Clone, Default)]
-struct Progress {
-    /// Number of its last entry.
-    seq: u64,
-    state: RunState,
-    ended: Option<Timestamp>,
-    error: Option<String>,
-    /// The question that it waits for.
-    gate: Option<Gate>,
-}
-
-/// The state of a run, as people know it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum RunState {
-    #[default]
-    Running,
-    Waiting,
-    Completed,
-    Failed,
-    Cancelled,
-}
-
-impl RunState {
-    const ALL: [Self; 5] = [Self::Running, Self::Waiting, Self::Completed, Self::Failed, Self::Cancelled];
-
-    fn is_over(self) -> bool {
-        !matches!(self, Self::Running | Self::Waiting)
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
-impl Run {
-    fn progress(&self) -> Progress {
-        self.progress.borrow().clone()
-    }
-
-    /// Waits until the run is over, or the time is up.
-    async fn over(&self, at_most: Duration) {
-        self.reaches(RunState::is_over, at_most).await;
-    }
-
-    /// Waits until the run is over or waits itself for somebody, or the time is up.
-    async fn at_rest(&self, at_most: Duration) {
-        self.reaches(|state| state != RunState::Running, at_most).await;
-    }
-
-    async fn reaches(&self, wanted: impl Fn(RunState) -> bool, at_most: Duration) {
-        let mut progress = self.progress.clone();
-        let reached = progress.wait_for(|progress| wanted(progress.state));
-        // Either way the run is as far as it is.
-        let _ = tokio::time::timeout(at_most, reached).await;
-    }
-
-    /// Waits until the run is over; tells whether it is, once the time is up.
-    async fn over_within(&self, limit: Option<Duration>) -> bool {
-        // No run lasts longer than its own limit, which is less than this.
-        self.over(limit.unwrap_or(Duration::from_secs(86_400))).await;
-        self.progress().state.is_over()
-    }
-
-    fn record(&self, secrets: &Secrets) -> RunRecord {
-        let progress = self.progress();
-        let mut input = Value::Object(self.input.clone());
-        secrets.mask_in(&mut input);
-        let gate = progress.gate.as_ref().map(|gate| gate_info(&self.id, gate, secrets));
-        RunRecord {
-            run_id: self.id.to_string(),
-            workflow_id: self.workflow.clone(),
-            state: progress.state.name().to_owned(),
-            started_at: moment::told(self.started),
-            completed_at: progress.ended.map(moment::told),
-            input: match input {
-                Value::Object(input) => input,
-                _ => Map::new(),
-            },
-            error: secrets.masked_if(progress.error),
-            pending_gates: gate.iter().cloned().collect(),
-            pending_gate: gate,
-            parent_run_id: self.parent.as_ref().map(|step| step.run.to_string()),
-        }
-    }
+    /// The runs that are under way.
+    driven: Mutex<HashMap<RunId, Arc<Run>>>,
+    /// Runs that are not over and can not go on, and why.
+    broken: Mutex<HashMap<RunId, String>>,
+    /// Cancelled when the daemon stops: runs are left to the next one.
+    stopping: CancellationToken,
+    drivers: TaskTracker,
+    keep: KeptRuns,
+    /// Runs that ended since some were forgotten.
+    ended: AtomicUsize,
 }
 
 impl Shared {
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Arc<Run>>> {
+        self.driven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the run that a step of another one started.
-    fn started_by(&self, step: &StepId) -> Option<Arc<Run>> {
-        self.known().by_id.values().find(|run| run.parent.as_ref() == Some(step)).cloned()
+    fn broken(&self) -> MutexGuard<'_, HashMap<RunId, String>> {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a run, which goes on by itself from here.
-    fn begin(
-        self: &Arc<Self>,
-        caller: &Arc<Caller>,
-        beginning: Beginning,
-        start: impl FnOnce(RunId, Map<String, Value>, Option<StepId>) -> Start,
-    ) -> Arc<Run> {
-        let Beginning { definition, variables, parent } = beginning;
-        let id = RunId::random();
-        let workflow = definition.name().map_or_else(|| "unnamed".to_owned(), ToString::to_string);
-        let (inputs, received) = mpsc::unbounded_channel();
-        let (progress, watched) = watch::channel(Progress::default());
-        let run = Arc::new(Run {
-            id: id.clone(),
-            workflow,
-            started: moment::now(),
-            input: variables.clone(),
-            parent: parent.clone(),
-            inputs: inputs.clone(),
-            progress: watched,
-        });
-        let start = start(id.clone(), variables, parent);
-        self.remember(run.clone());
-        let driver = drive::Driver::new(self.clone(), caller.clone(), definition, id, inputs, progress);
-        tokio::spawn(driver.drive(start, received));
-        run
+    /// Returns a run that is under way.
+    fn driven(&self, id: &RunId) -> Option<Arc<Run>> {
+        self.lock().get(id).cloned()
     }
 
-    /// Keeps a new run and forgets the oldest finished ones beyond what is kept.
-    fn remember(self: &Arc<Self>, run: Arc<Run>) {
-        let mut known = self.known();
-        known.order.push(run.id.clone());
-        known.by_id.insert(run.id.clone(), run);
-        let is_over = |id: &&RunId| known.by_id.get(*id).is_some_and(|run| run.progress().state.is_over());
-        let finished: Vec<RunId> = known.order.iter().filter(is_over).cloned().collect();
-        let surplus = finished.len().saturating_sub(FINISHED_KEPT);
-        let forgotten: Vec<RunId> = finished.into_iter().take(surplus).collect();
-        for id in &forgotten {
-            known.by_id.remove(id);
+    /// Returns a run, however far it is.
+    async fn find(&self, id: &RunId) -> Result<Option<Arc<Run>>, StorageError> {
+        if let Some(run) = self.driven(id) {
+            return Ok(Some(run));
         }
-        known.order.retain(|id| !forgotten.contains(id));
-        drop(known);
-        if !forgotten.is_empty() {
+        Ok(self.journal.find(id).await?.map(|known| self.told(known)))
+    }
+
+    /// Returns a run from what the journal tells.
+    fn told(&self, known: KnownRun) -> Arc<Run> {
+        if let Some(run) = self.driven(&known.run) {
+            return run;
+        }
+        let trouble = self.broken().get(&known.run).cloned();
+        Arc::new(Run::told(known).in_trouble(trouble))
+    }
+
+    /// Notes that a run is over and written down as that.
+    fn ended(self: &Arc<Self>, id: &RunId, had_secrets: bool) {
+        self.lock().remove(id);
+        if had_secrets {
             let shared = self.clone();
-            // Nobody waits for it: what is forgotten is not found any more.
-            tokio::spawn(async move {
-                for id in forgotten {
-                    if let Err(error) = shared.journal.forget(&id).await {
-                        tracing::warn!(run = %id, %error, "a finished run is kept longer than it should be");
-                    }
-                }
-            });
+            tokio::spawn(async move { shared.empty_log().await });
         }
+        if (self.ended.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(FORGET_EVERY) {
+            let shared = self.clone();
+            tokio::spawn(async move { shared.forget_finished().await });
+        }
+    }
+
+    /// Sees to it that what runs kept for themselves is in no file.
+    async fn empty_log(&self) {
+        if let Err(error) = self.journal.empty_log().await {
+            tracing::warn!(%error, "the log of the journal is not emptied");
+        }
+    }
+
+    /// Forgets finished runs that are not kept.
+    async fn forget_finished(&self) {
+        let since = self.keep.time.map(|time| {
+            let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+            u64::try_from(moment::now().0.saturating_sub(micros) / 1000).unwrap_or(0)
+        });
+        let retention = Retention { keep: self.keep.most, finished_since: since };
+        if let Err(error) = self.journal.forget_finished(retention).await {
+            tracing::warn!(%error, "finished runs are kept longer than they should be");
+        }
+    }
+
+    /// Forgets the older half of the finished runs, because there is no room for what goes on now. Returns whether
+    /// that made any.
+    async fn make_room(&self) -> bool {
+        let finished = RunFilter { finished: Some(true), ..RunFilter::default() };
+        let count = self.journal.runs(finished).await.map_or(0, |runs| runs.len());
+        let retention = Retention { keep: count / 2, finished_since: None };
+        match self.journal.forget_finished(retention).await {
+            Ok(gone) if !gone.is_empty() => {
+                tracing::warn!(runs = gone.len(), "the journal is full: the oldest finished runs are forgotten");
+                true
+            }
+            Ok(_) => false,
+            Err(error) => {
+                tracing::warn!(%error, "the journal is full, and nothing can be forgotten");
+                false
+            }
+        }
+    }
+
+    /// Appends the beginning of a run, once more when room was made for it.
+    async fn write_first(&self, append: Append) -> Result<Appended, AppendError> {
+        match self.journal.write(append.clone()).await {
+            Err(AppendError::Storage(StorageError::Full(_))) if self.make_room().await => {
+                self.journal.write(append).await
+            }
+            written => written,
+        }
+    }
+
+    /// Writes down that a run is cancelled which nobody can go on with.
+    async fn write_off(&self, run: &Run) -> Result<(), String> {
+        let Progress { seq, error, trouble, .. } = run.progress();
+        let (state, ended) = (RunState::Cancelled, Some(moment::now()));
+        let progress = Progress { seq, state, ended, error: trouble.or(error), ..Progress::default() };
+        let mut append = Append::new(run.id.clone(), progress.seq, ENTRY_VERSION, Vec::new());
+        append.summary = Some(progress.summary(&run.about));
+        self.journal.write(append).await.map_err(|error| error.to_string())?;
+        self.broken().remove(&run.id);
+        Ok(())
     }
 }
 
 impl Runs {
-    pub(crate) fn new(sessions: Sessions, secrets: Arc<Secrets>) -> Self {
-        let journal = MemoryJournal::default();
-        let named = Box::new(NoLibrary);
-        Self { shared: Arc::new(Shared { journal, sessions, secrets, named, runs: Mutex::default() }) }
+    /// Opens the journal, made when it is not there.
+    ///
+    /// # Errors
+    /// When the journal can not be used.
+    pub(crate) async fn open(
+        path: PathBuf,
+        sessions: Sessions,
+        secrets: Arc<Secrets>,
+        keep: KeptRuns,
+    ) -> Result<Self, OpenError> {
+        let journal = open_journal(path, keep.disk).await?;
+        let shared = Shared {
+            journal,
+            sessions,
+            secrets,
+            named: Box::new(NoLibrary),
+            driven: Mutex::default(),
+            broken: Mutex::default(),
+            stopping: CancellationToken::new(),
+            drivers: TaskTracker::new(),
+            keep,
+            ended: AtomicUsize::new(0),
+        };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
-    pub(crate) fn count_running(&self) -> usize {
-        self.all().iter().filter(|run| !run.progress().state.is_over()).count()
+    /// Goes on with what the last daemon left.
+    pub(crate) async fn recover(&self) {
+        self.shared.recover().await;
+        let shared = self.shared.clone();
+        tokio::spawn(async move { shared.forget_finished().await });
     }
 
-    pub(crate) async fn cancel_all(&self, reason: &str) {
-        let running: Vec<_> = self.all().into_iter().filter(|run| !run.progress().state.is_over()).collect();
-        for run in &running {
-            // One that ended just now needs no end.
-            let _ = run.inputs.send(Input::Cancel { reason: reason.to_owned() });
-        }
-        for run in running {
-            run.over(Duration::from_secs(5)).await;
-        }
+    pub(crate) fn count_under_way(&self) -> usize {
+        self.shared.lock().len()
     }
 
-    /// Starts a run and waits for its end as long as was asked.
-    pub(crate) async fn run(&self, caller: &Arc<Caller>, verb: RunWorkflow) -> RunReply {
-        let wait = verb.wait_seconds.unwrap_or(USUAL_WAIT).clamp(0.0, 7200.0);
-        match self.start(caller, verb).await {
+    /// Leaves every run where it is, for the next daemon to go on.
+    pub(crate) async fn leave(&self) {
+        self.shared.stopping.cancel();
+        self.shared.drivers.close();
+        // One that closes terminals may take its time, and the next daemon does the rest.
+        let _ = tokio::time::timeout(ENDS_WITHIN, self.shared.drivers.wait()).await;
+        self.shared.empty_log().await;
+    }
+
+    /// Starts a run and waits for its end, or for a gate, as long as was asked. Asked for again as the same `step`,
+    /// the run that it started is the answer.
+    pub(crate) async fn run(&self, caller: &Arc<Caller>, verb: RunWorkflow, step: Option<String>) -> RunReply {
+        let wait = verb.wait_seconds.unwrap_or(USUAL_WAIT).clamp(0.0, LONGEST_WAIT);
+        match self.start(caller, verb, step).await {
             Ok(run) => {
                 run.at_rest(Duration::from_secs_f64(wait)).await;
                 self.report(&run).await
@@ -278,36 +277,52 @@ impl Runs {
         }
     }
 
-    async fn start(&self, caller: &Arc<Caller>, verb: RunWorkflow) -> Result<Arc<Run>, Box<RunReply>> {
+    async fn start(
+        &self,
+        caller: &Arc<Caller>,
+        verb: RunWorkflow,
+        step: Option<String>,
+    ) -> Result<Arc<Run>, Box<RunReply>> {
+        let key = match (&verb.idempotency_key, step) {
+            (Some(key), _) => Some(format!("key {key}")),
+            (None, step) => step.map(|step| format!("step {step}")),
+        };
+        if let Some(key) = &key
+            && let Some(run) = self.begun_before(key).await
+        {
+            return Ok(run);
+        }
         let definition = definition(caller, &verb)?;
         let limits = limits(&verb).map_err(|error| not_started("execution_error", error.to_string()))?;
         if let Some(session) = &verb.session_id {
             let found = self.shared.sessions.exists(session).await;
             found.map_err(|error| not_started("execution_error", error))?;
         }
-        let variables: Map<String, Value> = verb
-            .initial_variables
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(name, value)| (name, Value::String(value)))
-            .collect();
-        let beginning = Beginning { definition, variables, parent: None };
-        Ok(self.shared.begin(caller, beginning, |run, variables, parent| Start {
-            run,
+        let variables = verb.initial_variables.unwrap_or_default();
+        let start = Start {
+            run: RunId::random(),
             session_id: verb.session_id,
-            variables,
+            variables: variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect(),
             limits,
             keep_terminals: verb.keep_terminals,
-            parent,
+            parent: None,
             depth: 0,
-        }))
+        };
+        let begun = self.shared.begin(caller, Beginning { definition, start, key }).await;
+        begun.map_err(|error| not_started("execution_error", error))
+    }
+
+    async fn begun_before(&self, key: &str) -> Option<Arc<Run>> {
+        // A journal that can not read is found out when the run is written down.
+        let id = self.shared.journal.run_with_key(key).await.ok()??;
+        self.shared.find(&id).await.ok()?
     }
 
     pub(crate) async fn look_at(&self, verb: GetRun) -> RunReply {
-        match self.find(&verb.run_id) {
+        match self.find(&verb.run_id).await {
             Ok(run) => {
                 if let Some(wait) = verb.wait_seconds {
-                    run.at_rest(Duration::from_secs_f64(wait.clamp(0.0, 7200.0))).await;
+                    run.at_rest(Duration::from_secs_f64(wait.clamp(0.0, LONGEST_WAIT))).await;
                 }
                 self.report(&run).await
             }
@@ -316,26 +331,34 @@ impl Runs {
     }
 
     pub(crate) async fn cancel(&self, verb: CancelWorkflow) -> CancelWorkflowReply {
-        let run = match self.find(&verb.run_id) {
+        let run_id = verb.run_id;
+        let refused =
+            |error: String| CancelWorkflowReply { run_id: run_id.clone(), error: Some(error), ..Default::default() };
+        let run = match self.find(&run_id).await {
             Ok(run) => run,
-            Err(error) => {
-                return CancelWorkflowReply {
-                    run_id: verb.run_id,
-                    error: Some(error),
-                    ..CancelWorkflowReply::default()
-                };
-            }
+            Err(error) => return refused(error),
         };
-        let before = run.progress().state;
-        if !before.is_over() {
-            // A run that ends at this very moment is over either way.
-            let _ = run.inputs.send(Input::Cancel { reason: "cancelled on request".to_owned() });
-            run.over(Duration::from_secs(5)).await;
+        let before = run.state();
+        let mut state = before;
+        if !before.is_over() && run.is_driven() {
+            run.cancel("cancelled on request");
+            run.over(ENDS_WITHIN).await;
+            state = run.state();
+        } else if !before.is_over() {
+            match self.shared.write_off(&run).await {
+                Ok(()) => state = RunState::Cancelled,
+                Err(error) => return refused(format!("the run can not be cancelled: {error}")),
+            }
         }
-        let state = run.progress().state;
         let message = match (before, state) {
-            (before, RunState::Cancelled) if !before.is_over() => "Run cancelled".to_owned(),
-            (_, state) => format!("Run was already over: {}", state.name()),
+            (before, _) if before.is_over() => format!("Run was already over: {}", before.name()),
+            (_, RunState::Cancelled) => "Run cancelled".to_owned(),
+            (_, state) if state.is_over() => format!("Run was already over: {}", state.name()),
+            _ => {
+                let trouble = run.progress().trouble;
+                let why = trouble.unwrap_or_else(|| "what is in flight has not ended yet".to_owned());
+                return refused(format!("the run is asked to end, and has not yet: {why}"));
+            }
         };
         CancelWorkflowReply {
             success: true,
@@ -346,85 +369,44 @@ impl Runs {
         }
     }
 
-    /// Passes a judgement on to the run that waits for it.
-    pub(crate) async fn answer(&self, caller: &Caller, verb: AnswerGate) -> AnswerGateReply {
-        let refused = |status: RunState, error: String| AnswerGateReply {
-            success: false,
-            run_id: verb.run_id.clone(),
-            status: status.name().to_owned(),
-            error: Some(error),
-        };
-        let run = match self.find(&verb.run_id) {
-            Ok(run) => run,
-            Err(error) => {
-                return AnswerGateReply { run_id: verb.run_id, error: Some(error), ..AnswerGateReply::default() };
-            }
-        };
-        let mut progress = run.progress.clone();
-        let (seq, state, gate) = {
-            let now = progress.borrow_and_update();
-            (now.seq, now.state, now.gate.clone())
-        };
-        let Some(gate) = gate else {
-            let error = format!("Run '{}' waits for no answer: it is {}", run.id, state.name());
-            return refused(state, error);
-        };
-        let info = gate_info(&run.id, &gate, &self.shared.secrets);
-        if let Some(asked) = verb.gate_id.as_deref().filter(|asked| *asked != info.gate_id) {
-            let error = format!("Gate '{asked}' is not the one that waits, which is '{}'", info.gate_id);
-            return refused(state, error);
-        }
-        let Some(choice) = gate
-            .choices
-            .iter()
-            .map(|choice| choice.description.as_str())
-            .chain([NONE_OF_THESE])
-            .zip(&info.choices)
-            // A choice may hold a secret, and then what is shown of it is what can be answered.
-            .find(|(choice, shown)| *choice == verb.answer || **shown == verb.answer)
-            .map(|(choice, _)| choice.to_owned())
-        else {
-            let error = format!("'{}' is none of the choices: {}", verb.answer, info.choices.join(" | "));
-            return refused(state, error);
-        };
-        // A run that ends at this very moment waits for nobody.
-        let _ = run.inputs.send(Input::GateAnswered { step: gate.step.clone(), choice, by: caller.who() });
-        let moved = progress.wait_for(|now| now.seq > seq || now.gate.as_ref() != Some(&gate) || now.state.is_over());
-        let _ = tokio::time::timeout(Duration::from_secs(5), moved).await;
-        let status = run.progress().state.name().to_owned();
-        AnswerGateReply { success: true, run_id: run.id.to_string(), status, error: None }
-    }
-
-    pub(crate) fn record(&self, verb: &GetWorkflowRun) -> GetWorkflowRunReply {
-        match self.find(&verb.run_id) {
+    pub(crate) async fn record(&self, verb: &GetWorkflowRun) -> GetWorkflowRunReply {
+        match self.find(&verb.run_id).await {
             Ok(run) => GetWorkflowRunReply { success: true, run: Some(run.record(&self.shared.secrets)), error: None },
             Err(error) => GetWorkflowRunReply { error: Some(error), ..GetWorkflowRunReply::default() },
         }
     }
 
-    pub(crate) fn list(&self, verb: &ListWorkflowRuns) -> ListWorkflowRunsReply {
-        let state = match verb.state.as_deref() {
-            None => None,
-            Some(name) => match RunState::ALL.into_iter().find(|state| state.name() == name) {
-                Some(state) => Some(state),
-                None => {
-                    let known = RunState::ALL.map(RunState::name).join(", ");
-                    let error = format!("Invalid state: {name}; states are {known}");
-                    return ListWorkflowRunsReply { error: Some(error), ..ListWorkflowRunsReply::default() };
-                }
-            },
-        };
-        let wanted = |run: &Arc<Run>| {
-            state.is_none_or(|state| run.progress().state == state)
-                && verb.workflow_id.as_ref().is_none_or(|workflow| *workflow == run.workflow)
-        };
-        let newest_first = self.all().into_iter().rev().filter(wanted);
-        let runs = newest_first.map(|run| run.record(&self.shared.secrets)).collect();
+    pub(crate) async fn list(&self, verb: &ListWorkflowRuns) -> ListWorkflowRunsReply {
+        let refused = |error: String| ListWorkflowRunsReply { error: Some(error), ..ListWorkflowRunsReply::default() };
+        if let Some(name) = verb.state.as_deref().filter(|name| RunState::named(name).is_none()) {
+            let known = RunState::ALL.map(RunState::name).join(", ");
+            return refused(format!("Invalid state: {name}; states are {known}"));
+        }
+        let most = verb.limit.map_or(USUALLY_LISTED, |limit| limit as usize);
+        let mut runs = Vec::new();
+        let mut before = None;
+        while runs.len() < most {
+            let filter = RunFilter { state: verb.state.clone(), before, limit: Some(PAGE), ..RunFilter::default() };
+            let page = match self.shared.journal.runs(filter).await {
+                Ok(page) => page,
+                Err(error) => return refused(format!("the runs can not be read: {error}")),
+            };
+            before = page.last().map(|known| known.number);
+            let is_last = page.len() < PAGE;
+            let told = page.into_iter().map(|known| self.shared.told(known));
+            let wanted =
+                told.filter(|run| verb.workflow_id.as_ref().is_none_or(|wanted| *wanted == run.about.workflow));
+            runs.extend(wanted.map(|run| run.record(&self.shared.secrets)));
+            if is_last {
+                break;
+            }
+        }
+        runs.truncate(most);
         ListWorkflowRunsReply { success: true, runs, error: None }
     }
 
-    pub(crate) fn subscribe(&self, verb: &Subscribe) -> (SubscribeReply, Option<RunEvents>) {
-        match self.find(&verb.run_id) {
+    pub(crate) async fn subscribe(&self, verb: &Subscribe) -> (SubscribeReply, Option<RunEvents>) {
+        match self.find(&verb.run_id).await {
             Ok(run) => {
                 let events = RunEvents::new(self.shared.clone(), run, verb.from_seq.unwrap_or(1));
                 (SubscribeReply { success: true, error: None }, Some(events))
@@ -433,14 +415,11 @@ impl Runs {
         }
     }
 
-    /// All runs, the oldest first.
-    fn all(&self) -> Vec<Arc<Run>> {
-        let known = self.shared.known();
-        known.order.iter().filter_map(|id| known.by_id.get(id).cloned()).collect()
-    }
-
-    fn find(&self, id: &str) -> Result<Arc<Run>, String> {
-        let known = id.parse::<RunId>().ok().and_then(|id| self.shared.known().by_id.get(&id).cloned());
+    async fn find(&self, id: &str) -> Result<Arc<Run>, String> {
+        let known = match id.parse::<RunId>() {
+            Ok(id) => self.shared.find(&id).await.map_err(|error| format!("the runs can not be read: {error}"))?,
+            Err(_) => None,
+        };
         known.ok_or_else(|| {
             let shown: String = id.chars().take(80).collect();
             format!("Run '{shown}' not found; list_runs tells which there are")
@@ -448,15 +427,24 @@ impl Runs {
     }
 
     async fn report(&self, run: &Run) -> RunReply {
-        match self.shared.journal.read(&run.id, 1).await {
-            Ok(records) => report::of(run, &records, &self.shared.secrets),
+        match self.shared.events_of(&run.id, 1, &Seal::default()).await {
+            Ok(events) => report::of(run, &events, &self.shared.secrets),
             Err(error) => RunReply {
                 run_id: run.id.to_string(),
+                status: run.state().name().to_owned(),
+                workflow_name: Some(run.about.workflow.clone()),
                 error: Some(format!("the history of the run can not be read: {error}")),
                 ..RunReply::default()
             },
         }
     }
+}
+
+async fn open_journal(path: PathBuf, at_most: Option<u64>) -> Result<SqliteJournal, OpenError> {
+    let options = SqliteOptions { newest_version: ENTRY_VERSION, at_most };
+    let opening = path.clone();
+    let opened = tokio::task::spawn_blocking(move || SqliteJournal::open(&opening, &options)).await;
+    opened.unwrap_or_else(|error| Err(OpenError::File { path, cause: std::io::Error::other(error) }))
 }
 
 fn definition(caller: &Caller, verb: &RunWorkflow) -> Result<Definition, Box<RunReply>> {
@@ -477,26 +465,6 @@ fn definition(caller: &Caller, verb: &RunWorkflow) -> Result<Definition, Box<Run
         }
     };
     parsed.map_err(|problems| invalid(format!("the workflow is not valid:\n{problems}")))
-}
-
-/// A gate as those who may answer it see it.
-fn gate_info(run: &RunId, gate: &Gate, secrets: &Secrets) -> GateInfo {
-    let mut context = Value::Object(gate.context.clone());
-    secrets.mask_in(&mut context);
-    report::shorten(&mut context, report::LONGEST_TEXT);
-    let choices = gate.choices.iter().map(|choice| choice.description.as_str()).chain([NONE_OF_THESE]);
-    GateInfo {
-        gate_id: gate.step.to_string(),
-        run_id: run.to_string(),
-        prompt: gate.prompt(),
-        choices: choices.map(|choice| secrets.masked(choice.to_owned())).collect(),
-        answered_by: "agent".to_owned(),
-        created_at: moment::told(gate.opened_at),
-        context: match context {
-            Value::Object(context) => context,
-            _ => Map::new(),
-        },
-    }
 }
 
 fn limits(verb: &RunWorkflow) -> Result<Limits, InvalidLimits> {

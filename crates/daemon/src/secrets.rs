@@ -10,7 +10,7 @@ mod stream;
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{Hidden, Picture};
 pub(crate) use stream::MaskedStream;
@@ -21,7 +21,8 @@ const SHORTEST: usize = 4;
 /// How many are remembered; the oldest is forgotten first.
 const MOST: usize = 1000;
 
-const MASK: &str = "••••••";
+/// What stands in the place of a secret.
+pub(crate) const MASK: &str = "••••••";
 
 /// The secrets that are known: those that must not be seen anywhere, and where it is about one terminal, those that
 /// were typed unseen in it. Cheap to clone.
@@ -48,7 +49,7 @@ impl Secrets {
     /// Remembers a text that must not be seen, anywhere or in the text of one terminal.
     pub(crate) fn hide(&self, hidden: &Hidden) {
         let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
-        for line in hidden.text.split(['\n', '\r']).map(str::trim).filter(|line| line.chars().count() >= SHORTEST) {
+        for line in hideable(&hidden.text) {
             let hidden = Hidden { terminal: hidden.terminal.clone(), text: line.to_owned() };
             if kept.arrived.contains(&hidden) {
                 continue;
@@ -172,6 +173,15 @@ impl Secrets {
         (head, tail)
     }
 
+    /// Removes secrets from every text in `fields`, as [`Self::mask_in`].
+    pub(crate) fn mask_fields(&self, fields: &mut Map<String, Value>) {
+        let mut value = Value::Object(std::mem::take(fields));
+        self.mask_in(&mut value);
+        if let Value::Object(masked) = value {
+            *fields = masked;
+        }
+    }
+
     /// Removes secrets from every text in `value`, except for what is made to be read by programs.
     pub(crate) fn mask_in(&self, value: &mut Value) {
         let values = self.values();
@@ -179,6 +189,11 @@ impl Secrets {
             mask_in(value, &values);
         }
     }
+}
+
+/// Returns what of a text can be hidden: its lines, without blanks around them, as far as they are long enough.
+pub(crate) fn hideable(text: &str) -> impl Iterator<Item = &str> {
+    text.split(['\n', '\r']).map(str::trim).filter(|line| line.chars().count() >= SHORTEST)
 }
 
 /// Where a character of a picture stands: its row, the run in it, the character in that.

@@ -13,12 +13,13 @@ use steplatch_protocol::{
     Command, DaemonStatusReply, ErrorCode, Hello, HelloReply, HostInfo, PROTOCOL_VERSION, Place, Refusal,
     StopDaemonReply, VERBS,
 };
+use steplatch_store::OpenError;
 use tokio::sync::{Notify, watch};
 
 use crate::caller::Caller;
 use crate::connection::Outgoing;
 use crate::daemon::Ending;
-use crate::runs::{RunEvents, Runs};
+use crate::runs::{KeptRuns, RunEvents, Runs};
 use crate::secrets::Secrets;
 use crate::sessions::{Sessions, TerminalEvents};
 
@@ -98,19 +99,30 @@ impl Drop for Counted<'_> {
 }
 
 impl Service {
-    pub(crate) fn new(place: Place, hosts: Hosts, secrets: Arc<Secrets>) -> Self {
+    /// Takes over what the last daemon left.
+    ///
+    /// # Errors
+    /// When the journal of runs can not be used.
+    pub(crate) async fn start(
+        place: Place,
+        hosts: Hosts,
+        secrets: Arc<Secrets>,
+        keep: KeptRuns,
+    ) -> Result<Self, OpenError> {
         let stop = watch::Sender::new(None);
         let sessions = Sessions::new(hosts, secrets.clone(), stop.subscribe());
-        Self {
+        let runs = Runs::open(place.journal(), sessions.clone(), secrets.clone(), keep).await?;
+        runs.recover().await;
+        Ok(Self {
             place,
             stop,
             listen_again: Arc::default(),
-            runs: Runs::new(sessions.clone(), secrets.clone()),
+            runs,
             secrets,
             sessions,
             clients: AtomicUsize::new(0),
             started: Instant::now(),
-        }
+        })
     }
 
     /// Waits until somebody stops the daemon, and returns how.
@@ -125,9 +137,9 @@ impl Service {
         Counted(&self.clients)
     }
 
-    /// Ends what runs, and closes what is open unless it is to be kept.
+    /// Leaves the runs to the next daemon, and closes what is open unless it is to be kept.
     pub(crate) async fn close(&self, ending: Ending) {
-        self.runs.cancel_all("the daemon was stopped").await;
+        self.runs.leave().await;
         if ending == Ending::CloseTerminals {
             self.sessions.close_all().await;
         }
@@ -169,7 +181,7 @@ impl Service {
             Command::DaemonStatus(_) => Answer::of(self.status().await),
             Command::StopDaemon(verb) => {
                 let status = self.status().await;
-                let reply = StopDaemonReply { pid: status.pid, terminals: status.terminals };
+                let reply = StopDaemonReply { pid: status.pid, terminals: status.terminals, runs: status.runs };
                 let ending = if verb.keep_terminals { Ending::KeepTerminals } else { Ending::CloseTerminals };
                 return (Answer::of(reply), Some(Following::Stop(self.stop.clone(), ending)));
             }
@@ -190,14 +202,14 @@ impl Service {
                 return (Answer::of(reply), events.map(|events| Following::Terminal(Box::new(events))));
             }
             Command::HandBackTerminal(verb) => Answer::of(sessions.hand_back(verb).await),
-            Command::RunWorkflow(verb) => Answer::of(self.runs.run(caller, verb).await),
+            Command::RunWorkflow(verb) => Answer::of(self.runs.run(caller, verb, step).await),
             Command::GetRun(verb) => Answer::of(self.runs.look_at(verb).await),
             Command::AnswerGate(verb) => Answer::of(self.runs.answer(caller, verb).await),
             Command::CancelWorkflow(verb) => Answer::of(self.runs.cancel(verb).await),
-            Command::GetWorkflowRun(verb) => Answer::of(self.runs.record(&verb)),
-            Command::ListWorkflowRuns(verb) => Answer::of(self.runs.list(&verb)),
+            Command::GetWorkflowRun(verb) => Answer::of(self.runs.record(&verb).await),
+            Command::ListWorkflowRuns(verb) => Answer::of(self.runs.list(&verb).await),
             Command::Subscribe(verb) => {
-                let (reply, events) = self.runs.subscribe(&verb);
+                let (reply, events) = self.runs.subscribe(&verb).await;
                 return (Answer::of(reply), events.map(Following::Run));
             }
         };
@@ -232,7 +244,7 @@ impl Service {
             socket: self.place.socket().display().to_string(),
             state_dir: self.place.state().display().to_string(),
             terminals: hosts.iter().map(|host| host.terminals).sum(),
-            runs: self.runs.count_running(),
+            runs: self.runs.count_under_way(),
             clients: self.clients.load(Ordering::Relaxed),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             hosts,

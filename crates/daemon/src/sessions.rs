@@ -34,7 +34,7 @@ use tokio::sync::watch;
 pub(crate) use attach::TerminalEvents;
 pub(crate) use commands::NotAsked;
 use signals::signal_named;
-use trouble::{Trouble, held, not_opened};
+use trouble::{Trouble, held};
 
 use crate::caller::Caller;
 use crate::daemon::Ending;
@@ -92,6 +92,11 @@ impl Sessions {
         self.hosts.status().await
     }
 
+    /// Whether a process that kept terminals has gone since the last daemon.
+    pub(crate) fn host_was_lost(&self) -> bool {
+        self.hosts.missed()
+    }
+
     /// Closes every terminal, and ends what keeps them.
     pub(crate) async fn close_all(&self) {
         self.hosts.shut_down().await;
@@ -147,7 +152,11 @@ impl Sessions {
     ) -> OpenTerminalReply {
         match self.try_open(caller, verb, step).await {
             Ok(reply) => reply,
-            Err(error) => OpenTerminalReply { error: Some(error), ..OpenTerminalReply::default() },
+            Err(trouble) => {
+                let outcome_unknown = trouble.outcome_unknown();
+                let error = Some(self.words("", trouble).await);
+                OpenTerminalReply { error, outcome_unknown, ..OpenTerminalReply::default() }
+            }
         }
     }
 
@@ -156,15 +165,15 @@ impl Sessions {
         caller: &Arc<Caller>,
         verb: OpenTerminal,
         step: Option<String>,
-    ) -> Result<OpenTerminalReply, String> {
+    ) -> Result<OpenTerminalReply, Trouble> {
         let arguments = match verb.command {
-            Some(command) if command.is_empty() => return Err("command is empty: name a program".to_owned()),
+            Some(command) if command.is_empty() => return Err("command is empty: name a program".to_owned().into()),
             Some(command) => command,
             None => shell_words::split(&verb.shell)
                 .map_err(|error| format!("shell '{}' can not be split into words: {error}", verb.shell))?,
         };
         if arguments.is_empty() {
-            return Err("shell is empty: name one, such as bash".to_owned());
+            return Err("shell is empty: name one, such as bash".to_owned().into());
         }
         let size = Size { cols: verb.cols, rows: verb.rows }
             .checked()
@@ -172,17 +181,17 @@ impl Sessions {
         let environment: Vec<(OsString, OsString)> =
             verb.environment.unwrap_or_default().into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         if let Some((key, _)) = environment.iter().find(|(key, value)| !is_variable(key, value)) {
-            return Err(format!("'{}' can not be an environment variable", key.to_string_lossy()));
+            return Err(format!("'{}' can not be an environment variable", key.to_string_lossy()).into());
         }
         if arguments.iter().any(|argument| argument.contains('\0')) {
-            return Err("a command can not have a NUL character in it".to_owned());
+            return Err("a command can not have a NUL character in it".to_owned().into());
         }
         if let Some(name) = &verb.name {
             if name.trim().is_empty() || name.chars().count() > 64 || name.chars().any(char::is_control) {
-                return Err("a name has 1 to 64 characters, and no control characters".to_owned());
+                return Err("a name has 1 to 64 characters, and no control characters".to_owned().into());
             }
             if name.parse::<TerminalId>().is_ok() {
-                return Err(format!("the name '{name}' looks like a session_id; choose another one"));
+                return Err(format!("the name '{name}' looks like a session_id; choose another one").into());
             }
         }
         let folder = verb.working_directory.map_or_else(|| caller.folder.clone(), |asked| at_home(&asked, caller));
@@ -198,7 +207,7 @@ impl Sessions {
             opened_by: caller.name.clone(),
             step,
         };
-        let (terminal, opened) = self.hosts.open(spec).await.map_err(not_opened)?;
+        let (terminal, opened) = self.hosts.open(spec).await?;
         let view = if verb.wait_ready {
             let quiet = if opened.integrated {
                 Quiet::of(SILENT_SHELL)
@@ -209,7 +218,11 @@ impl Sessions {
         } else {
             terminal.view(false).await
         };
-        let view = view.map_err(|error| error.to_string())?;
+        // The terminal is there; one that was closed just now is no reason to ask for a session_id.
+        let view = view.map_err(|error| match error {
+            lost @ AskError::HostLost { .. } => Trouble::Ask(lost),
+            error => Trouble::Words(error.to_string()),
+        })?;
         Ok(OpenTerminalReply {
             success: true,
             session_id: terminal.id().to_string(),
@@ -218,6 +231,7 @@ impl Sessions {
             screen_content: Some(self.secrets.within(terminal.id()).masked_screen(view.screen)),
             timestamp: Some(moment::now_told()),
             error: None,
+            outcome_unknown: None,
             pid: Some(opened.pid),
             cols: Some(view.size.cols),
             rows: Some(view.size.rows),
@@ -230,9 +244,10 @@ impl Sessions {
         match self.try_send(caller, verb, step).await {
             Ok(reply) => reply,
             Err(trouble) => {
+                let outcome_unknown = trouble.outcome_unknown();
                 let error = Some(self.words(&session_id, trouble).await);
                 let message = "Input not sent".to_owned();
-                SendInputReply { session_id, message, error, ..SendInputReply::default() }
+                SendInputReply { session_id, message, error, outcome_unknown, ..SendInputReply::default() }
             }
         }
     }
@@ -273,6 +288,7 @@ impl Sessions {
             timestamp: Some(moment::now_told()),
             process_running: Some(exit.is_none()),
             error: None,
+            outcome_unknown: None,
             offset: Some(sent.offset),
             busy,
             exit_code,
@@ -408,7 +424,7 @@ impl Sessions {
         let failed = |message: String| ExitTerminalReply { session_id, message, ..ExitTerminalReply::default() };
         let terminal = match self.free_for(caller, &verb.session_id).await {
             Ok(terminal) => terminal,
-            Err(Trouble::Words(held)) => return failed(held),
+            Err(Trouble::Words(held) | Trouble::InDoubt(held)) => return failed(held),
             Err(Trouble::Ask(_)) => return failed("Session not found".to_owned()),
         };
         let signal = match (verb.force, verb.signal.as_deref().map(signal_named)) {

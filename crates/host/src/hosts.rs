@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -104,6 +105,8 @@ struct Shared {
     version: String,
     on_secret: OnSecret,
     table: Mutex<Table>,
+    /// Whether a host that was noted was not there any more at the beginning.
+    missed: AtomicBool,
     /// Whoever starts a host does so alone.
     starting: tokio::sync::Mutex<()>,
 }
@@ -152,6 +155,7 @@ impl Hosts {
                 version: version.to_owned(),
                 on_secret: Arc::new(on_secret),
                 table: Mutex::default(),
+                missed: AtomicBool::new(false),
                 starting: tokio::sync::Mutex::default(),
             }),
         };
@@ -174,6 +178,7 @@ impl Hosts {
                 Ok(host) => hosts.adopt(host, None, socket).await,
                 Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {
                     // Whoever listened there has ended without a word.
+                    hosts.shared.missed.fetch_or(noted.is_some(), Ordering::Relaxed);
                     let _ = std::fs::remove_file(&socket);
                     notes::remove(notes, &socket);
                 }
@@ -231,6 +236,12 @@ impl Hosts {
             }
         }
         None
+    }
+
+    /// Whether a host has gone that the last daemon may have asked for something.
+    #[must_use]
+    pub fn missed(&self) -> bool {
+        self.shared.missed.load(Ordering::Relaxed)
     }
 
     /// Returns the process id of the host that this terminal ended with, if that is what became of it.

@@ -6,7 +6,9 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::InvalidId;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::{InvalidId, StepId};
 
 /// Crockford's base 32 in lower case: no letter that a person takes for another.
 /// Source: <https://www.crockford.com/base32.html>.
@@ -107,6 +109,21 @@ random_id! {
     RunId, "run_", 16, "a run id (run_ and 16 characters)"
 }
 
+impl RunId {
+    /// Returns the id of the run that a step of another run starts: the same for the same step, so that a step
+    /// starts one run and never a second one.
+    #[must_use]
+    pub fn started_by(step: &StepId) -> Self {
+        let mut hash = xxh3_128(step.to_string().as_bytes());
+        let characters = std::iter::repeat_with(|| {
+            let character = char::from(ALPHABET[(hash & 31) as usize]);
+            hash >>= 5;
+            character
+        });
+        Self(format!("run_{}", characters.take(16).collect::<String>()))
+    }
+}
+
 random_id! {
     /// A live terminal. Its users know it as `session_id`.
     TerminalId, "term_", 10, "a session id (term_ and 10 characters)"
@@ -122,6 +139,19 @@ mod tests {
             let id = RunId::random();
             assert_eq!(id.to_string().parse(), Ok(id));
         }
+    }
+
+    #[test]
+    fn a_step_starts_one_run_and_another_step_another() {
+        let parent = RunId::random();
+        let step = |visit| StepId { run: parent.clone(), place: "deploy".into(), visit };
+        let started = RunId::started_by(&step(1));
+        assert_eq!(started, RunId::started_by(&step(1)));
+        assert_ne!(started, RunId::started_by(&step(2)));
+        assert_eq!(started.to_string().parse(), Ok(started));
+        // Written into histories, so it stays as it is.
+        let known = StepId { run: "run_0123456789abcdef".parse().unwrap(), place: "a".into(), visit: 1 };
+        assert_eq!(RunId::started_by(&known).as_str(), "run_r3qm5cwy6v9a81px");
     }
 
     #[test]

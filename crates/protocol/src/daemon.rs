@@ -93,4 +93,7 @@ pub struct StopDaemonReply {
     pub pid: u32,
     /// Terminals that are closed, or kept
     pub terminals: usize,
+    /// Runs that the next daemon goes on with
+    #[serde(default)]
+    pub runs: usize,
 }

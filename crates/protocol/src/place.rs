@@ -104,6 +104,12 @@ impl Place {
         self.runtime.join("daemon.sock")
     }
 
+    /// Where runs are written down.
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
+        self.state.join("steplatch.db")
+    }
+
     /// Where the shell integration lies.
     #[must_use]
     pub fn shell(&self) -> PathBuf {

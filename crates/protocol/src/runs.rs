@@ -337,9 +337,13 @@ pub struct RunEvent {
 }
 
 impl RunEvent {
+    /// The type of an event that stands for the rest of a history that can not be read.
+    pub const UNREADABLE: &str = "history_unreadable";
+
     /// Whether nothing comes after it.
     #[must_use]
     pub fn is_last(&self) -> bool {
-        matches!(self.event_type.as_str(), "workflow_completed" | "workflow_failed" | "workflow_cancelled")
+        let last = ["workflow_completed", "workflow_failed", "workflow_cancelled", Self::UNREADABLE];
+        last.contains(&self.event_type.as_str())
     }
 }

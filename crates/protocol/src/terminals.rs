@@ -100,6 +100,9 @@ pub struct OpenTerminalReply {
     /// Rows
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<u16>,
+    /// It is not known whether it happened
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome_unknown: Option<bool>,
 }
 
 /// Type text or press keys in a terminal. Nothing is appended: end a command with \n to press Enter.
@@ -164,6 +167,9 @@ pub struct SendInputReply {
     /// Whether it reads a line that is not shown, as a password
     #[serde(default, skip_serializing_if = "is_false")]
     pub password: bool,
+    /// It is not known whether it happened
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome_unknown: Option<bool>,
 }
 
 /// Where await_output looks.

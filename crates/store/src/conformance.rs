@@ -83,6 +83,10 @@ impl<J: Journal> Scripted<J> {
         assert_eq!(all[1].summary, Some(finished("b", 7)));
         let running = self.listed(RunFilter { state: Some("running".into()), ..RunFilter::default() }).await;
         assert_eq!(names(&running), ["c", "A"]);
+        let unfinished = self.listed(RunFilter { finished: Some(false), ..RunFilter::default() }).await;
+        assert_eq!(names(&unfinished), ["c", "A"]);
+        let finished = RunFilter { finished: Some(true), state: Some("completed".into()), ..RunFilter::default() };
+        assert_eq!(names(&self.listed(finished).await), ["b"]);
         let first = self.listed(RunFilter { limit: Some(2), ..RunFilter::default() }).await;
         assert_eq!(names(&first), ["c", "b"]);
         let rest = self.listed(RunFilter { before: Some(first[1].number), ..RunFilter::default() }).await;
@@ -95,6 +99,33 @@ impl<J: Journal> Scripted<J> {
         assert_eq!(self.journal.write(nothing).await.expect("nothing to do"), Appended::Written { last: 0 });
         assert!(self.known().await.is_empty());
         assert_eq!(self.journal.run_with_key("k").await.expect("a journal that reads"), None);
+    }
+
+    /// Looks for one run, and for one that is not there.
+    pub async fn a_run_is_found_by_its_id(&self) {
+        let append = Append::new(self.run.clone(), 0, 1, vec!["begun".into()]).with_summary(running("a"));
+        self.journal.write(append).await.expect("an append to an empty history");
+        let found = self.journal.find(&self.run).await.expect("a journal that reads");
+        assert_eq!(found, self.known().await.pop());
+        assert_eq!(self.journal.find(&RunId::random()).await.expect("a journal that reads"), None);
+    }
+
+    /// Keeps something private, changes it, and finishes the run.
+    pub async fn what_is_private_is_there_until_the_run_is_finished(&self) {
+        let private = || async { self.journal.private(&self.run).await.expect("a journal that reads") };
+        assert_eq!(private().await, None);
+        let write = |after, texts: &[&str]| {
+            Append::new(self.run.clone(), after, 1, texts.iter().map(ToString::to_string).collect())
+        };
+        let begun = write(0, &["begun"]).with_private("one").with_summary(running("a"));
+        self.journal.write(begun).await.expect("an append to an empty history");
+        assert_eq!(private().await.as_deref(), Some("one"));
+        self.journal.write(write(1, &["on"])).await.expect("an append");
+        assert_eq!(private().await.as_deref(), Some("one"), "an append without it leaves it");
+        self.journal.write(write(2, &["on"]).with_private("two")).await.expect("an append");
+        assert_eq!(private().await.as_deref(), Some("two"));
+        self.journal.write(write(3, &["over"]).with_summary(finished("a", 7))).await.expect("an append");
+        assert_eq!(private().await, None);
     }
 
     /// Starts two runs with one key.
@@ -185,6 +216,8 @@ macro_rules! conformance {
             a_text_of_any_length_comes_back_as_it_was,
             a_list_tells_the_newest_summaries_and_can_be_filtered,
             a_run_without_entries_does_not_exist,
+            a_run_is_found_by_its_id,
+            what_is_private_is_there_until_the_run_is_finished,
             a_key_belongs_to_one_run_until_it_is_forgotten,
             finished_runs_are_forgotten_by_count_and_by_age
         );

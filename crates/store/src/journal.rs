@@ -43,13 +43,16 @@ pub struct Append {
     pub summary: Option<Summary>,
     /// A name under which this run is found again, and which no second run can get.
     pub key: Option<String>,
+    /// What the writer needs until the run is over, in the place of what it needed before: secrets that no entry
+    /// shows. A summary that has the run finished drops it.
+    pub private: Option<String>,
 }
 
 impl Append {
     /// Returns entries for a history, with neither summary nor key.
     #[must_use]
     pub fn new(run: RunId, after: u64, version: u16, texts: Vec<String>) -> Self {
-        Self { run, after, version, texts, summary: None, key: None }
+        Self { run, after, version, texts, summary: None, key: None, private: None }
     }
 
     /// Returns the same with a summary.
@@ -62,6 +65,12 @@ impl Append {
     #[must_use]
     pub fn with_key(self, key: impl Into<String>) -> Self {
         Self { key: Some(key.into()), ..self }
+    }
+
+    /// Returns the same with what only its writer needs.
+    #[must_use]
+    pub fn with_private(self, private: impl Into<String>) -> Self {
+        Self { private: Some(private.into()), ..self }
     }
 }
 
@@ -98,6 +107,8 @@ pub struct KnownRun {
 pub struct RunFilter {
     /// Only those whose summary has this state.
     pub state: Option<String>,
+    /// Only those that are finished, or only those that are not.
+    pub finished: Option<bool>,
     /// Only those with a smaller [`KnownRun::number`]: what follows a list that ended with that one.
     pub before: Option<u64>,
     /// At most so many.
@@ -155,6 +166,18 @@ pub trait Journal: Send + Sync + 'static {
     /// # Errors
     /// When the journal can not read.
     fn runs(&self, filter: RunFilter) -> impl Future<Output = Result<Vec<KnownRun>, StorageError>> + Send;
+
+    /// Returns `run`, when it has a history.
+    ///
+    /// # Errors
+    /// When the journal can not read.
+    fn find(&self, run: &RunId) -> impl Future<Output = Result<Option<KnownRun>, StorageError>> + Send;
+
+    /// Returns what the writer keeps for itself about `run` until that is over.
+    ///
+    /// # Errors
+    /// When the journal can not read.
+    fn private(&self, run: &RunId) -> impl Future<Output = Result<Option<String>, StorageError>> + Send;
 
     /// Returns the run that has `key`.
     ///

@@ -27,9 +27,19 @@ struct Kept {
     number: u64,
     records: Vec<Record>,
     summary: Option<Summary>,
+    private: Option<String>,
 }
 
 impl Kept {
+    fn known(&self, run: &RunId) -> KnownRun {
+        KnownRun {
+            run: run.clone(),
+            number: self.number,
+            last: self.records.len() as u64,
+            summary: self.summary.clone(),
+        }
+    }
+
     fn finished_at(&self) -> Option<u64> {
         self.summary.as_ref().and_then(|summary| summary.finished_at)
     }
@@ -37,7 +47,7 @@ impl Kept {
 
 impl Histories {
     fn write(&mut self, append: Append) -> Result<Appended, AppendError> {
-        let Append { run, after, version, texts, summary, key } = append;
+        let Append { run, after, version, texts, summary, key, private } = append;
         if let Some(existing) = key.as_ref().and_then(|key| self.keys.get(key)) {
             return Ok(Appended::Existing { run: existing.clone() });
         }
@@ -51,13 +61,19 @@ impl Histories {
         let begun = &mut self.begun;
         let kept = self.runs.entry(run.clone()).or_insert_with(|| {
             *begun += 1;
-            Kept { number: *begun, records: Vec::new(), summary: None }
+            Kept { number: *begun, records: Vec::new(), summary: None, private: None }
         });
         for text in texts {
             kept.records.push(Record { seq: kept.records.len() as u64 + 1, version, text });
         }
         if summary.is_some() {
             kept.summary = summary;
+        }
+        if private.is_some() {
+            kept.private = private;
+        }
+        if kept.finished_at().is_some() {
+            kept.private = None;
         }
         let last = kept.records.len() as u64;
         if let Some(key) = key {
@@ -109,22 +125,26 @@ impl Journal for MemoryJournal {
         self.with(|histories| {
             let wanted = |kept: &Kept| {
                 filter.before.is_none_or(|before| kept.number < before)
+                    && filter.finished.is_none_or(|finished| kept.finished_at().is_some() == finished)
                     && filter
                         .state
                         .as_ref()
                         .is_none_or(|state| kept.summary.as_ref().is_some_and(|summary| summary.state == *state))
             };
-            let known = |(run, kept): (&RunId, &Kept)| KnownRun {
-                run: run.clone(),
-                number: kept.number,
-                last: kept.records.len() as u64,
-                summary: kept.summary.clone(),
-            };
-            let mut runs: Vec<KnownRun> = histories.runs.iter().filter(|(_, kept)| wanted(kept)).map(known).collect();
+            let wanted = histories.runs.iter().filter(|(_, kept)| wanted(kept));
+            let mut runs: Vec<KnownRun> = wanted.map(|(run, kept)| kept.known(run)).collect();
             runs.sort_unstable_by_key(|run| std::cmp::Reverse(run.number));
             runs.truncate(filter.limit.unwrap_or(usize::MAX));
             Ok(runs)
         })
+    }
+
+    async fn find(&self, run: &RunId) -> Result<Option<KnownRun>, StorageError> {
+        Ok(self.with(|histories| histories.runs.get(run).map(|kept| kept.known(run))))
+    }
+
+    async fn private(&self, run: &RunId) -> Result<Option<String>, StorageError> {
+        Ok(self.with(|histories| histories.runs.get(run).and_then(|kept| kept.private.clone())))
     }
 
     async fn run_with_key(&self, key: &str) -> Result<Option<RunId>, StorageError> {

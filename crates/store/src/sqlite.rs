@@ -100,6 +100,15 @@ impl SqliteJournal {
         self.epoch
     }
 
+    /// Takes everything out of the log into the database, and empties it: what was overwritten in the database is
+    /// then nowhere. Costs a synchronisation of both.
+    ///
+    /// # Errors
+    /// When the journal can not write.
+    pub async fn empty_log(&self) -> Result<(), StorageError> {
+        self.ask(Ask::EmptyLog).await.map(drop)
+    }
+
     /// Finishes what was asked for and closes the file. Blocks until that is done; dropping a journal finishes as
     /// well and does not wait.
     pub fn close(self) {
@@ -118,9 +127,15 @@ impl SqliteJournal {
     }
 
     async fn read_some(&self, run: &RunId, from: u64) -> Result<Vec<Record>, ReadError> {
+        self.look(|reply| Question::Records { run: run.clone(), from, at_most: READ_AT_ONCE, reply }).await
+    }
+
+    async fn look<T, E: From<StorageError>>(
+        &self,
+        question: impl FnOnce(oneshot::Sender<Result<T, E>>) -> Question,
+    ) -> Result<T, E> {
         let (reply, answer) = oneshot::channel();
-        let question = Question::Records { run: run.clone(), from, at_most: READ_AT_ONCE, reply };
-        self.reader.send(question).await.map_err(|_| StorageError::Closed)?;
+        self.reader.send(question(reply)).await.map_err(|_| StorageError::Closed)?;
         answer.await.map_err(|_| StorageError::Closed)?
     }
 }
@@ -148,16 +163,19 @@ impl Journal for SqliteJournal {
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<KnownRun>, StorageError> {
-        let (reply, answer) = oneshot::channel();
-        self.reader.send(Question::Runs { filter, reply }).await.map_err(|_| StorageError::Closed)?;
-        answer.await.map_err(|_| StorageError::Closed)?
+        self.look(|reply| Question::Runs { filter, reply }).await
+    }
+
+    async fn find(&self, run: &RunId) -> Result<Option<KnownRun>, StorageError> {
+        self.look(|reply| Question::Find { run: run.clone(), reply }).await
+    }
+
+    async fn private(&self, run: &RunId) -> Result<Option<String>, StorageError> {
+        self.look(|reply| Question::Private { run: run.clone(), reply }).await
     }
 
     async fn run_with_key(&self, key: &str) -> Result<Option<RunId>, StorageError> {
-        let (reply, answer) = oneshot::channel();
-        let question = Question::Key { key: key.to_owned(), reply };
-        self.reader.send(question).await.map_err(|_| StorageError::Closed)?;
-        answer.await.map_err(|_| StorageError::Closed)?
+        self.look(|reply| Question::Key { key: key.to_owned(), reply }).await
     }
 
     async fn forget(&self, run: &RunId) -> Result<(), StorageError> {

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use steplatch_daemon::{Daemon, Ending, Options, Stopper};
+use steplatch_daemon::{Daemon, Ending, KeptRuns, Options, Stopper};
 use steplatch_host::Starter;
 use steplatch_protocol::{
     AwaitOutput, AwaitOutputReply, Client, GetScreenContent, Hello, OpenTerminal, OpenTerminalReply, PROTOCOL_VERSION,
@@ -43,11 +43,24 @@ impl TestDaemon {
 
     /// Starts a daemon whose terminals have these options.
     pub async fn with(terminals: steplatch_terminal::Options) -> Self {
+        Self::start(tempfile::tempdir().expect("a temporary folder"), terminals, KeptRuns::default()).await
+    }
+
+    /// Starts a daemon that keeps these finished runs.
+    pub async fn keeping(runs: KeptRuns) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
+        Self::start(folder, steplatch_terminal::Options::default(), runs).await
+    }
+
+    /// Starts a daemon in this folder.
+    pub async fn in_folder(folder: TempDir) -> Self {
+        Self::start(folder, steplatch_terminal::Options::default(), KeptRuns::default()).await
+    }
+
+    async fn start(folder: TempDir, terminals: steplatch_terminal::Options, runs: KeptRuns) -> Self {
         let place = Place::new(folder.path().join("state"), folder.path().join("run"));
-        let daemon = Daemon::start(Options { place: place.clone(), host: Starter::InProcess(Box::new(terminals)) })
-            .await
-            .expect("a daemon that starts");
+        let host = Starter::InProcess(Box::new(terminals));
+        let daemon = Daemon::start(Options { place: place.clone(), host, runs }).await.expect("a daemon that starts");
         let client = daemon.client();
         let stopper = daemon.stopper();
         let serving = tokio::spawn(async move { daemon.serve().await.expect("a daemon that serves") });
@@ -103,8 +116,18 @@ impl TestDaemon {
 
     /// Stops the daemon and waits for its end.
     pub async fn stop(self) {
-        self.stopper.stop(Ending::CloseTerminals);
+        drop(self.ended(Ending::CloseTerminals).await);
+    }
+
+    /// Stops the daemon and starts another one in its folders, which finds the terminals.
+    pub async fn restarted(self) -> Self {
+        Self::in_folder(self.ended(Ending::KeepTerminals).await).await
+    }
+
+    async fn ended(self, ending: Ending) -> TempDir {
+        self.stopper.stop(ending);
         tokio::time::timeout(Duration::from_secs(20), self.serving).await.expect("a daemon that ends").unwrap();
+        self.folder
     }
 }
 

@@ -236,7 +236,7 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
 /// Returns the effects that a history has asked for and has no outcome of, to be performed again after a restart.
 ///
 /// Performing one of them twice is harmless, except for [`Effect::Perform`]: there the one who performs keeps
-/// a ledger by step.
+/// a ledger by step. The time that a state may take goes on meanwhile, but whatever became of it is still looked at.
 #[must_use]
 pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
     match history.status() {
@@ -247,7 +247,7 @@ pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
             let after = history.time_left(now);
             let pending = history
                 .current()
-                .map(|current| asking(current, history.depth()))
+                .map(|current| asking(&current.with_time_left(now), history.depth()))
                 .or_else(|| history.exchange().map(exchanging));
             [Effect::ArmDeadline { after }].into_iter().chain(pending).collect()
         }

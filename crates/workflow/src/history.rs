@@ -53,6 +53,18 @@ pub struct CurrentStep {
     pub entered_at: Timestamp,
 }
 
+/// What a state may take at the least that is asked for again, so that what has happened already is found.
+const LEAST_LEFT: Duration = Duration::from_secs(1);
+
+impl CurrentStep {
+    /// Returns the step as it is to be asked for again: its limit is what is left of it.
+    pub(crate) fn with_time_left(&self, now: Timestamp) -> Self {
+        let taken = now.since(self.entered_at);
+        let limit = self.limit.map(|limit| limit.saturating_sub(taken).max(LEAST_LEFT).min(limit));
+        Self { limit, ..self.clone() }
+    }
+}
+
 /// A request to the shell that has no answer yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exchange {

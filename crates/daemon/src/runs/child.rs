@@ -5,17 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use steplatch_ids::StepId;
-use steplatch_store::Journal;
-use steplatch_workflow::{Child, ChildWorkflow, Definition, Event, History, Input, Outcome, Start, child_outcome};
+use steplatch_ids::{RunId, StepId};
+use steplatch_workflow::{Child, ChildWorkflow, Definition, History, Outcome, Start, child_outcome};
+use tokio_util::sync::CancellationToken;
 
+use super::begin::Beginning;
 use super::catalog::TerminalTools;
-use super::event::read;
-use super::{Beginning, Run, Shared};
+use super::run::Run;
+use super::{Seal, Shared};
 use crate::caller::Caller;
 
 /// How long the end of a cancelled child is waited for.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
+
+/// Why a child ends that nobody waits for.
+pub(super) const LEFT_ALONE: &str = "the run that started it went on without it";
 
 /// Starts the run that a step asks for, waits for its end, and returns what it came to. A step that started one
 /// before waits for that one.
@@ -29,32 +33,31 @@ pub(super) fn perform(
     limit: Option<Duration>,
 ) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
     Box::pin(async move {
-        let run = match shared.started_by(&step) {
+        let id = RunId::started_by(&step);
+        let known = match shared.find(&id).await {
+            Ok(known) => known,
+            Err(error) => return refused(format!("what is known of run {id} can not be read: {error}")),
+        };
+        let run = match known {
             Some(run) => run,
-            None => match begin(&shared, &caller, step, child).await {
+            None => match begin(&shared, &caller, id, step, child).await {
                 Ok(run) => run,
                 Err(error) => return refused(error),
             },
         };
-        // Whoever stops waiting for the child, stops the child.
-        let watched = Watched(run.clone());
-        if !watched.0.over_within(limit).await {
-            give_up(&watched.0).await;
+        // Whoever stops waiting for the child, stops the child; a daemon that stops leaves both to the next one.
+        let watched = Watched { run: run.clone(), stopping: shared.stopping.clone() };
+        if !watched.run.over_within(limit).await {
+            give_up(&watched.run).await;
             return Outcome::TimedOut;
         }
-        let records = match shared.journal.read(&run.id, 1).await {
-            Ok(records) => records,
+        let events = match shared.events_of(&run.id, 1, &Seal::default()).await {
+            Ok(events) => events,
             Err(error) => return refused(format!("what became of run {} can not be read: {error}", run.id)),
         };
-        let events: Vec<Event> = records.iter().filter_map(read).collect();
-        let progress = run.progress();
-        match child_outcome(&History::from_iter(&events), progress.state.name()) {
+        match child_outcome(&History::from_iter(&events), run.state().name()) {
             Outcome::Finished { mut result } => {
-                result.insert("workflow_name".to_owned(), run.workflow.clone().into());
-                // One that could not be written down has no history that says so.
-                if let Some(error) = progress.error {
-                    result.insert("error".to_owned(), error.into());
-                }
+                result.insert("workflow_name".to_owned(), run.about.workflow.clone().into());
                 Outcome::Finished { result }
             }
             other => other,
@@ -64,27 +67,31 @@ pub(super) fn perform(
 
 /// Cancels a run and waits until it has left nothing behind.
 pub(super) async fn give_up(run: &Run) {
-    cancel(run);
+    run.cancel(LEFT_ALONE);
     run.over(ENDS_WITHIN).await;
 }
 
-fn cancel(run: &Run) {
-    // One that is over, or ends just now, needs no end.
-    let _ = run.inputs.send(Input::Cancel { reason: "the run that started it went on without it".to_owned() });
-}
-
 /// A run that is cancelled when nobody waits for it any more.
-struct Watched(Arc<Run>);
+struct Watched {
+    run: Arc<Run>,
+    stopping: CancellationToken,
+}
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        if !self.0.progress().state.is_over() {
-            cancel(&self.0);
+        if !self.run.state().is_over() && !self.stopping.is_cancelled() {
+            self.run.cancel(LEFT_ALONE);
         }
     }
 }
 
-async fn begin(shared: &Arc<Shared>, caller: &Arc<Caller>, step: StepId, child: Child) -> Result<Arc<Run>, String> {
+async fn begin(
+    shared: &Arc<Shared>,
+    caller: &Arc<Caller>,
+    run: RunId,
+    step: StepId,
+    child: Child,
+) -> Result<Arc<Run>, String> {
     let document = match child.workflow {
         ChildWorkflow::Inline(document) => document,
         ChildWorkflow::Named(name) => shared.named.find(caller, &name)?,
@@ -94,17 +101,16 @@ async fn begin(shared: &Arc<Shared>, caller: &Arc<Caller>, step: StepId, child: 
     if let Some(session) = &child.session_id {
         shared.sessions.exists(session).await?;
     }
-    let variables = child.variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
-    let beginning = Beginning { definition, variables, parent: Some(step) };
-    Ok(shared.begin(caller, beginning, |run, variables, parent| Start {
+    let start = Start {
         run,
         session_id: child.session_id,
-        variables,
+        variables: child.variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect(),
         limits: child.limits,
         keep_terminals: child.keep_terminals,
-        parent,
+        parent: Some(step),
         depth: child.depth,
-    }))
+    };
+    shared.begin(caller, Beginning { definition, start, key: None }).await
 }
 
 fn refused(error: String) -> Outcome {

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use steplatch_protocol::{AwaitOutput, AwaitUntil, GetVariables, SetVariables};
-use steplatch_workflow::{Definition, History, Input, ShellAnswer};
+use steplatch_workflow::{Definition, History, Input, ShellAnswer, State};
 
 use crate::caller::Caller;
-use crate::secrets::Secrets;
 use crate::sessions::{NotAsked, Sessions};
 
 /// Seconds that a shell may still be busy with what was typed last.
@@ -69,24 +68,42 @@ async fn at_prompt(
     Ok(())
 }
 
-/// Learns the secrets that come in with an input, before anybody who follows the run is told of them.
-pub(super) fn hide(definition: &Definition, history: &History, input: &Input, secrets: &Secrets) {
-    let secret = |name: &str| {
-        let variable = definition.arguments().get(name).or_else(|| definition.return_values().get(name));
-        variable.is_some_and(steplatch_workflow::ContractVariable::is_secret)
-    };
+/// Returns the secrets that come in with an input: values that the contract calls secret, and variables that a state
+/// types as one.
+pub(super) fn secrets_of(definition: &Definition, history: &History, input: &Input) -> Vec<String> {
+    let mut found = Vec::new();
     match input {
         Input::Start(start) => {
+            let given = |name: &str| start.variables.get(name).and_then(Value::as_str).map(str::to_owned);
             let contract = definition.arguments().iter().chain(definition.return_values());
             for variable in contract.filter(|variable| variable.is_secret()) {
-                let given = start.variables.get(variable.name()).and_then(Value::as_str);
-                given.into_iter().chain(variable.default()).for_each(|value| secrets.add(value));
+                found.extend(given(variable.name()).into_iter().chain(variable.default().map(str::to_owned)));
+            }
+            for typed in definition.states().iter().filter_map(typed_unseen) {
+                let named =
+                    |name: &&String| typed.contains(&format!("{{{name}}}")) || typed.contains(&format!("{{{name}|"));
+                found.extend(start.variables.keys().filter(named).filter_map(|name| given(name)));
+                if !typed.contains('{') {
+                    found.push(typed.to_owned());
+                }
             }
         }
         Input::ShellAnswered { answer: ShellAnswer::Told { values }, .. } if history.exchange().is_some() => {
+            let secret = |name: &str| {
+                let variable = definition.arguments().get(name).or_else(|| definition.return_values().get(name));
+                variable.is_some_and(steplatch_workflow::ContractVariable::is_secret)
+            };
             let told = values.iter().filter(|(name, _)| secret(name));
-            told.filter_map(|(_, value)| value.as_deref()).for_each(|value| secrets.add(value));
+            found.extend(told.filter_map(|(_, value)| value.clone()));
         }
         _ => {}
     }
+    found
+}
+
+/// Returns the text that a state types as a secret, as its author wrote it.
+fn typed_unseen(state: &State) -> Option<&str> {
+    let params = state.action().params();
+    let secret = params.get("secret").is_some_and(|secret| *secret == Value::Bool(true) || *secret == "true");
+    params.get("input_text").and_then(Value::as_str).filter(|_| secret)
 }

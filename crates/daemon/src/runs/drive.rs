@@ -3,124 +3,256 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::ExitTerminal;
-use steplatch_store::Journal;
+use steplatch_store::{Append, AppendError, Appended, Journal, StorageError};
 use steplatch_workflow::{
-    Decision, Definition, Effect, Event, History, Input, Outcome, SEMANTICS_VERSION, Start, Status, Timestamp, decide,
+    Decision, Definition, Effect, History, Input, Outcome, SEMANTICS_VERSION, Start, Status, decide, resume,
 };
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::AbortHandle;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{AbortHandle, JoinHandle};
 
-use super::{Progress, RunState, Shared, child, contract};
+use super::origin::Origin;
+use super::run::{About, Progress, RunState};
+use super::{Seal, Shared, act, child, contract};
 use crate::caller::Caller;
 use crate::moment;
-use crate::service::perform;
 
-/// Version of the entries that are written here: the events of `workflow` in JSON.
+/// Version of the entries that are written here: the events of `workflow` in JSON, sealed.
 pub(super) const ENTRY_VERSION: u16 = SEMANTICS_VERSION as u16;
 
+/// How long a journal that can not write is left alone before it is tried again, at first and at the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// Drives one run.
 pub(super) struct Driver {
     shared: Arc<Shared>,
     caller: Arc<Caller>,
     definition: Definition,
     run: RunId,
+    about: About,
     /// The way for outcomes and deadlines to come back.
     inputs: mpsc::UnboundedSender<Input>,
     progress: watch::Sender<Progress>,
     history: History,
     seq: u64,
+    seal: Seal,
+    /// How many secrets are stored.
+    sealed: usize,
+    /// The state and the end that lists tell of.
+    told: Option<RunState>,
     /// What is being performed, and the timer of the whole run.
     in_flight: Option<(StepId, AbortHandle)>,
     deadline: Option<AbortHandle>,
+    /// What has to be done before the run counts as over.
+    closing: Vec<JoinHandle<()>>,
+}
+
+/// What a driver is made of.
+pub(super) struct Parts {
+    pub(super) caller: Arc<Caller>,
+    pub(super) definition: Definition,
+    pub(super) run: RunId,
+    pub(super) about: About,
+    pub(super) inputs: mpsc::UnboundedSender<Input>,
+    pub(super) progress: watch::Sender<Progress>,
+}
+
+/// What the journal has of a run that goes on.
+pub(super) struct Found {
+    pub(super) history: History,
+    pub(super) seq: u64,
+    pub(super) seal: Seal,
 }
 
 impl Driver {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        caller: Arc<Caller>,
-        definition: Definition,
-        run: RunId,
-        inputs: mpsc::UnboundedSender<Input>,
-        progress: watch::Sender<Progress>,
-    ) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, parts: Parts) -> Self {
+        let Parts { caller, definition, run, about, inputs, progress } = parts;
         Self {
             shared,
             caller,
             definition,
             run,
+            about,
             inputs,
             progress,
             history: History::new(),
             seq: 0,
+            seal: Seal::default(),
+            sealed: 0,
+            told: None,
             in_flight: None,
             deadline: None,
+            closing: Vec::new(),
         }
     }
 
-    /// Drives the run to its end.
-    pub(super) async fn drive(mut self, start: Start, mut received: mpsc::UnboundedReceiver<Input>) {
-        let mut input = Input::Start(start);
-        loop {
-            contract::hide(&self.definition, &self.history, &input, &self.shared.secrets);
-            let Decision { events, effects } = decide(&self.definition, &self.history, input, moment::now());
-            if let Err(error) = self.append(&effects, &events).await {
-                tracing::error!(run = %self.run, error, "a run can not be remembered and stops here");
-                self.publish_failure(error);
-                break;
+    /// Returns one that goes on from where another daemon left the run.
+    pub(super) fn at(shared: Arc<Shared>, parts: Parts, found: Found) -> Self {
+        let Found { history, seq, seal } = found;
+        let sealed = seal.secrets().len();
+        let driver = Self { history, seq, seal, sealed, ..Self::new(shared, parts) };
+        driver.publish();
+        driver
+    }
+
+    pub(super) fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Writes the beginning of the run down; with a key, unless there is a run that has it. Returns what is to be
+    /// done then.
+    pub(super) async fn begin(
+        &mut self,
+        start: Start,
+        key: Option<String>,
+    ) -> Result<(Appended, Vec<Effect>), AppendError> {
+        let decision = self.decide(Input::Start(start));
+        // Its secrets are known now.
+        self.shared.secrets.mask_fields(&mut self.about.input);
+        let append = Append { key, ..self.append_of(&decision) };
+        let appended = self.shared.write_first(append).await?;
+        if let Appended::Written { last } = &appended {
+            self.seq = *last;
+            if !self.history.is_over() {
+                self.publish();
             }
-            let mut closing = Vec::new();
-            for effect in effects {
-                self.perform(effect, &mut closing);
-            }
-            // A run counts as over once its terminals are closed: who waits for it may look for them.
-            for closed in closing {
-                let _ = closed.await;
-            }
-            self.publish();
-            if self.history.is_over() {
-                break;
-            }
-            input = match received.recv().await {
-                Some(input) => input,
-                None => break,
-            };
         }
+        Ok((appended, decision.effects))
+    }
+
+    /// Drives the run to its end, or until the daemon stops.
+    pub(super) async fn drive(mut self, effects: Vec<Effect>, mut received: mpsc::UnboundedReceiver<Input>) {
+        self.perform_all(effects, false).await;
+        self.go_on(&mut received).await;
+    }
+
+    /// Drives a run that another daemon began.
+    pub(super) async fn resume(mut self, mut received: mpsc::UnboundedReceiver<Input>) {
+        let effects = resume(&self.history, moment::now());
+        self.perform_all(effects, true).await;
+        self.go_on(&mut received).await;
+    }
+
+    async fn go_on(mut self, received: &mut mpsc::UnboundedReceiver<Input>) {
+        let stopping = self.shared.stopping.clone();
+        while !self.history.is_over() {
+            let input = tokio::select! {
+                biased;
+                () = stopping.cancelled() => return self.leave(),
+                input = received.recv() => input,
+            };
+            // The sender is ours as well, so there is always another one.
+            let Some(input) = input else { return self.leave() };
+            let decision = self.decide(input);
+            if !decision.events.is_empty() {
+                let append = self.append_of(&decision);
+                if !self.append(append).await {
+                    return self.leave();
+                }
+            }
+            self.perform_all(decision.effects, false).await;
+        }
+        self.finish().await;
+    }
+
+    /// Stops here, for the next daemon to go on.
+    fn leave(self) {
         for task in self.deadline.iter().chain(self.in_flight.iter().map(|(_, task)| task)) {
             task.abort();
         }
     }
 
-    /// Makes the events part of the history, before anything that they ask for is done.
-    async fn append(&mut self, effects: &[Effect], events: &[Event]) -> Result<(), String> {
+    fn decide(&mut self, input: Input) -> Decision {
         // A secret must be known before the first one who follows the run is told of it.
-        for effect in effects {
-            if let Effect::Perform { params, .. } = effect
-                && params.get("secret").is_some_and(|secret| *secret == Value::Bool(true) || *secret == "true")
-                && let Some(text) = params.get("input_text").and_then(Value::as_str)
-            {
-                self.shared.secrets.add(text);
-            }
+        let mut secrets = contract::secrets_of(&self.definition, &self.history, &input);
+        let decision = decide(&self.definition, &self.history, input, moment::now());
+        secrets.extend(decision.effects.iter().filter_map(typed_unseen));
+        for secret in secrets {
+            self.shared.secrets.add(&secret);
+            self.seal.learn(&secret);
         }
-        if events.is_empty() {
-            return Ok(());
-        }
-        let texts: Result<Vec<String>, _> = events.iter().map(serde_json::to_string).collect();
-        let texts = texts.map_err(|error| error.to_string())?;
-        let appended = self.shared.journal.append(&self.run, self.seq, ENTRY_VERSION, texts).await;
-        self.seq = appended.map_err(|error| error.to_string())?;
-        for event in events {
+        for event in &decision.events {
             self.history.apply(event);
         }
-        // While it runs, everybody is told at once; its end is told when it is complete.
-        if !self.history.is_over() {
-            self.publish();
-        }
-        Ok(())
+        decision
     }
 
-    fn publish(&self) {
+    /// Returns what is to be written for a decision that is part of the history already.
+    fn append_of(&mut self, decision: &Decision) -> Append {
+        let texts = decision.events.iter().map(|event| self.seal.close(event)).collect();
+        let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, texts);
+        let progress = self.now();
+        // A run that leaves something to be done counts as over when that is done.
+        let over = progress.state.is_over();
+        let at_once = !over || !decision.effects.iter().any(leaves_work);
+        if at_once && self.told != Some(progress.state) {
+            self.told = Some(progress.state);
+            append.summary = Some(progress.summary(&self.about));
+        } else if self.told.is_none() {
+            self.told = Some(RunState::Running);
+            append.summary = Some(Progress { state: RunState::Running, ..Progress::default() }.summary(&self.about));
+        }
+        if self.sealed < self.seal.secrets().len() || self.seq == 0 {
+            self.sealed = self.seal.secrets().len();
+            append.private = Some(Origin::of(&self.caller, &self.seal).text());
+        }
+        append
+    }
+
+    /// Writes, and waits as long as the journal has no room. Returns false when this run is not ours to go on with.
+    async fn append(&mut self, append: Append) -> bool {
+        let mut pause = PAUSES.0;
+        loop {
+            match self.shared.journal.write(append.clone()).await {
+                Ok(Appended::Written { last }) => {
+                    self.seq = last;
+                    // While it runs, everybody is told at once; its end is told when it is complete.
+                    if !self.history.is_over() {
+                        self.publish();
+                    }
+                    return true;
+                }
+                Ok(Appended::Existing { run }) => {
+                    tracing::error!(run = %self.run, existing = %run, "an append without a key was taken for another run's");
+                    return false;
+                }
+                Err(error @ (AppendError::Conflict { .. } | AppendError::Storage(StorageError::NotOwner { .. }))) => {
+                    tracing::error!(run = %self.run, %error, "somebody else goes on with a run");
+                    return false;
+                }
+                Err(AppendError::Storage(StorageError::Closed)) => return false,
+                Err(AppendError::Storage(StorageError::Full(_))) if self.shared.make_room().await => continue,
+                Err(AppendError::Storage(error)) => {
+                    tracing::warn!(run = %self.run, %error, "a run waits for its journal");
+                    let trouble = format!("the run goes on as soon as its next step can be written down: {error}");
+                    self.progress.send_modify(|progress| progress.trouble = Some(trouble));
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSES.1),
+                () = self.shared.stopping.cancelled() => return false,
+            }
+        }
+    }
+
+    /// Ends the run once everything that it leaves behind is cleared away.
+    async fn finish(mut self) {
+        let state = self.now().state;
+        if self.told != Some(state) {
+            let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, Vec::new());
+            append.summary = Some(self.now().summary(&self.about));
+            if !self.append(append).await {
+                return self.leave();
+            }
+        }
+        self.publish();
+        self.shared.ended(&self.run, !self.seal.secrets().is_empty());
+        self.leave();
+    }
+
+    fn now(&self) -> Progress {
         let state = match self.history.status() {
             Status::NotStarted | Status::Running => RunState::Running,
             Status::Waiting => RunState::Waiting,
@@ -128,55 +260,51 @@ impl Driver {
             Status::Failed { .. } => RunState::Failed,
             Status::Cancelled { .. } => RunState::Cancelled,
         };
-        self.progress.send_replace(Progress {
+        Progress {
             seq: self.seq,
             state,
             ended: self.history.ended_at(),
-            error: self.history.error().map(str::to_owned),
+            error: self.shared.secrets.masked_if(self.history.error().map(str::to_owned)),
             gate: self.history.gate().cloned(),
-        });
+            trouble: None,
+        }
     }
 
-    fn publish_failure(&self, error: String) {
-        let ended = Some(moment::now());
-        self.progress.send_replace(Progress {
-            seq: self.seq,
-            state: RunState::Failed,
-            ended,
-            error: Some(error),
-            gate: None,
-        });
+    fn publish(&self) {
+        self.progress.send_replace(self.now());
     }
 
-    fn perform(&mut self, effect: Effect, closing: &mut Vec<tokio::task::JoinHandle<()>>) {
+    /// Does what was decided. `again` is whether another daemon may have done it already.
+    async fn perform_all(&mut self, effects: Vec<Effect>, again: bool) {
+        for effect in effects {
+            self.perform(effect, again);
+        }
+        // A run counts as over once its terminals are closed: who waits for it may look for them.
+        for closed in std::mem::take(&mut self.closing) {
+            let _ = closed.await;
+        }
+    }
+
+    fn perform(&mut self, effect: Effect, again: bool) {
+        let (shared, caller) = (self.shared.clone(), self.caller.clone());
         match effect {
             Effect::Perform { step, tool, params, limit } => {
-                let acting = act(self.shared.clone(), self.caller.clone(), tool, params, step.to_string(), limit);
-                self.await_outcome(step, acting);
+                let action = act::Action { tool, params, step: step.to_string(), limit, again };
+                self.await_outcome(step, act::perform(shared, caller, action));
             }
-            Effect::Sleep { step, until, limit } => self.await_outcome(step, sleep(until, limit)),
+            Effect::Sleep { step, until, limit } => self.await_outcome(step, act::sleep(until, limit)),
             Effect::StartRun { step, child, limit } => {
-                let (shared, caller) = (self.shared.clone(), self.caller.clone());
                 self.await_outcome(step.clone(), child::perform(shared, caller, step, *child, limit));
             }
             Effect::Answer { step, outcome } => self.await_outcome(step, std::future::ready(outcome)),
             // It is told as part of the run's progress; whoever answers is an input like any other.
             Effect::OpenGate { .. } => {}
-            Effect::DisarmDeadline => {
-                if let Some(deadline) = self.deadline.take() {
-                    deadline.abort();
-                }
-            }
             Effect::SetVariables { step, session_id, variables } => {
-                let sessions = self.shared.sessions.clone();
-                let caller = self.caller.clone();
-                let answering = async move { contract::set(&sessions, &caller, session_id, variables).await };
+                let answering = async move { contract::set(&shared.sessions, &caller, session_id, variables).await };
                 self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: answering.await } });
             }
             Effect::ReadVariables { step, session_id, names } => {
-                let sessions = self.shared.sessions.clone();
-                let caller = self.caller.clone();
-                let answering = async move { contract::read(&sessions, &caller, session_id, names).await };
+                let answering = async move { contract::read(&shared.sessions, &caller, session_id, names).await };
                 self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: answering.await } });
             }
             Effect::Abandon { step } => {
@@ -186,8 +314,8 @@ impl Driver {
                     task.abort();
                 }
                 // A run that it started ends before this one counts as over: its terminals are closed then.
-                if let Some(run) = self.shared.started_by(&step) {
-                    closing.push(tokio::spawn(async move { child::give_up(&run).await }));
+                if let Some(run) = shared.driven(&RunId::started_by(&step)) {
+                    self.closing.push(tokio::spawn(async move { child::give_up(&run).await }));
                 }
             }
             Effect::ArmDeadline { after } => {
@@ -201,11 +329,15 @@ impl Driver {
                     before.abort();
                 }
             }
+            Effect::DisarmDeadline => {
+                if let Some(deadline) = self.deadline.take() {
+                    deadline.abort();
+                }
+            }
             Effect::CloseTerminal { session_id } => {
-                let (sessions, caller) = (self.shared.sessions.clone(), self.caller.clone());
-                closing.push(tokio::spawn(async move {
+                self.closing.push(tokio::spawn(async move {
                     // One that somebody closed before is closed, and one that a person holds is theirs.
-                    sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+                    shared.sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
                 }));
             }
         }
@@ -225,54 +357,14 @@ impl Driver {
     }
 }
 
-/// Performs an action within its limit.
-async fn act(
-    shared: Arc<Shared>,
-    caller: Arc<Caller>,
-    tool: String,
-    params: Map<String, Value>,
-    step: String,
-    limit: Option<Duration>,
-) -> Outcome {
-    let (done, result) = oneshot::channel();
-    let sessions = shared.sessions.clone();
-    let opens = tool == "open_terminal";
-    let acting = async move {
-        let result = perform(&sessions, &caller, &tool, params, step).await;
-        // Nobody waits for it any more: a terminal that was opened meanwhile would belong to nobody.
-        if let Err(result) = done.send(result)
-            && let Some(session_id) = result.get("session_id").and_then(Value::as_str)
-            && opens
-        {
-            let session_id = session_id.to_owned();
-            sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
-        }
-    };
-    // An opening can not be taken back half-way, so it is carried to its end by itself; all else ends with us.
-    let result = if opens {
-        tokio::spawn(acting);
-        limited(limit, result).await
-    } else {
-        limited(limit, async { tokio::join!(acting, result).1 }).await
-    };
-    match result {
-        None => Outcome::TimedOut,
-        Some(Ok(result)) => Outcome::Finished { result },
-        Some(Err(_)) => Outcome::Unknown,
-    }
+/// Whether an effect of a run that is over takes its time.
+fn leaves_work(effect: &Effect) -> bool {
+    matches!(effect, Effect::CloseTerminal { .. } | Effect::Abandon { .. })
 }
 
-async fn sleep(until: Timestamp, limit: Option<Duration>) -> Outcome {
-    let time = until.since(moment::now());
-    match limited(limit, tokio::time::sleep(time)).await {
-        Some(()) => Outcome::Finished { result: Map::new() },
-        None => Outcome::TimedOut,
-    }
-}
-
-async fn limited<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> Option<T> {
-    match limit {
-        Some(limit) => tokio::time::timeout(limit, future).await.ok(),
-        None => Some(future.await),
-    }
+/// Returns the text that an action types as a secret.
+fn typed_unseen(effect: &Effect) -> Option<String> {
+    let Effect::Perform { params, .. } = effect else { return None };
+    let secret = params.get("secret").is_some_and(|secret| *secret == Value::Bool(true) || *secret == "true");
+    params.get("input_text").and_then(Value::as_str).filter(|_| secret).map(str::to_owned)
 }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use steplatch_ids::RunId;
 use steplatch_protocol::RunEvent;
-use steplatch_store::{Journal, Record};
+use steplatch_store::{Journal, ReadError, Record};
 use steplatch_workflow::{Event, Outcome};
 
-use super::drive::ENTRY_VERSION;
-use super::{Run, Shared};
+use super::run::Run;
+use super::{Seal, Shared};
 use crate::connection::{Disconnected, Outgoing};
 use crate::moment;
 
@@ -28,46 +29,64 @@ impl RunEvents {
     /// Sends events in order, each once, until the run or the client is at its end. They are read from the
     /// history as fast as the client takes them, so a slow one holds up nobody.
     pub(crate) async fn forward(mut self, request_id: &Value, outgoing: &Outgoing) -> Result<(), Disconnected> {
-        let mut progress = self.run.progress.clone();
+        let mut progress = self.run.follow();
         loop {
-            let seen = progress.borrow_and_update().clone();
-            let records = self.shared.journal.read(&self.run.id, self.next).await.unwrap_or_else(|error| {
-                tracing::error!(run = %self.run.id, %error, "a history can not be followed");
-                Vec::new()
-            });
-            for record in records {
+            let (last, is_over) = {
+                let seen = progress.borrow_and_update();
+                (seen.seq, seen.state.is_over())
+            };
+            let events = match self.shared.events_of(&self.run.id, self.next, &Seal::default()).await {
+                Ok(events) => events,
+                Err(error) => {
+                    tracing::error!(run = %self.run.id, %error, "a history can not be followed");
+                    let data = json!({"error": format!("the history can not be read: {error}")});
+                    let event = envelope(&self.run, self.next, RunEvent::UNREADABLE, data, moment::now_told());
+                    return outgoing.event(request_id, &event).await;
+                }
+            };
+            for event in events {
                 // The end of a run is told when what it leaves behind is cleared away.
-                if record.seq > seen.seq {
+                if self.next > last {
                     break;
                 }
-                self.next = record.seq + 1;
-                if let Some(mut event) = told(&self.run, &record) {
-                    let mut data = Value::Object(std::mem::take(&mut event.data));
-                    self.shared.secrets.mask_in(&mut data);
-                    if let Value::Object(data) = data {
-                        event.data = data;
-                    }
+                let told = told(&self.run, self.next, event);
+                self.next += 1;
+                if let Some(mut event) = told {
+                    self.shared.secrets.mask_fields(&mut event.data);
                     outgoing.event(request_id, &event).await?;
                 }
             }
-            if seen.state.is_over() || progress.changed().await.is_err() {
+            if is_over || progress.changed().await.is_err() {
                 return Ok(());
             }
         }
     }
 }
 
-/// Reads an entry of a history.
-pub(super) fn read(record: &Record) -> Option<Event> {
-    if record.version > ENTRY_VERSION {
-        tracing::error!(version = record.version, "an entry of a history is newer than this daemon");
-        return None;
-    }
-    serde_json::from_str(&record.text).map_err(|error| tracing::error!(%error, "an entry can not be read")).ok()
+/// Why an entry of a history can not be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unreadable {
+    /// The journal does not give it.
+    #[error(transparent)]
+    Journal(#[from] ReadError),
+    /// It says something that this version does not know.
+    #[error("entry {seq} says what this version does not know: {cause}")]
+    Unknown { seq: u64, cause: serde_json::Error },
 }
 
-fn told(run: &Run, record: &Record) -> Option<RunEvent> {
-    let event = read(record)?;
+impl Shared {
+    /// Returns what happened in a run, from entry number `from` on. What a seal does not know stays hidden.
+    pub(super) async fn events_of(&self, run: &RunId, from: u64, seal: &Seal) -> Result<Vec<Event>, Unreadable> {
+        let records = self.journal.read(run, from).await?;
+        let read = |record: Record| {
+            let text = seal.open(record.text);
+            serde_json::from_str(&text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
+        };
+        records.into_iter().map(read).collect()
+    }
+}
+
+fn told(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
     let timestamp = moment::told(event.at());
     let (event_type, data) = match event {
         Event::Started { variables, limits, session_id, parent, .. } => (
@@ -76,7 +95,11 @@ fn told(run: &Run, record: &Record) -> Option<RunEvent> {
                    "parent_run_id": parent.map(|step| step.run)}),
         ),
         Event::StateEntered { step, tool, params, .. } => {
-            ("state_entered", json!({"state": step.place, "visit": step.visit, "tool": tool, "params": params}))
+            let mut data = json!({"state": step.place, "visit": step.visit, "tool": tool, "params": params});
+            if tool == "run_workflow" {
+                data["child_run_id"] = RunId::started_by(&step).as_str().into();
+            }
+            ("state_entered", data)
         }
         Event::StateCompleted { step, outcome, elapsed, .. } => {
             let (outcome, result) = match outcome {
@@ -112,16 +135,19 @@ fn told(run: &Run, record: &Record) -> Option<RunEvent> {
         Event::Failed { reason, error, .. } => ("workflow_failed", json!({"reason": reason, "error": error})),
         Event::Cancelled { reason, .. } => ("workflow_cancelled", json!({"reason": reason})),
     };
-    let data = match data {
-        Value::Object(data) => data,
-        _ => Map::new(),
-    };
-    Some(RunEvent {
-        seq: record.seq,
+    Some(envelope(run, seq, event_type, data, timestamp))
+}
+
+fn envelope(run: &Run, seq: u64, event_type: &str, data: Value, timestamp: String) -> RunEvent {
+    RunEvent {
+        seq,
         run_id: run.id.to_string(),
-        workflow_id: run.workflow.clone(),
+        workflow_id: run.about.workflow.clone(),
         event_type: event_type.to_owned(),
-        data,
+        data: match data {
+            Value::Object(data) => data,
+            _ => Map::new(),
+        },
         timestamp,
-    })
+    }
 }

@@ -2,11 +2,10 @@
 
 use serde_json::{Map, Value};
 use steplatch_protocol::RunReply;
-use steplatch_store::Record;
 use steplatch_workflow::{Event, History, execution_log};
 
-use super::event::read;
-use super::{Run, RunState, gate_info};
+use super::gate;
+use super::run::{Run, RunState};
 use crate::moment;
 use crate::secrets::Secrets;
 
@@ -20,12 +19,11 @@ const SHORTEST_CUT: usize = 200;
 const BUDGET: usize = 30_000;
 
 /// Tells how far `run` is, from its history.
-pub(super) fn of(run: &Run, records: &[Record], secrets: &Secrets) -> RunReply {
-    let events: Vec<Event> = records.iter().filter_map(read).collect();
-    let history = History::from_iter(&events);
+pub(super) fn of(run: &Run, events: &[Event], secrets: &Secrets) -> RunReply {
+    let history = History::from_iter(events);
     let progress = run.progress();
     let end = progress.ended.unwrap_or_else(moment::now);
-    let log = execution_log(&events);
+    let log = execution_log(events);
     // A screen stands in each result, and again among the variables.
     let longest = (BUDGET / (2 * log.len().max(1))).clamp(SHORTEST_CUT, LONGEST_TEXT);
     let fitting = |mut value: Value| {
@@ -42,10 +40,10 @@ pub(super) fn of(run: &Run, records: &[Record], secrets: &Secrets) -> RunReply {
         success: matches!(progress.state, RunState::Running | RunState::Waiting | RunState::Completed),
         run_id: run.id.to_string(),
         status: progress.state.name().to_owned(),
-        workflow_name: Some(run.workflow.clone()),
+        workflow_name: Some(run.about.workflow.clone()),
         final_state: history.final_state().map(str::to_owned),
         states_executed: history.states_executed(),
-        total_elapsed_time: end.since(run.started).as_secs_f64(),
+        total_elapsed_time: end.since(run.about.started).as_secs_f64(),
         execution_log: log.map(fitting).collect(),
         final_variables: variables,
         return_values: history
@@ -55,8 +53,8 @@ pub(super) fn of(run: &Run, records: &[Record], secrets: &Secrets) -> RunReply {
             .collect(),
         session_id: history.session_id().map(str::to_owned),
         recursion_depth: history.recursion_depth(),
-        pending_gate: progress.gate.as_ref().map(|gate| gate_info(&run.id, gate, secrets)),
-        error: secrets.masked_if(progress.error),
+        pending_gate: progress.gate.as_ref().map(|gate| gate::info(&run.id, gate, secrets)),
+        error: secrets.masked_if(progress.error.or(progress.trouble)),
         ..RunReply::default()
     }
 }

@@ -13,6 +13,24 @@ pub(super) enum Trouble {
     Ask(AskError),
     /// There are words for it already.
     Words(String),
+    /// It may have happened or not, in words.
+    InDoubt(String),
+}
+
+impl Trouble {
+    /// Says that it is not known whether it happened, where that is so.
+    pub(super) fn outcome_unknown(&self) -> Option<bool> {
+        matches!(self, Self::InDoubt(_) | Self::Ask(AskError::HostLost { .. })).then_some(true)
+    }
+}
+
+impl From<HostsError> for Trouble {
+    fn from(error: HostsError) -> Self {
+        match error {
+            HostsError::Ask(error) => Self::Ask(error),
+            error => Self::Words(not_opened(error)),
+        }
+    }
 }
 
 impl From<AskError> for Trouble {
@@ -32,7 +50,7 @@ impl From<SendError> for Trouble {
         match error {
             SendError::Ask(error) => Self::Ask(error),
             SendError::Input(InputError::Held(holder)) => Self::Words(held(&holder)),
-            SendError::Input(InputError::InDoubt) => Self::Words(
+            SendError::Input(InputError::InDoubt) => Self::InDoubt(
                 "this input was begun before and its program has ended since; how much of it arrived is not known"
                     .to_owned(),
             ),
@@ -63,14 +81,14 @@ impl Sessions {
     /// Says in a whole sentence what is the matter with `session`, and what to do.
     pub(super) async fn words(&self, session: &str, trouble: Trouble) -> String {
         match trouble {
-            Trouble::Words(words) => words,
+            Trouble::Words(words) | Trouble::InDoubt(words) => words,
             Trouble::Ask(AskError::Refused(Refusal::NoTerminal)) => self.not_found(session).await,
             Trouble::Ask(error) => error.to_string(),
         }
     }
 }
 
-pub(super) fn not_opened(error: HostsError) -> String {
+fn not_opened(error: HostsError) -> String {
     match error {
         HostsError::Refused(OpenRefused::TooMany { most }) => format!(
             "{most} terminals are open, which is the limit; close one with exit_terminal (list_terminal_sessions tells which there are)"

@@ -7,12 +7,26 @@ use tokio::sync::{mpsc, oneshot};
 use super::entry;
 use crate::{KnownRun, ReadError, Record, RunFilter, StorageError, Summary};
 
+/// What is read of each run, for [`known`].
+macro_rules! known {
+    () => {
+        concat!(
+            "SELECT run, number, (SELECT max(seq) FROM records WHERE records.number = runs.number), ",
+            "state, finished_at, summary FROM runs "
+        )
+    };
+}
+
 /// What can be asked of the reader.
 pub(super) enum Question {
     /// Some entries of a run.
     Records { run: RunId, from: u64, at_most: usize, reply: oneshot::Sender<Result<Vec<Record>, ReadError>> },
     /// Which runs there are.
     Runs { filter: RunFilter, reply: oneshot::Sender<Result<Vec<KnownRun>, StorageError>> },
+    /// What is known of a run.
+    Find { run: RunId, reply: oneshot::Sender<Result<Option<KnownRun>, StorageError>> },
+    /// What its writer keeps about a run.
+    Private { run: RunId, reply: oneshot::Sender<Result<Option<String>, StorageError>> },
     /// Which run has a key.
     Key { key: String, reply: oneshot::Sender<Result<Option<RunId>, StorageError>> },
 }
@@ -37,6 +51,8 @@ impl Reader {
                     drop(reply.send(self.records(&run, from, at_most)));
                 }
                 Question::Runs { filter, reply } => drop(reply.send(self.runs(&filter).map_err(StorageError::from))),
+                Question::Find { run, reply } => drop(reply.send(self.find(&run).map_err(StorageError::from))),
+                Question::Private { run, reply } => drop(reply.send(self.private(&run).map_err(StorageError::from))),
                 Question::Key { key, reply } => drop(reply.send(self.key(&key).map_err(StorageError::from))),
             }
         }
@@ -62,24 +78,31 @@ impl Reader {
     fn runs(&self, filter: &RunFilter) -> rusqlite::Result<Vec<KnownRun>> {
         let before = filter.before.and_then(|before| i64::try_from(before).ok()).unwrap_or(i64::MAX);
         let limit = filter.limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(-1);
-        match &filter.state {
-            Some(state) => {
-                let mut select = self.connection.prepare_cached(concat!(
-                    "SELECT run, number, (SELECT max(seq) FROM records WHERE records.number = runs.number), ",
-                    "state, finished_at, summary FROM runs WHERE state = ?1 AND number < ?2 ",
-                    "ORDER BY number DESC LIMIT ?3"
-                ))?;
-                select.query_map(params![state, before, limit], known)?.collect()
-            }
-            None => {
-                let mut select = self.connection.prepare_cached(concat!(
-                    "SELECT run, number, (SELECT max(seq) FROM records WHERE records.number = runs.number), ",
-                    "state, finished_at, summary FROM runs WHERE number < ?1 ",
-                    "ORDER BY number DESC LIMIT ?2"
-                ))?;
-                select.query_map(params![before, limit], known)?.collect()
-            }
-        }
+        let mut select = self.connection.prepare_cached(match (&filter.state, filter.finished) {
+            (Some(_), None) => concat!(known!(), "WHERE state = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3"),
+            (None, None) => concat!(known!(), "WHERE ?1 IS NULL AND number < ?2 ORDER BY number DESC LIMIT ?3"),
+            (_, Some(true)) => concat!(
+                known!(),
+                "WHERE (?1 IS NULL OR state = ?1) AND finished_at IS NOT NULL AND number < ?2 ",
+                "ORDER BY number DESC LIMIT ?3"
+            ),
+            (_, Some(false)) => concat!(
+                known!(),
+                "WHERE (?1 IS NULL OR state = ?1) AND finished_at IS NULL AND number < ?2 ",
+                "ORDER BY number DESC LIMIT ?3"
+            ),
+        })?;
+        select.query_map(params![filter.state, before, limit], known)?.collect()
+    }
+
+    fn find(&self, run: &RunId) -> rusqlite::Result<Option<KnownRun>> {
+        let mut select = self.connection.prepare_cached(concat!(known!(), "WHERE run = ?1"))?;
+        select.query_row([run.as_str()], known).optional()
+    }
+
+    fn private(&self, run: &RunId) -> rusqlite::Result<Option<String>> {
+        let mut select = self.connection.prepare_cached("SELECT private FROM runs WHERE run = ?1")?;
+        Ok(select.query_row([run.as_str()], |row| row.get(0)).optional()?.flatten())
     }
 
     fn key(&self, key: &str) -> rusqlite::Result<Option<RunId>> {

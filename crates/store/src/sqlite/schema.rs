@@ -26,7 +26,9 @@ const MIGRATIONS: &[&str] = &["
         run TEXT NOT NULL UNIQUE,
         state TEXT,
         finished_at INTEGER,
-        summary TEXT
+        summary TEXT,
+        -- What its writer needs until it is finished, and nobody else.
+        private TEXT
     );
     CREATE INDEX runs_by_state ON runs (state, number);
     CREATE INDEX runs_by_end ON runs (finished_at, number) WHERE finished_at IS NOT NULL;
@@ -72,6 +74,8 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<(Connection, 
         .pragma_update(None, "journal_mode", "WAL")
         .and_then(|()| connection.pragma_update(None, "synchronous", "FULL"))
         .and_then(|()| connection.pragma_update(None, "journal_size_limit", LOG_KEPT))
+        // What was private is overwritten when it goes.
+        .and_then(|()| connection.pragma_update_and_check(None, "secure_delete", true, |_| Ok(())))
         .map_err(storage)?;
     limit(&connection, options.at_most).map_err(storage)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(storage)?;

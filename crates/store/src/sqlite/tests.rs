@@ -36,6 +36,14 @@ impl Journal for Temporary {
         self.journal.runs(filter).await
     }
 
+    async fn find(&self, run: &RunId) -> Result<Option<KnownRun>, StorageError> {
+        self.journal.find(run).await
+    }
+
+    async fn private(&self, run: &RunId) -> Result<Option<String>, StorageError> {
+        self.journal.private(run).await
+    }
+
     async fn run_with_key(&self, key: &str) -> Result<Option<RunId>, StorageError> {
         self.journal.run_with_key(key).await
     }
@@ -116,6 +124,26 @@ fn only_its_user_can_read_the_file() {
         assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
     }
     journal.close();
+}
+
+#[tokio::test]
+async fn what_was_private_is_in_no_file_once_the_log_is_empty() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = open(&folder);
+    let run = RunId::random();
+    let private = "a secret that nobody reads";
+    let begun = Append::new(run.clone(), 0, 1, vec!["begun".into()]).with_private(private);
+    journal.write(begun).await.unwrap();
+    let holds = || {
+        let files = std::fs::read_dir(folder.path().join("state")).unwrap().flatten();
+        let texts = files.map(|file| std::fs::read(file.path()).unwrap());
+        texts.into_iter().any(|bytes| bytes.windows(private.len()).any(|window| window == private.as_bytes()))
+    };
+    assert!(holds());
+    let summary = Summary { state: "completed".into(), finished_at: Some(1), text: String::new() };
+    journal.write(Append::new(run, 1, 1, vec!["over".into()]).with_summary(summary)).await.unwrap();
+    journal.empty_log().await.unwrap();
+    assert!(!holds());
 }
 
 #[tokio::test]
@@ -427,7 +455,7 @@ async fn compare(operations: Vec<Operation>) {
         }
         for filter in [
             RunFilter::default(),
-            RunFilter { state: Some("1".into()), before: Some(4), limit: None },
+            RunFilter { state: Some("1".into()), before: Some(4), ..RunFilter::default() },
             RunFilter { limit: Some(2), ..RunFilter::default() },
         ] {
             assert_eq!(sqlite.runs(filter.clone()).await.unwrap(), memory.runs(filter).await.unwrap());

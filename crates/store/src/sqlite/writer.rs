@@ -29,6 +29,8 @@ pub(super) enum Ask {
     Forget(RunId),
     /// Drop some of the finished runs that are not kept.
     ForgetFinished { retention: Retention, at_most: usize },
+    /// Take everything out of the log.
+    EmptyLog,
     /// Treat the connection as a test wants it.
     #[cfg(test)]
     Tamper(Tampering),
@@ -53,7 +55,7 @@ pub(super) struct Request {
 impl Request {
     fn weight(&self) -> usize {
         match &self.ask {
-            Ask::Append(append) => append.texts.iter().map(String::len).sum(),
+            Ask::Append(append) => append.texts.iter().chain(&append.private).map(String::len).sum(),
             _ => 0,
         }
     }
@@ -81,7 +83,17 @@ impl Writer {
                 weight += next.weight();
                 group.push(next);
             }
-            self.write(group);
+            let (emptying, group): (Vec<_>, Vec<_>) =
+                group.into_iter().partition(|request| matches!(request.ask, Ask::EmptyLog));
+            if !group.is_empty() {
+                self.write(group);
+            }
+            for request in emptying {
+                // Somebody may read just now: then it is emptied another time.
+                let emptied = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+                let answer = emptied.map(|()| Answer::Forgotten(Vec::new())).map_err(StorageError::from);
+                let _ = request.reply.send(answer);
+            }
         }
     }
 
@@ -126,6 +138,7 @@ impl Writer {
                 Ask::ForgetFinished { retention, at_most } => {
                     Answer::Forgotten(forget_finished(&transaction, *retention, *at_most)?)
                 }
+                Ask::EmptyLog => unreachable!("it is no part of a transaction"),
                 #[cfg(test)]
                 Ask::Tamper(_) => unreachable!("a test tampers while nobody else asks"),
             });
@@ -137,7 +150,7 @@ impl Writer {
 
 /// Appends, or finds out that it must not before anything is changed.
 fn append<'t>(transaction: &'t Transaction<'t>, wanted: &'t Append) -> rusqlite::Result<Answer> {
-    let Append { run, after, version, texts, summary, key } = wanted;
+    let Append { run, after, version, texts, summary, key, private } = wanted;
     if let Some(key) = key {
         let mut select = transaction.prepare_cached("SELECT run FROM runs JOIN keys USING (number) WHERE key = ?1")?;
         if let Some(run) = select.query_row([key], |row| reader::run(row, 0)).optional()? {
@@ -172,6 +185,14 @@ fn append<'t>(transaction: &'t Transaction<'t>, wanted: &'t Append) -> rusqlite:
         transaction
             .prepare_cached("UPDATE runs SET state = ?2, finished_at = ?3, summary = ?4 WHERE number = ?1")?
             .execute(params![number, summary.state, finished_at, summary.text])?;
+    }
+    if let Some(private) = private {
+        transaction
+            .prepare_cached("UPDATE runs SET private = ?2 WHERE number = ?1")?
+            .execute(params![number, private])?;
+    }
+    if summary.as_ref().is_some_and(|summary| summary.finished_at.is_some()) {
+        transaction.prepare_cached("UPDATE runs SET private = NULL WHERE number = ?1")?.execute([number])?;
     }
     if let Some(key) = key {
         transaction.prepare_cached("INSERT INTO keys VALUES (?1, ?2)")?.execute(params![key, number])?;

@@ -1,10 +1,11 @@
-//! How fast a journal is, beside a bare loop of SQLite with the same durability in
-//! the same folder.
+//! How fast runs are, and the journal below them, beside a bare loop of SQLite with
+//! the same durability in the same folder.
 //!
 //! The bare loop inserts a row of the same text and commits, with nothing checked
-//! and nobody to tell. Loop and journal take turns, so that a disk that gets slower
-//! does so for both; the median of the rounds counts. Prints a table;
-//! `STEPLATCH_BENCH_FOLDER` chooses the disk.
+//! and nobody to tell. Loop, journal and runs take turns, so that a disk that gets
+//! slower does so for all; the median of the rounds counts. The runs are machines in
+//! a daemon in this process, whose states do nothing, so that the engine is what is
+//! measured. Prints a table; `STEPLATCH_BENCH_FOLDER` chooses the disk.
 #![allow(clippy::print_stdout, reason = "the figures are what this program is for")]
 
 use std::path::{Path, PathBuf};
@@ -12,8 +13,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rusqlite::Connection;
+use serde_json::{Value, json};
 use steplatch_ids::RunId;
+use steplatch_protocol::{Client, RunWorkflow};
 use steplatch_store::{Append, Journal as _, Retention, RunFilter, SqliteJournal, SqliteOptions, Summary};
+use steplatch_testkit::TestDaemon;
 
 const ROUNDS: usize = 5;
 const STEPS: u64 = 1_000;
@@ -40,17 +44,22 @@ fn summary(step: u64, last: u64) -> Summary {
     }
 }
 
+fn folder() -> tempfile::TempDir {
+    let parent = std::env::var_os("STEPLATCH_BENCH_FOLDER").map_or_else(std::env::temp_dir, PathBuf::from);
+    tempfile::tempdir_in(parent).expect("a folder to measure in")
+}
+
 #[tokio::main]
 async fn main() {
-    let folder =
-        tempfile::tempdir_in(std::env::var_os("STEPLATCH_BENCH_FOLDER").map_or_else(std::env::temp_dir, PathBuf::from))
-            .expect("a folder to measure in");
+    let folder = folder();
+    let daemon = TestDaemon::in_folder(self::folder()).await;
     let journal = Arc::new(
         SqliteJournal::open(&folder.path().join("journal.db"), &SqliteOptions::default()).expect("a new journal"),
     );
     let bare = bare(&folder.path().join("bare.db")).expect("a new database");
 
     let (mut loops, mut steps, mut runs) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut machine_steps, mut machine_runs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         loops.push(rate(STEPS, Instant::now(), || insert_and_commit(&bare)));
         let began = Instant::now();
@@ -59,13 +68,22 @@ async fn main() {
         let began = Instant::now();
         many_runs(&journal).await;
         runs.push(per_second(RUNS, began));
+        let began = Instant::now();
+        machine(daemon.client(), STEPS).await;
+        machine_steps.push(per_second(STEPS, began));
+        let began = Instant::now();
+        many_machines(daemon.client()).await;
+        machine_runs.push(per_second(RUNS, began));
     }
+    let (machine_steps, machine_runs) = (median(machine_steps), median(machine_runs));
     let (loops, steps, runs) = (median(loops), median(steps), median(runs));
     let bare_runs = loops / STEPS_OF_A_RUN as f64;
-    println!("| {:<36} | journal | bare loop | ratio | target |", "journal on SQLite, durable");
+    println!("| {:<36} |    ours | bare loop | ratio | target |", "durable, on SQLite");
     println!("| {:-<36} | ------: | --------: | ----: | ------ |", "");
-    beside("one run: steps/s".to_owned(), steps, loops);
-    beside(format!("{AT_ONCE} at once: runs/s of {STEPS_OF_A_RUN} steps"), runs, bare_runs);
+    beside("one run: steps/s".to_owned(), machine_steps, loops);
+    beside(format!("{AT_ONCE} at once: runs/s of {STEPS_OF_A_RUN} steps"), machine_runs, bare_runs);
+    beside("journal alone, one run: steps/s".to_owned(), steps, loops);
+    beside(format!("journal alone, {AT_ONCE} at once: runs/s"), runs, bare_runs);
 
     let long = RunId::random();
     journal.append(&long, 0, 1, (1..=LONG).map(text).collect()).await.expect("a long history");
@@ -134,6 +152,53 @@ async fn many_runs(journal: &Arc<SqliteJournal>) {
         tokio::spawn(async move {
             for _ in 0..RUNS / AT_ONCE {
                 one_run(&journal, STEPS_OF_A_RUN).await;
+            }
+        })
+    });
+    for lane in lanes.collect::<Vec<_>>() {
+        lane.await.expect("a task that ends");
+    }
+}
+
+/// A machine of so many steps, each of which leads to the next.
+fn definition(steps: u64) -> Value {
+    let state = |step: u64| {
+        let next = json!([{"condition": "success", "next_state": format!("s{}", step + 1)}]);
+        let transitions = if step == steps { json!([]) } else { next };
+        (format!("s{step}"), json!({"action": {"tool": "sleep", "params": {"seconds": 0}}, "transitions": transitions}))
+    };
+    let states: serde_json::Map<String, Value> = (1..=steps).map(state).collect();
+    json!({"initial_state": "s1", "states": states})
+}
+
+/// Runs machines, one after the other, until so many steps are done: a machine has a hundred states at the most.
+async fn machine(client: &Client, steps: u64) {
+    let mut left = steps;
+    while left > 0 {
+        let now = left.min(100);
+        run_machine(client, now).await;
+        left -= now;
+    }
+}
+
+async fn run_machine(client: &Client, steps: u64) {
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition(steps)),
+        wait_seconds: Some(120.0),
+        save_on_success: false,
+        ..RunWorkflow::default()
+    };
+    let reply = client.call(verb).await.expect("an answer");
+    assert_eq!((reply.status.as_str(), u64::from(reply.states_executed)), ("completed", steps), "{:?}", reply.error);
+}
+
+/// As [`many_runs`], as machines.
+async fn many_machines(client: &Client) {
+    let lanes = (0..AT_ONCE).map(|_| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            for _ in 0..RUNS / AT_ONCE {
+                run_machine(&client, STEPS_OF_A_RUN).await;
             }
         })
     });

@@ -1,0 +1,174 @@
+//! How runs begin: asked for, started by another run, or left behind by another daemon.
+
+use std::sync::Arc;
+
+use steplatch_ids::{RunId, StepId};
+use steplatch_store::{AppendError, Appended, Journal, KnownRun, RunFilter};
+use steplatch_workflow::{Definition, History, Input, Start};
+use tokio::sync::mpsc;
+
+use super::catalog::TerminalTools;
+use super::drive::{Driver, Found, Parts};
+use super::origin::Origin;
+use super::run::{About, Run};
+use super::{Shared, child};
+use crate::caller::Caller;
+use crate::moment;
+
+/// Runs that may be under way at once: each takes memory for as long as it lasts.
+const MOST: usize = 10_000;
+
+/// What a new run is made of.
+pub(super) struct Beginning {
+    pub(super) definition: Definition,
+    pub(super) start: Start,
+    /// A name under which only one run begins.
+    pub(super) key: Option<String>,
+}
+
+impl Shared {
+    /// Begins a run, which goes on by itself from here, or finds the one that began under the same key or id.
+    /// Returns once it is written down.
+    ///
+    /// # Errors
+    /// In whole sentences, when it can not begin.
+    pub(super) async fn begin(
+        self: &Arc<Self>,
+        caller: &Arc<Caller>,
+        beginning: Beginning,
+    ) -> Result<Arc<Run>, String> {
+        let (shared, caller) = (self.clone(), caller.clone());
+        // Whoever asked may go away at any moment, and a run that is written down must be driven.
+        let beginning = tokio::spawn(async move { shared.begin_to_the_end(caller, beginning).await });
+        beginning.await.unwrap_or_else(|error| Err(format!("the run could not be started: {error}")))
+    }
+
+    async fn begin_to_the_end(self: Arc<Self>, caller: Arc<Caller>, beginning: Beginning) -> Result<Arc<Run>, String> {
+        let Beginning { definition, start, key } = beginning;
+        if self.stopping.is_cancelled() {
+            return Err("the daemon is stopping; ask again".to_owned());
+        }
+        let id = start.run.clone();
+        let about = About {
+            workflow: definition.name().map_or_else(|| "unnamed".to_owned(), ToString::to_string),
+            started: moment::now(),
+            input: start.variables.clone(),
+            parent: start.parent.clone(),
+        };
+        let (run, received, progress) = Run::driven(id.clone(), about.clone());
+        let run = Arc::new(run);
+        {
+            let mut driven = self.lock();
+            if let Some(run) = driven.get(&id) {
+                return Ok(run.clone());
+            }
+            if driven.len() >= MOST {
+                return Err(format!("{MOST} runs are under way, which is the limit; cancel one with cancel_run"));
+            }
+            driven.insert(id.clone(), run.clone());
+        }
+        let parts = Parts { caller, definition, run: id.clone(), about, inputs: run.inputs(), progress };
+        let mut driver = Driver::new(self.clone(), parts);
+        match driver.begin(start, key).await {
+            Ok((Appended::Written { .. }, effects)) => {
+                self.drivers.spawn(driver.drive(effects, received));
+                Ok(run)
+            }
+            Ok((Appended::Existing { run: existing }, _)) => {
+                self.lock().remove(&id);
+                self.known(&existing).await
+            }
+            // The id is that of the step that starts it, so it is the same run.
+            Err(AppendError::Conflict { run: existing, .. }) => {
+                self.lock().remove(&id);
+                self.known(&existing).await
+            }
+            Err(AppendError::Storage(error)) => {
+                self.lock().remove(&id);
+                Err(format!("the run was not started, because it can not be written down: {error}"))
+            }
+        }
+    }
+
+    async fn known(&self, id: &RunId) -> Result<Arc<Run>, String> {
+        match self.find(id).await {
+            Ok(Some(run)) => Ok(run),
+            Ok(None) => Err(format!("run {id} was forgotten just now; ask again")),
+            Err(error) => Err(format!("what is known of run {id} can not be read: {error}")),
+        }
+    }
+
+    /// Goes on with everything that another daemon left.
+    pub(super) async fn recover(self: &Arc<Self>) {
+        let unfinished = RunFilter { finished: Some(false), ..RunFilter::default() };
+        let left = match self.journal.runs(unfinished).await {
+            Ok(left) => left,
+            Err(error) => {
+                tracing::error!(%error, "what the last daemon left can not be read");
+                return;
+            }
+        };
+        let mut drivers = Vec::new();
+        // The oldest first, as they began.
+        for known in left.into_iter().rev() {
+            let run = known.run.clone();
+            match self.found(known).await {
+                Ok(found) => drivers.push(found),
+                Err(reason) => {
+                    tracing::error!(%run, reason, "a run can not go on");
+                    self.broken().insert(run, reason);
+                }
+            }
+        }
+        // All of them are known before the first goes on: one may wait for another.
+        let orphans: Vec<Arc<Run>> = drivers
+            .iter()
+            .filter(|(run, ..)| run.about.parent.as_ref().is_some_and(|step| !is_awaited(step, &drivers)))
+            .map(|(run, ..)| run.clone())
+            .collect();
+        if !drivers.is_empty() {
+            tracing::info!(runs = drivers.len(), "runs of the last daemon go on");
+        }
+        for (_, driver, received) in drivers {
+            self.drivers.spawn(driver.resume(received));
+        }
+        for run in orphans {
+            run.cancel(child::LEFT_ALONE);
+        }
+    }
+
+    /// Makes a run out of what the journal has of it.
+    async fn found(self: &Arc<Self>, known: KnownRun) -> Result<Left, String> {
+        let id = known.run.clone();
+        let unreadable = |error: &dyn std::fmt::Display| format!("its history can not be read: {error}");
+        let private = self.journal.private(&id).await.map_err(|error| unreadable(&error))?;
+        let origin: Origin = serde_json::from_str(&private.unwrap_or_default())
+            .map_err(|error| format!("what it needs to go on can not be read: {error}"))?;
+        let (caller, seal) = origin.into_parts();
+        for secret in seal.secrets() {
+            self.secrets.add(secret);
+        }
+        let events = self.events_of(&id, 1, &seal).await.map_err(|error| unreadable(&error))?;
+        let history = History::from_iter(&events);
+        let document = history.definition().ok_or_else(|| "its history does not begin with its start".to_owned())?;
+        let definition = Definition::parse(document, &TerminalTools)
+            .map_err(|problems| format!("its definition is not valid for this version:\n{problems}"))?;
+        let about = Run::told(known).about;
+        let (run, received, progress) = Run::driven(id.clone(), about.clone());
+        let run = Arc::new(run);
+        let inputs = run.inputs();
+        let parts = Parts { caller: Arc::new(caller), definition, run: id.clone(), about, inputs, progress };
+        let found = Found { seq: events.len() as u64, history, seal };
+        self.lock().insert(id, run.clone());
+        Ok((run, Driver::at(self.clone(), parts, found), received))
+    }
+}
+
+/// A run that another daemon left, ready to go on.
+type Left = (Arc<Run>, Driver, mpsc::UnboundedReceiver<Input>);
+
+/// Whether a step of one of these runs is under way.
+fn is_awaited(step: &StepId, runs: &[Left]) -> bool {
+    let awaits = |driver: &Driver| driver.history().current().is_some_and(|current| current.step == *step);
+    runs.iter().any(|(run, driver, _)| run.id == step.run && awaits(driver))
+}

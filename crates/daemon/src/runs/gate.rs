@@ -1,0 +1,107 @@
+//! Questions that runs wait for, as those who may answer see them, and their answers.
+
+use std::time::Duration;
+
+use steplatch_ids::RunId;
+use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo};
+use steplatch_workflow::{Event, Gate, Input, NONE_OF_THESE};
+
+use super::run::Run;
+use super::{Runs, report};
+use crate::caller::Caller;
+use crate::moment;
+use crate::secrets::Secrets;
+
+/// How long an answer may take to be written down.
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+
+/// A gate as it is told.
+pub(super) fn info(run: &RunId, gate: &Gate, secrets: &Secrets) -> GateInfo {
+    let mut context = gate.context.clone();
+    secrets.mask_fields(&mut context);
+    context.values_mut().for_each(|field| report::shorten(field, report::LONGEST_TEXT));
+    GateInfo {
+        gate_id: gate.step.to_string(),
+        run_id: run.to_string(),
+        prompt: gate.prompt(),
+        choices: choices(gate).map(|choice| secrets.masked(choice.to_owned())).collect(),
+        answered_by: "agent".to_owned(),
+        created_at: moment::told(gate.opened_at),
+        context,
+    }
+}
+
+fn choices(gate: &Gate) -> impl Iterator<Item = &str> {
+    gate.choices.iter().map(|choice| choice.description.as_str()).chain([NONE_OF_THESE])
+}
+
+impl Runs {
+    /// Passes a judgement on to the run that waits for it. Returns once it is written down.
+    pub(crate) async fn answer(&self, caller: &Caller, verb: AnswerGate) -> AnswerGateReply {
+        let run_id = verb.run_id.clone();
+        match self.try_answer(caller, verb).await {
+            Ok(status) => AnswerGateReply { success: true, run_id, status, error: None },
+            Err((status, error)) => AnswerGateReply { success: false, run_id, status, error: Some(error) },
+        }
+    }
+
+    /// Returns the state that the run is in then, or that with why the answer was not taken.
+    async fn try_answer(&self, caller: &Caller, verb: AnswerGate) -> Result<String, (String, String)> {
+        let run = self.find(&verb.run_id).await.map_err(|error| (String::new(), error))?;
+        let refused = |error: String| (run.state().name().to_owned(), error);
+        let before = run.progress();
+        let Some(gate) = before.gate else {
+            let error = match self.answered_before(&run, verb.gate_id.as_deref()).await {
+                Some(answered) => answered,
+                None => format!("Run '{}' waits for no answer: it is {}", run.id, run.state().name()),
+            };
+            return Err(refused(error));
+        };
+        let info = info(&run.id, &gate, &self.shared.secrets);
+        if let Some(asked) = verb.gate_id.as_deref().filter(|asked| *asked != info.gate_id) {
+            let error = match self.answered_before(&run, Some(asked)).await {
+                Some(answered) => answered,
+                None => format!("Gate '{asked}' is not the one that waits, which is '{}'", info.gate_id),
+            };
+            return Err(refused(error));
+        }
+        // A choice may hold a secret, and then what is shown of it is what can be answered.
+        let given = |(choice, shown): &(&str, &String)| *choice == verb.answer || **shown == verb.answer;
+        let Some((choice, _)) = choices(&gate).zip(&info.choices).find(given) else {
+            let shown: String = verb.answer.chars().take(200).collect();
+            return Err(refused(format!("'{shown}' is none of the choices: {}", info.choices.join(" | "))));
+        };
+        let by = caller.who();
+        let input = Input::GateAnswered { step: gate.step.clone(), choice: choice.to_owned(), by: by.clone() };
+        run.tell(input);
+        run.reaches(|now| now.seq > before.seq || now.state.is_over(), TAKEN_WITHIN).await;
+        let seal = super::Seal::default();
+        let next = self.shared.events_of(&run.id, before.seq + 1, &seal).await;
+        match next.ok().and_then(|events| events.into_iter().next()) {
+            Some(Event::GateAnswered { choice: taken, by: who, .. }) if taken == choice && who == by => {
+                Ok(run.state().name().to_owned())
+            }
+            Some(Event::GateAnswered { at, by, choice: taken, .. }) => {
+                let at = moment::told(at);
+                Err(refused(format!("The gate was already answered by {by} at {at}: {taken}")))
+            }
+            Some(_) => Err(refused(format!("Run '{}' waits no longer: it is {}", run.id, run.state().name()))),
+            None => {
+                let why = run.progress().trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
+                Err(refused(format!("The answer is not written down yet{why}; look with get_run")))
+            }
+        }
+    }
+
+    /// Says who answered a gate before, if somebody did.
+    async fn answered_before(&self, run: &Run, gate_id: Option<&str>) -> Option<String> {
+        let events = self.shared.events_of(&run.id, 1, &super::Seal::default()).await.ok()?;
+        events.into_iter().rev().find_map(|event| match event {
+            Event::GateAnswered { at, step, choice, by } if gate_id.is_some_and(|gate| *gate == step.to_string()) => {
+                let at = moment::told(at);
+                Some(format!("The gate was already answered by {by} at {at}: {choice}"))
+            }
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,55 @@
+//! What a run needs to go on that no history shows: who began it, from where, and its secrets.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::Seal;
+use crate::caller::Caller;
+
+/// Kept with a run until it is over.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Origin {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    folder: PathBuf,
+    /// What its terminals inherit. A variable that is no text is left out.
+    environment: Vec<(String, String)>,
+    #[serde(default)]
+    person: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    secrets: Vec<String>,
+}
+
+impl Origin {
+    pub(super) fn of(caller: &Caller, seal: &Seal) -> Self {
+        let Caller { name, folder, environment, person } = caller;
+        let text = |text: &OsString| text.to_str().map(str::to_owned);
+        Self {
+            name: name.clone(),
+            folder: folder.clone(),
+            environment: environment.iter().filter_map(|(key, value)| Some((text(key)?, text(value)?))).collect(),
+            person: *person,
+            secrets: seal.secrets().to_vec(),
+        }
+    }
+
+    pub(super) fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_else(|_| {
+            // A folder whose name is no text can not be written down; the rest can.
+            let folder = PathBuf::from("/");
+            let Self { name, environment, person, secrets, .. } = self;
+            let (name, environment, secrets) = (name.clone(), environment.clone(), secrets.clone());
+            serde_json::to_string(&Self { name, folder, environment, person: *person, secrets })
+                .expect("everything else is text")
+        })
+    }
+
+    /// Returns who began the run, and what it must not show.
+    pub(super) fn into_parts(self) -> (Caller, Seal) {
+        let Self { name, folder, environment, person, secrets } = self;
+        let environment = environment.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        (Caller { name, folder, environment, person }, Seal::knowing(secrets))
+    }
+}

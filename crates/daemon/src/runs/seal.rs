@@ -1,0 +1,199 @@
+//! Secrets, kept out of the histories that a run goes on from.
+//!
+//! A run that is interrupted needs the secrets it was given; somebody who reads
+//! its history must not see them. So an entry has a mark in the place of each
+//! secret, and what the marks stand for is kept apart, until the run is over. From
+//! then on a mark is all that there is.
+//!
+//! A mark is U+FDD0, the number of the secret, U+FDD1. These two are noncharacters,
+//! meant for such use inside of a program (Unicode 16, section 23.7); one that came
+//! in with foreign text is written as a mark without a number.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::secrets::{MASK, hideable};
+
+const OPEN: char = '\u{FDD0}';
+const CLOSE: char = '\u{FDD1}';
+
+/// Where an entry may hold what somebody else wrote. Everything else is words of ours, which no secret can be part of
+/// by more than chance; and an entry must stay readable when its marks stand for nothing any more.
+const FOREIGN: [&str; 10] =
+    ["variables", "definition", "params", "result", "context", "set", "values", "because", "error", "reason"];
+
+/// The secrets of one run.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Seal {
+    secrets: Vec<String>,
+}
+
+impl Seal {
+    /// Returns a seal that knows these secrets already, in this order.
+    pub(super) fn knowing(secrets: Vec<String>) -> Self {
+        Self { secrets }
+    }
+
+    /// Returns all that it knows, in the order in which it came.
+    pub(super) fn secrets(&self) -> &[String] {
+        &self.secrets
+    }
+
+    /// Learns a secret. Returns whether it is a new one.
+    pub(super) fn learn(&mut self, secret: &str) -> bool {
+        let before = self.secrets.len();
+        for line in hideable(secret) {
+            if !self.secrets.iter().any(|known| known == line) {
+                self.secrets.push(line.to_owned());
+            }
+        }
+        self.secrets.len() > before
+    }
+
+    /// Returns an entry as it is stored.
+    pub(super) fn close(&self, entry: &impl Serialize) -> String {
+        if self.secrets.is_empty() {
+            let text = serde_json::to_string(entry).expect("an entry has only JSON in it");
+            if !text.contains(OPEN) {
+                return text;
+            }
+        }
+        self.closed_entry(serde_json::to_value(entry).expect("an entry has only JSON in it"))
+    }
+
+    fn closed_entry(&self, mut entry: Value) -> String {
+        if let Value::Object(fields) = &mut entry {
+            for (name, value) in fields {
+                match name.as_str() {
+                    "outcome" | "answer" | "otherwise" => self.close_fields(value),
+                    _ if FOREIGN.contains(&name.as_str()) => self.close_in(value),
+                    _ => {}
+                }
+            }
+        }
+        entry.to_string()
+    }
+
+    fn close_fields(&self, value: &mut Value) {
+        if let Value::Object(fields) = value {
+            let foreign = fields.iter_mut().filter(|(name, _)| FOREIGN.contains(&name.as_str()));
+            foreign.for_each(|(_, value)| self.close_in(value));
+        }
+    }
+
+    fn close_in(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if text.contains(OPEN) || self.secrets.iter().any(|secret| text.contains(secret)) {
+                    *text = self.closed(text);
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.close_in(item)),
+            Value::Object(fields) => fields.values_mut().for_each(|field| self.close_in(field)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    /// In one pass, so that no mark is taken for text; of two secrets in one place the longer is taken, which leaves
+    /// no rest behind.
+    fn closed(&self, text: &str) -> String {
+        let mut closed = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(character) = rest.chars().next() {
+            let here = self.secrets.iter().enumerate().filter(|(_, secret)| rest.starts_with(secret.as_str()));
+            if let Some((number, secret)) = here.max_by_key(|(_, secret)| secret.len()) {
+                closed.push_str(&mark(Some(number)));
+                rest = &rest[secret.len()..];
+                continue;
+            }
+            if character == OPEN {
+                closed.push_str(&mark(None));
+            } else {
+                closed.push(character);
+            }
+            rest = &rest[character.len_utf8()..];
+        }
+        closed
+    }
+
+    /// Returns the entry that was stored as `text`, in JSON; a mark that stands for nothing known shows as hidden.
+    pub(super) fn open(&self, text: String) -> String {
+        if !text.contains(OPEN) {
+            return text;
+        }
+        let mut opened = String::with_capacity(text.len());
+        let mut rest = text.as_str();
+        while let Some((before, behind)) = rest.split_once(OPEN) {
+            opened.push_str(before);
+            let Some((number, after)) = behind.split_once(CLOSE) else {
+                opened.push(OPEN);
+                rest = behind;
+                continue;
+            };
+            if number.is_empty() {
+                opened.push(OPEN);
+            } else {
+                match number.parse().ok().and_then(|number: usize| self.secrets.get(number)) {
+                    Some(secret) => opened.push_str(&in_json(secret)),
+                    None => opened.push_str(MASK),
+                }
+            }
+            rest = after;
+        }
+        opened.push_str(rest);
+        opened
+    }
+}
+
+fn mark(number: Option<usize>) -> String {
+    let number = number.map(|number| number.to_string()).unwrap_or_default();
+    format!("{OPEN}{number}{CLOSE}")
+}
+
+fn in_json(text: &str) -> String {
+    let quoted = Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_entry_hides_its_secrets_and_gives_them_back_to_who_has_the_key() {
+        let mut seal = Seal::default();
+        assert!(seal.learn("hun\"ter2\n"));
+        assert!(seal.learn("hun\"ter2-and-more"));
+        assert!(!seal.learn("hun\"ter2") && !seal.learn("abc"), "known, and too short to be hidden");
+        let entry = json!({
+            "event": "state_entered",
+            "params": {"input_text": "hun\"ter2-and-more\n", "also": ["x hun\"ter2", 7]},
+            "outcome": {"kind": "hun\"ter2", "result": {"screen": "\u{FDD0}0\u{FDD1}"}},
+        });
+        let stored = seal.close(&entry);
+        assert!(!stored.contains("-and-more"));
+        assert_eq!(serde_json::from_str::<Value>(&seal.open(stored.clone())).unwrap(), entry);
+        let shown: Value = serde_json::from_str(&Seal::default().open(stored)).unwrap();
+        assert_eq!(shown["params"], json!({"input_text": format!("{MASK}\n"), "also": [format!("x {MASK}"), 7]}));
+        assert_eq!(shown["outcome"], entry["outcome"], "what a program printed stands for no secret");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_closed_is_opened_as_it_was(
+            secrets in prop::collection::vec("[a\"\\\\\u{FDD0}0-3]{4,6}", 0..3),
+            texts in prop::collection::vec("[a\"\\\\\u{FDD0}\u{FDD1}0-3]{0,20}", 1..5),
+        ) {
+            let mut seal = Seal::default();
+            for secret in &secrets {
+                seal.learn(secret);
+            }
+            let entry = json!({"variables": texts, "event": "started"});
+            let opened = seal.open(seal.close(&entry));
+            prop_assert_eq!(serde_json::from_str::<Value>(&opened).unwrap(), entry);
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Runs that outlast their daemon, in daemons in this process.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steplatch_daemon::KeptRuns;
+use steplatch_protocol::{
+    AnswerGate, CancelWorkflow, DaemonStatus, GetRun, GetWorkflowRun, ListWorkflowRuns, RunReply, RunWorkflow,
+    Subscribe,
+};
+use steplatch_store::{Append, Journal, SqliteJournal, SqliteOptions};
+use steplatch_testkit::TestDaemon;
+
+fn sleeping(seconds: f64) -> Value {
+    json!({
+        "initial_state": "sleep",
+        "states": {"sleep": {"action": {"tool": "sleep", "params": {"seconds": seconds}}, "timeout": 300}},
+    })
+}
+
+/// Asks for a judgement, and goes where it leads.
+fn judged() -> Value {
+    json!({
+        "name": "judged",
+        "initial_state": "look",
+        "states": {
+            "look": {
+                "action": {"tool": "list_terminal_sessions"},
+                "transitions": [
+                    {"condition": {"description": "it is good"}, "next_state": "good"},
+                    {"condition": {"description": "it is bad"}, "next_state": "bad"},
+                ],
+            },
+            "good": {"action": {"tool": "sleep", "params": {"seconds": 0.01}}},
+            "bad": {"action": {"tool": "sleep", "params": {"seconds": 0.01}}},
+        },
+    })
+}
+
+async fn begin(daemon: &TestDaemon, definition: Value) -> RunReply {
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        wait_seconds: Some(0.0),
+        save_on_success: false,
+        ..RunWorkflow::default()
+    };
+    daemon.call(verb).await
+}
+
+async fn end_of(daemon: &TestDaemon, run: &str) -> RunReply {
+    daemon.call(GetRun { run_id: run.to_owned(), wait_seconds: Some(60.0) }).await
+}
+
+#[tokio::test]
+async fn a_gate_waits_over_a_restart_and_its_answer_is_taken_once() {
+    let daemon = TestDaemon::new().await;
+    let begun = begin(&daemon, judged()).await;
+    let waiting = end_of(&daemon, &begun.run_id).await;
+    assert_eq!((waiting.status.as_str(), waiting.success), ("waiting", true), "{waiting:?}");
+    let gate = waiting.pending_gate.unwrap();
+    assert_eq!(gate.choices, ["it is good", "it is bad", "none of these"]);
+    let daemon = daemon.restarted().await;
+    let record = daemon.call(GetWorkflowRun { run_id: begun.run_id.clone() }).await.run.unwrap();
+    assert_eq!((record.state.as_str(), record.pending_gate.as_ref()), ("waiting", Some(&gate)));
+    let answer = |answer: &str| AnswerGate {
+        run_id: begun.run_id.clone(),
+        gate_id: Some(gate.gate_id.clone()),
+        answer: answer.to_owned(),
+    };
+    let refused = daemon.call(answer("it is ugly")).await;
+    let error = "'it is ugly' is none of the choices: it is good | it is bad | none of these";
+    assert_eq!(refused.error.as_deref(), Some(error));
+    let taken = daemon.call(answer("it is bad")).await;
+    assert!(taken.success, "{taken:?}");
+    let ended = end_of(&daemon, &begun.run_id).await;
+    assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("completed", Some("bad")));
+    let late = daemon.call(answer("it is good")).await.error.unwrap();
+    assert!(late.starts_with("The gate was already answered by test at 20") && late.ends_with(": it is bad"), "{late}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn of_two_answers_at_once_one_is_taken_and_the_other_told_so() {
+    let daemon = TestDaemon::new().await;
+    let begun = begin(&daemon, judged()).await;
+    end_of(&daemon, &begun.run_id).await;
+    let answer = |answer: &str| AnswerGate { run_id: begun.run_id.clone(), gate_id: None, answer: answer.to_owned() };
+    let (ann, bob) = (daemon.somebody("ann").await, daemon.somebody("bob").await);
+    let (one, other) = tokio::join!(ann.call(answer("it is good")), bob.call(answer("it is bad")));
+    let (one, other) = (one.unwrap(), other.unwrap());
+    assert_ne!(one.success, other.success, "{one:?} {other:?}");
+    let refused = if one.success { other } else { one };
+    let error = refused.error.unwrap();
+    assert!(error.contains("answered by") || error.contains("waits for no answer"), "{error}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_sleeps_on_until_the_moment_it_was_to_wake() {
+    let daemon = TestDaemon::new().await;
+    let begun = begin(&daemon, sleeping(1.5)).await;
+    let daemon = daemon.restarted().await;
+    let ended = end_of(&daemon, &begun.run_id).await;
+    assert_eq!(ended.status, "completed", "{ended:?}");
+    let took = ended.execution_log.iter().find(|entry| entry["phase"] == "execution").unwrap();
+    let took = took["elapsed_time"].as_f64().unwrap();
+    assert!((1.4..6.0).contains(&took), "the time of both daemons counts: {took}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_parent_and_its_child_go_on_together_and_a_step_starts_one_child() {
+    let daemon = TestDaemon::new().await;
+    let parent = json!({
+        "name": "parent",
+        "initial_state": "call",
+        "states": {"call": {"action": {"tool": "run_workflow", "params": {"workflow_definition": sleeping(1.0)}}}},
+    });
+    let begun = begin(&daemon, parent).await;
+    let (_, mut events) =
+        daemon.client().subscribe(Subscribe { run_id: begun.run_id.clone(), from_seq: Some(1) }).await.unwrap();
+    let child = loop {
+        let event = events.next().await.unwrap();
+        if event["event_type"] == "state_entered" {
+            break event["data"]["child_run_id"].as_str().unwrap().to_owned();
+        }
+    };
+    // It is there a moment after the state was entered.
+    while daemon.call(GetWorkflowRun { run_id: child.clone() }).await.run.is_none() {
+        tokio::task::yield_now().await;
+    }
+    drop(events);
+    let daemon = daemon.restarted().await.restarted().await;
+    let ended = end_of(&daemon, &begun.run_id).await;
+    assert_eq!((ended.status.as_str(), ended.recursion_depth), ("completed", 1), "{ended:?}");
+    let all = daemon.call(ListWorkflowRuns::default()).await.runs;
+    assert_eq!(all.len(), 2);
+    assert_eq!(all[0].run_id, child);
+    assert_eq!(all[0].parent_run_id.as_ref(), Some(&begun.run_id));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_asked_under_a_key_is_answered_with_the_run_that_it_started() {
+    let daemon = TestDaemon::new().await;
+    let verb = || RunWorkflow {
+        workflow_definition: Some(sleeping(0.01)),
+        idempotency_key: Some("deploy 7".to_owned()),
+        wait_seconds: Some(30.0),
+        ..RunWorkflow::default()
+    };
+    let (one, other) = tokio::join!(daemon.call(verb()), daemon.call(verb()));
+    assert_eq!((one.run_id.as_str(), one.status.as_str()), (other.run_id.as_str(), other.status.as_str()));
+    let step = RunWorkflow { idempotency_key: None, ..verb() };
+    let asked = daemon.client().call_once(&step, "a step of a client").await.unwrap();
+    let daemon = daemon.restarted().await;
+    assert_eq!(daemon.call(verb()).await.run_id, one.run_id);
+    let again = daemon.client().call_once(&step, "a step of a client").await.unwrap();
+    assert_eq!((again.run_id.as_str(), again.status.as_str()), (asked.run_id.as_str(), "completed"));
+    assert_ne!(asked.run_id, one.run_id);
+    assert_eq!(daemon.call(ListWorkflowRuns::default()).await.runs.len(), 2);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn finished_runs_are_forgotten_by_count_and_running_ones_never() {
+    let daemon = TestDaemon::keeping(KeptRuns { most: 3, time: None, disk: None }).await;
+    let long = begin(&daemon, sleeping(200.0)).await;
+    // As many as it takes for the daemon to look.
+    for _ in 0..5 {
+        let tenth = (0..10).map(|_| daemon.run(sleeping(0.001)));
+        let mut last = String::new();
+        for run in tenth.collect::<Vec<_>>() {
+            last = run.await.run_id;
+        }
+        assert!(!last.is_empty());
+    }
+    let finished = || async {
+        let runs = daemon.call(ListWorkflowRuns { limit: Some(1000), ..ListWorkflowRuns::default() }).await.runs;
+        runs.iter().filter(|run| run.state == "completed").count()
+    };
+    while finished().await > 3 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(daemon.call(GetWorkflowRun { run_id: long.run_id }).await.run.unwrap().state, "running");
+    daemon.stop().await;
+}
+
+/// A run that begins with half a megabyte which no compression makes smaller.
+fn heavy(seed: u64, seconds: f64) -> RunWorkflow {
+    let mut state = seed;
+    let mut character = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b' ' + u8::try_from((state >> 33) % 90).unwrap())
+    };
+    let text: String = (0..500_000).map(|_| character()).collect();
+    RunWorkflow {
+        workflow_definition: Some(sleeping(seconds)),
+        initial_variables: Some([("text".to_owned(), text)].into()),
+        wait_seconds: Some(if seconds > 1.0 { 0.0 } else { 30.0 }),
+        save_on_success: false,
+        ..RunWorkflow::default()
+    }
+}
+
+#[tokio::test]
+async fn a_full_journal_refuses_what_is_new_lets_the_oldest_go_and_loses_nothing_that_is_under_way() {
+    let daemon = TestDaemon::keeping(KeptRuns { most: 1000, time: None, disk: Some(4 << 20) }).await;
+    let waiting = begin(&daemon, judged()).await.run_id;
+    end_of(&daemon, &waiting).await;
+    let first = daemon.call(heavy(0, 0.001)).await;
+    assert_eq!(first.status, "completed", "{:?}", first.error);
+    for seed in 1..30 {
+        let run = daemon.call(heavy(seed, 0.001)).await;
+        assert_eq!(run.status, "completed", "{:?}", run.error);
+    }
+    let forgotten = daemon.call(GetRun { run_id: first.run_id, wait_seconds: None }).await;
+    assert!(forgotten.error.unwrap().contains("not found"), "the oldest gave way");
+    // Nothing that is under way gives way.
+    let refused = loop {
+        let begun = daemon.call(heavy(77, 300.0)).await;
+        if begun.run_id.is_empty() {
+            break begun;
+        }
+    };
+    let error = "the run was not started, because it can not be written down: there is no room left for the journal";
+    assert_eq!(refused.error.as_deref(), Some(error));
+    let running = ListWorkflowRuns { state: Some("running".to_owned()), ..ListWorkflowRuns::default() };
+    let running = daemon.call(running).await.runs;
+    assert!(!running.is_empty());
+    for run in running {
+        // Their ends are small, and there is always room for those once one of them is over.
+        let cancelled = daemon.call(CancelWorkflow { run_id: run.run_id }).await;
+        assert!(cancelled.success, "{cancelled:?}");
+    }
+    let answer = AnswerGate { run_id: waiting.clone(), gate_id: None, answer: "it is good".to_owned() };
+    assert!(daemon.call(answer).await.success);
+    assert_eq!(end_of(&daemon, &waiting).await.status, "completed");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_that_this_version_can_not_read_is_named_and_can_be_written_off_and_the_rest_goes_on() {
+    let daemon = TestDaemon::new().await;
+    let strange = begin(&daemon, sleeping(100.0)).await;
+    let other = begin(&daemon, judged()).await;
+    end_of(&daemon, &other.run_id).await;
+    let path = daemon.place().journal();
+    let run: steplatch_ids::RunId = strange.run_id.parse().unwrap();
+    let restarting = daemon.restarted().await;
+    // Somebody with a later version was here in between.
+    let journal = SqliteJournal::open(&path, &SqliteOptions::default()).unwrap();
+    let last = journal.find(&run).await.unwrap().unwrap().last;
+    let entry = json!({"event": "teleported", "at": 1}).to_string();
+    journal.write(Append::new(run.clone(), last, 1, vec![entry])).await.unwrap();
+    journal.close();
+    let daemon = restarting.restarted().await;
+    assert_eq!(daemon.call(DaemonStatus {}).await.runs, 1);
+    let record = daemon.call(GetWorkflowRun { run_id: strange.run_id.clone() }).await.run.unwrap();
+    assert_eq!(record.state, "running");
+    let error = record.error.unwrap();
+    assert!(error.starts_with("its history can not be read: entry 3 says what this version does not know"), "{error}");
+    let looked = daemon.call(GetRun { run_id: strange.run_id.clone(), wait_seconds: Some(30.0) }).await;
+    assert!(looked.error.unwrap().contains("entry 3 says"));
+    let cancelled = daemon.call(CancelWorkflow { run_id: strange.run_id.clone() }).await;
+    assert_eq!((cancelled.success, cancelled.state.as_str()), (true, "cancelled"), "{cancelled:?}");
+    let again = daemon.call(CancelWorkflow { run_id: strange.run_id.clone() }).await;
+    assert_eq!(again.message, "Run was already over: cancelled");
+    let answer = AnswerGate { run_id: other.run_id.clone(), gate_id: None, answer: "it is good".to_owned() };
+    assert!(daemon.call(answer).await.success);
+    assert_eq!(end_of(&daemon, &other.run_id).await.status, "completed");
+    daemon.stop().await;
+}

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
-use steplatch_protocol::{CallError, GetRun, Place, RunEvent, RunReply, Subscribe};
+use steplatch_protocol::{GetRun, Place, RunEvent, RunReply, Subscribe};
 
 use super::{find, not_found};
 use crate::failure::Failure;
@@ -39,11 +39,19 @@ impl Events {
         if !reply.success {
             return Err(not_found(&id));
         }
+        let mut next = 1;
         while self.follow || !ahead.is_none() {
-            let Some(event) = events.next().await else { return Err(CallError::Lost.into()) };
+            let Some(event) = events.next().await else {
+                // Beginning another daemon is for somebody else to decide: this one may have been stopped on purpose.
+                return Err(Failure::work(format!(
+                    "the daemon went away in the middle; see what happens from here on with: \
+                     steplatch runs events {id} --from {next} --follow"
+                )));
+            };
             let event: RunEvent = serde_json::from_value(event)
                 .map_err(|error| Failure::work(format!("an event can not be read: {error}")))?;
             ahead.take(&event);
+            next = event.seq + 1;
             if event.seq >= self.from {
                 if self.json {
                     print::json_line(&event)?;

@@ -2,9 +2,11 @@
 
 mod config;
 mod daemon;
+mod gates;
 mod host;
 mod mcp;
 mod run;
+mod runs;
 mod terminal;
 mod workflow;
 
@@ -39,6 +41,12 @@ enum Command {
     /// Save, list, check and draw workflows
     #[command(subcommand)]
     Workflow(workflow::Workflow),
+    /// List, show, follow and cancel runs
+    #[command(subcommand)]
+    Runs(runs::Runs),
+    /// List and answer the questions that runs wait for
+    #[command(subcommand)]
+    Gates(gates::Gates),
     /// Open, watch, drive and close terminals
     #[command(subcommand)]
     Terminal(terminal::Terminal),
@@ -80,6 +88,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         Command::Run(command) => command.run(&place).await,
         Command::Workflow(command) => command.run(&place).await,
+        Command::Runs(command) => command.run(&place).await,
+        Command::Gates(command) => command.run(&place).await,
         Command::Terminal(command) => command.run(&place).await,
         Command::Mcp => mcp::run(place).await,
         Command::Daemon(command) => command.run(place).await,
@@ -98,5 +108,40 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Arguments::command().debug_assert();
+    }
+
+    /// Commands without `--json`, each with its reason.
+    const WITHOUT_JSON: [(&str, &str); 7] = [
+        ("completions", "prints a script for a shell"),
+        ("daemon host", "is a process, and prints nothing"),
+        ("daemon serve", "is a process, and prints nothing"),
+        ("mcp", "speaks a protocol of its own"),
+        ("terminal attach", "shows a terminal as it is"),
+        ("terminal record", "writes a file of another format"),
+        ("workflow schema", "prints JSON anyhow, or a page to read"),
+    ];
+
+    /// Every command that does something, by its words.
+    fn leaves(command: &clap::Command, words: &str, found: &mut Vec<(String, bool)>) {
+        for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
+            let words = format!("{words} {}", inner.get_name()).trim().to_owned();
+            if inner.has_subcommands() {
+                leaves(inner, &words, found);
+            } else {
+                let json = inner.get_arguments().any(|argument| argument.get_long() == Some("json"));
+                found.push((words, json));
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_that_prints_can_print_json() {
+        let mut found = Vec::new();
+        leaves(&Arguments::command(), "", &mut found);
+        assert!(found.len() > 20, "the tree is walked: {found:?}");
+        let mut without: Vec<&str> = found.iter().filter(|(_, json)| !json).map(|(words, _)| words.as_str()).collect();
+        without.sort_unstable();
+        // A command that is not on the list should print JSON too; one that does should not be on the list.
+        assert_eq!(without, WITHOUT_JSON.map(|(words, _)| words));
     }
 }

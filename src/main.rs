@@ -2,6 +2,7 @@
 //!
 //! Arguments and wiring; decides nothing. Each command has its file in `commands`.
 
+mod action;
 mod asciicast;
 mod attach;
 mod commands;

@@ -40,6 +40,12 @@ pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{text}")
 }
 
+/// Prints a value as JSON on one line of standard output.
+pub(crate) fn json_line(value: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_string(value).map_err(io::Error::other)?;
+    writeln!(io::stdout().lock(), "{text}")
+}
+
 /// Prints what went wrong on standard error.
 pub(crate) fn error(message: &str) {
     // Where even that can not be written, nobody reads it.
@@ -69,6 +75,26 @@ pub(crate) fn duration(time: Duration) -> String {
         format!("{seconds:.1} s")
     } else {
         format!("{} min {} s", time.as_secs() / 60, time.as_secs() % 60)
+    }
+}
+
+/// The time from one moment to another, both in ISO 8601; without an end, until now. `None` for what is no moment.
+pub(crate) fn between(begin: &str, end: Option<&str>) -> Option<Duration> {
+    let begin: jiff::Timestamp = begin.parse().ok()?;
+    let end = end.map_or_else(|| Ok(jiff::Timestamp::now()), str::parse).ok()?;
+    // A clock that was set back in between gives no time at all.
+    Some(Duration::try_from(end.duration_since(begin)).unwrap_or_default())
+}
+
+/// A moment (ISO 8601) as people say it: `just now`, `12 min ago`, `3 h ago`, and its day once it is not today's.
+pub(crate) fn ago(moment: &str) -> String {
+    let Some(time) = between(moment, None) else { return visible(moment) };
+    match time.as_secs() {
+        0..10 => "just now".to_owned(),
+        seconds @ 10..60 => format!("{seconds} s ago"),
+        seconds @ 60..3600 => format!("{} min ago", seconds / 60),
+        seconds @ 3600..86_400 => format!("{} h ago", seconds / 3600),
+        _ => moment.split('T').next().unwrap_or_default().to_owned(),
     }
 }
 
@@ -133,6 +159,24 @@ mod tests {
         assert_eq!(said(12_345), "12 ms");
         assert_eq!(said(1_234_567), "1.2 s");
         assert_eq!(said(185_000_000), "3 min 5 s");
+    }
+
+    #[test]
+    fn moments_are_said_as_people_say_them() {
+        let before = |seconds: i64| {
+            let moment = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(seconds);
+            ago(&moment.to_string())
+        };
+        assert_eq!(before(0), "just now");
+        assert_eq!(before(-60), "just now", "also by a clock that is ahead of ours");
+        assert_eq!(before(125), "2 min ago");
+        assert_eq!(before(7300), "2 h ago");
+        assert_eq!(ago("2020-02-01T10:00:00.000Z"), "2020-02-01");
+        assert_eq!(ago("once\n"), "once⏎");
+        let begin = "2020-02-01T10:00:00.000Z";
+        assert_eq!(between(begin, Some("2020-02-01T10:00:02.500Z")), Some(Duration::from_millis(2500)));
+        assert_eq!(between(begin, Some("2019-01-01T00:00:00Z")), Some(Duration::ZERO));
+        assert_eq!(between(begin, Some("soon")), None);
     }
 
     #[test]

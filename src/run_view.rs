@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use steplatch_protocol::{GateInfo, RunEvent};
 
+use crate::action::{self, Outcome, detail, succeeded};
 use crate::print::{BAD, GOOD, QUIET, STRONG, duration, fitted, padded, visible, width};
 use crate::question;
 
@@ -110,25 +111,9 @@ impl Story {
                 _ => {}
             }
         }
-        let outcome = match event.data.get("outcome").and_then(Value::as_str) {
-            Some("unknown") => Outcome::Unknown,
-            Some("timed_out") => Outcome::TimedOut,
-            _ if result.get("timeout_occurred") == Some(&Value::Bool(true)) => Outcome::TimedOut,
-            _ if succeeded(result) => Outcome::Succeeded,
-            _ => Outcome::Failed,
-        };
-        let (mark, style) = match outcome {
-            Outcome::Succeeded => ("✓", GOOD),
-            Outcome::Failed => ("✗", BAD),
-            Outcome::TimedOut => ("◌", QUIET),
-            Outcome::Unknown => ("?", BAD),
-        };
-        let outcome = outcome.told(&current.tool, result);
-        let detail = match (current.detail.as_str(), outcome.as_str()) {
-            (detail, "") => detail.to_owned(),
-            ("", outcome) => outcome.to_owned(),
-            (detail, outcome) => format!("{detail} → {outcome}"),
-        };
+        let outcome = Outcome::of(event.data.get("outcome").and_then(Value::as_str), result);
+        let (mark, style) = outcome.mark();
+        let detail = action::led_to(&current.detail, &outcome.told(&current.tool, result));
         let time = duration(Duration::from_secs_f64(seconds));
         Some(line(&format!("{style}{mark}{style:#}"), &current.state, &current.tool, &detail, &time, width))
     }
@@ -166,80 +151,6 @@ impl Story {
 fn between(earlier: &str, later: &str) -> Option<Duration> {
     let read = |timestamp: &str| timestamp.parse::<jiff::Timestamp>().ok();
     read(later)?.duration_since(read(earlier)?).try_into().ok()
-}
-
-fn succeeded(result: &Value) -> bool {
-    result.get("success") != Some(&Value::Bool(false)) && !result.is_null()
-}
-
-/// What an action is about, in a few words.
-fn detail(tool: &str, params: &Value) -> String {
-    let text = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
-    match tool {
-        "open_terminal" => match params.get("command").and_then(Value::as_array) {
-            Some(command) => command.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
-            None if text("shell").is_empty() => "bash".to_owned(),
-            None => text("shell").to_owned(),
-        },
-        "send_input" => {
-            let keys = params.get("keys").and_then(Value::as_array);
-            let keys: Vec<String> =
-                keys.into_iter().flatten().filter_map(Value::as_str).map(|key| format!("<{key}>")).collect();
-            format!("{}{}", visible(text("input_text")), keys.concat())
-        }
-        "await_output" if !text("pattern").is_empty() => format!("/{}/", visible(text("pattern"))),
-        "await_output" => text("until").to_owned(),
-        "get_screen_content" => text("content_mode").to_owned(),
-        "run_workflow" if text("workflow_name").is_empty() => {
-            let name = params.get("workflow_definition").and_then(|inner| inner.get("name")?.as_str());
-            name.unwrap_or("unnamed").to_owned()
-        }
-        "run_workflow" => text("workflow_name").to_owned(),
-        "sleep" => params.get("seconds").map(|seconds| format!("{seconds} s")).unwrap_or_default(),
-        _ => String::new(),
-    }
-}
-
-/// What came of an action.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Succeeded,
-    Failed,
-    TimedOut,
-    /// The daemon went away while it was under way.
-    Unknown,
-}
-
-impl Outcome {
-    /// In words, where there is more to say than that it worked.
-    fn told(self, tool: &str, result: &Value) -> String {
-        let text = |name: &str| result.get(name).and_then(Value::as_str);
-        match self {
-            Self::TimedOut => return "time is up".to_owned(),
-            Self::Unknown => return "nobody knows: the daemon went away meanwhile".to_owned(),
-            Self::Failed if tool != "run_workflow" => {
-                return text("error").map(visible).unwrap_or_default();
-            }
-            Self::Succeeded | Self::Failed => {}
-        }
-        match tool {
-            "await_output" => match text("match_text") {
-                Some(found) => visible(found),
-                None => match result.get("exit_code").and_then(Value::as_i64) {
-                    Some(code) => format!("exit code {code}"),
-                    None => text("reason").unwrap_or_default().to_owned(),
-                },
-            },
-            "open_terminal" => text("session_id").unwrap_or_default().to_owned(),
-            // Its own story is told under its own id.
-            "run_workflow" => {
-                let parts =
-                    [text("run_id").map(str::to_owned), text("status").map(str::to_owned), text("error").map(visible)];
-                parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
-            }
-            _ => String::new(),
-        }
-    }
 }
 
 /// `  ✓ state  tool  detail … time`, fitted to the width of the terminal where there is one.

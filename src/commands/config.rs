@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use serde_json::json;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, USAGE};
 use crate::print;
 use crate::settings::{Settings, file};
 
@@ -18,12 +18,20 @@ pub(crate) enum Config {
         json: bool,
     },
     /// Say what is wrong with the configuration
-    Check,
+    Check {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 impl Config {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let settings = Settings::load().map_err(|error| Failure::usage(error.to_string()))?;
+        let settings = match (Settings::load(), &self) {
+            (Ok(settings), _) => settings,
+            (Err(error), Self::Check { json: true }) => return found(&[error.to_string()]),
+            (Err(error), _) => return Err(Failure::usage(error.to_string())),
+        };
         match self {
             Self::Show { json: true } => {
                 let rows = settings.all().map(|(key, value, origin)| {
@@ -41,9 +49,16 @@ impl Config {
                     print::note(&format!("change them in {}, or in the environment", file.display()));
                 }
             }
-            Self::Check if settings.unknown.is_empty() => print::line("the configuration is in order")?,
-            Self::Check => return Err(Failure::usage(settings.unknown.join("\n"))),
+            Self::Check { json: true } => return found(&settings.unknown),
+            Self::Check { json: false } if settings.unknown.is_empty() => print::line("the configuration is in order")?,
+            Self::Check { json: false } => return Err(Failure::usage(settings.unknown.join("\n"))),
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Prints what is wrong with the configuration as JSON.
+fn found(problems: &[String]) -> Result<ExitCode, Failure> {
+    print::json(&json!({ "problems": problems }))?;
+    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(USAGE) })
 }

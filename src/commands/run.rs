@@ -61,7 +61,8 @@ pub(crate) struct Run {
     json: bool,
 }
 
-fn variable(text: &str) -> Result<(String, String), String> {
+/// Reads a variable that a run is to begin with.
+pub(super) fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("a variable is written as name=value".to_owned()),

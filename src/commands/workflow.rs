@@ -7,6 +7,8 @@ mod load;
 mod remove;
 mod schema;
 mod show;
+mod source;
+mod test;
 
 use std::process::ExitCode;
 
@@ -27,8 +29,9 @@ pub(crate) enum Workflow {
     Rm(remove::Remove),
     /// Say everything that is wrong with workflows, and where
     Lint(lint::Lint),
-    /// Draw a workflow as a diagram in Mermaid's language
+    /// Draw a workflow, as a diagram in Mermaid's language or as a picture
     Graph(graph::Graph),
+    Test(test::Test),
     /// Print the JSON Schema of workflows
     Schema(schema::Schema),
 }
@@ -41,7 +44,8 @@ impl Workflow {
             Self::Load(command) => command.run(place).await,
             Self::Rm(command) => command.run(place).await,
             Self::Lint(command) => command.run(place).await,
-            Self::Graph(command) => command.run(),
+            Self::Graph(command) => command.run(place).await,
+            Self::Test(command) => command.run(place).await,
             Self::Schema(command) => command.run(),
         }
     }

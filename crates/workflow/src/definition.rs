@@ -24,8 +24,10 @@ use crate::condition::Condition;
 use crate::contract::Contract;
 
 pub use catalog::ToolCatalog;
+pub(crate) use document::{Findings, Place, kind, suggestion};
 pub use problem::{Problem, Problems, Severity};
 pub use schema::{documentation, schema};
+pub(crate) use shape::STUB_KEYS;
 
 /// A machine workflow that passed every check.
 #[derive(Debug, Clone)]

@@ -1,8 +1,15 @@
 //! A machine as a picture that people can look at.
 
+mod cards;
+mod layers;
+mod routes;
+mod svg;
+
 use std::fmt::Write as _;
 
 use crate::definition::Definition;
+
+pub use svg::svg;
 
 /// Characters of a condition that a picture has room for.
 const LONGEST_LABEL: usize = 60;

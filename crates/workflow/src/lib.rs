@@ -17,6 +17,7 @@ mod event;
 mod graph;
 mod history;
 mod log;
+mod rehearsal;
 mod substitute;
 mod time;
 mod tool;
@@ -32,8 +33,9 @@ pub use definition::{
 pub use event::{
     Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer, Side,
 };
-pub use graph::mermaid;
+pub use graph::{mermaid, svg};
 pub use history::{CurrentStep, Exchange, Gate, History, Status};
 pub use log::{LogEntry, execution_log};
+pub use rehearsal::{Passage, Rehearsal, RehearsalEnd, Source, Stubs, rehearse};
 pub use time::Timestamp;
 pub use variables::Variables;

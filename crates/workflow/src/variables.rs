@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::substitute::Lookup;
 
 /// Result fields that every state may use under their own name.
-const STANDARD_FIELDS: &[&str] = &[
+pub(crate) const STANDARD_FIELDS: &[&str] = &[
     "session_id",
     "match_text",
     "screen_content",

@@ -1,29 +1,48 @@
-//! `steplatch workflow graph FILE`
+//! `steplatch workflow graph`
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use steplatch_daemon::TerminalTools;
-use steplatch_workflow::{Definition, mermaid};
+use serde_json::json;
+use steplatch_protocol::Place;
+use steplatch_workflow::{mermaid, svg};
 
+use super::source;
 use crate::failure::Failure;
 use crate::print;
 
 #[derive(Debug, Args)]
 pub(crate) struct Graph {
-    /// File with the workflow, in JSON
-    file: PathBuf,
+    /// File with the workflow, in JSON, or the name of a saved one
+    #[arg(value_name = "FILE|NAME")]
+    workflow: String,
+    /// Draw a picture in SVG instead
+    #[arg(long)]
+    svg: bool,
+    /// File to write to
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Graph {
-    pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let text = std::fs::read_to_string(&self.file)
-            .map_err(|error| Failure::usage(format!("'{}' can not be read: {error}", self.file.display())))?;
-        let definition = Definition::from_text(&text, &TerminalTools).map_err(|problems| {
-            Failure::usage(format!("the workflow in '{}' is not valid:\n{problems}", self.file.display()))
-        })?;
-        print::exactly(&mermaid(&definition))?;
+    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        let definition = source::definition(&self.workflow, place).await?;
+        let (format, diagram) = if self.svg { ("svg", svg(&definition)) } else { ("mermaid", mermaid(&definition)) };
+        if let Some(file) = &self.output {
+            std::fs::write(file, &diagram)
+                .map_err(|error| Failure::usage(format!("'{}' can not be written: {error}", file.display())))?;
+            if self.json {
+                print::json(&json!({"format": format, "file": file}))?;
+            }
+        } else if self.json {
+            print::json(&json!({ format: diagram }))?;
+        } else {
+            print::exactly(&diagram)?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }

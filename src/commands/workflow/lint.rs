@@ -1,17 +1,15 @@
 //! `steplatch workflow lint FILE…`
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use steplatch_daemon::TerminalTools;
-use steplatch_ids::WorkflowName;
-use steplatch_protocol::{DescribeWorkflow, Place};
-use steplatch_workflow::{Definition, Problem, Severity};
+use steplatch_protocol::Place;
+use steplatch_workflow::{Problem, Severity};
 
+use super::source::{self, Meant};
 use crate::failure::{Failure, USAGE};
-use crate::{front, print};
+use crate::print;
 
 #[derive(Debug, Args)]
 pub(crate) struct Lint {
@@ -49,25 +47,9 @@ impl Lint {
 }
 
 async fn problems(file: &str, place: &Place) -> Result<Vec<Problem>, Failure> {
-    // Only what can be a name needs the daemon; a path with an ending never is one.
-    let is_name = !Path::new(file).exists() && file.parse::<WorkflowName>().is_ok();
-    let parsed = if is_name {
-        let reply = front::ask(place, DescribeWorkflow { name: file.to_owned() }).await?;
-        match reply.definition {
-            Some(definition) => Definition::parse(&definition, &TerminalTools),
-            None => {
-                let error = reply.error.unwrap_or_else(|| "there is no such workflow".to_owned());
-                return Ok(vec![Problem::error("", format!("there is no file of that name. {error}"))]);
-            }
-        }
-    } else {
-        match std::fs::read_to_string(file) {
-            Ok(text) => Definition::from_text(&text, &TerminalTools),
-            Err(error) => return Ok(vec![Problem::error("", format!("the file can not be read: {error}"))]),
-        }
-    };
-    Ok(match parsed {
-        Ok(definition) => definition.warnings().to_vec(),
-        Err(problems) => problems.into_iter().collect(),
+    Ok(match source::read(file, place).await? {
+        Meant::Workflow(Ok(definition)) => definition.warnings().to_vec(),
+        Meant::Workflow(Err(problems)) => problems.into_iter().collect(),
+        Meant::Nothing(error) => vec![Problem::error("", error)],
     })
 }

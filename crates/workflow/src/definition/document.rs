@@ -6,24 +6,24 @@ use super::Problem;
 
 /// A value and the JSON pointer to it.
 #[derive(Debug, Clone)]
-pub(super) struct Place<'v> {
-    pub(super) value: &'v Value,
-    pub(super) pointer: String,
+pub(crate) struct Place<'v> {
+    pub(crate) value: &'v Value,
+    pub(crate) pointer: String,
 }
 
 /// What was found wrong so far.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
-    pub(super) problems: Vec<Problem>,
+pub(crate) struct Findings {
+    pub(crate) problems: Vec<Problem>,
 }
 
 impl Findings {
-    pub(super) fn error(&mut self, pointer: &str, message: impl Into<String>) {
+    pub(crate) fn error(&mut self, pointer: &str, message: impl Into<String>) {
         self.problems.push(Problem::error(pointer, message));
     }
 
     /// Takes an object whose keys are all known; says what is wrong with any other.
-    pub(super) fn object<'v>(&mut self, place: &Place<'v>, what: &str, known: &[String]) -> Option<Object<'v>> {
+    pub(crate) fn object<'v>(&mut self, place: &Place<'v>, what: &str, known: &[String]) -> Option<Object<'v>> {
         let object = self.free_object(place, what)?;
         for key in object.fields.keys().filter(|key| !known.contains(key)) {
             let message = format!("unknown key '{key}' in {what}{}", suggestion(key, known.iter().map(String::as_str)));
@@ -33,7 +33,7 @@ impl Findings {
     }
 
     /// Takes an object whose keys are names of its author's choice.
-    pub(super) fn free_object<'v>(&mut self, place: &Place<'v>, what: &str) -> Option<Object<'v>> {
+    pub(crate) fn free_object<'v>(&mut self, place: &Place<'v>, what: &str) -> Option<Object<'v>> {
         match place.value {
             Value::Object(fields) => Some(Object { fields, pointer: place.pointer.clone() }),
             other => {
@@ -44,7 +44,7 @@ impl Findings {
     }
 
     /// Takes a field that must be there.
-    pub(super) fn required<'v>(&mut self, object: &Object<'v>, key: &str) -> Option<Place<'v>> {
+    pub(crate) fn required<'v>(&mut self, object: &Object<'v>, key: &str) -> Option<Place<'v>> {
         let place = object.get(key);
         if place.is_none() {
             self.error(&object.pointer, format!("'{key}' is missing"));
@@ -52,7 +52,7 @@ impl Findings {
         place
     }
 
-    pub(super) fn text<'v>(&mut self, place: &Place<'v>, what: &str) -> Option<&'v str> {
+    pub(crate) fn text<'v>(&mut self, place: &Place<'v>, what: &str) -> Option<&'v str> {
         let text = place.value.as_str();
         if text.is_none() {
             self.error(&place.pointer, format!("{what} must be a text, not {}", kind(place.value)));
@@ -60,7 +60,7 @@ impl Findings {
         text
     }
 
-    pub(super) fn boolean(&mut self, place: &Place<'_>, what: &str) -> Option<bool> {
+    pub(crate) fn boolean(&mut self, place: &Place<'_>, what: &str) -> Option<bool> {
         let boolean = place.value.as_bool();
         if boolean.is_none() {
             self.error(&place.pointer, format!("{what} must be true or false, not {}", kind(place.value)));
@@ -68,7 +68,7 @@ impl Findings {
         boolean
     }
 
-    pub(super) fn list<'v>(&mut self, place: &Place<'v>, what: &str) -> Vec<Place<'v>> {
+    pub(crate) fn list<'v>(&mut self, place: &Place<'v>, what: &str) -> Vec<Place<'v>> {
         if let Value::Array(items) = place.value {
             let item = |(index, value)| Place { value, pointer: format!("{}/{index}", place.pointer) };
             return items.iter().enumerate().map(item).collect();
@@ -80,19 +80,19 @@ impl Findings {
 
 /// A JSON object and the pointer to it.
 #[derive(Debug, Clone)]
-pub(super) struct Object<'v> {
-    pub(super) fields: &'v Map<String, Value>,
-    pub(super) pointer: String,
+pub(crate) struct Object<'v> {
+    pub(crate) fields: &'v Map<String, Value>,
+    pub(crate) pointer: String,
 }
 
 impl<'v> Object<'v> {
     /// Returns a field; one that is null counts as left out.
-    pub(super) fn get(&self, key: &str) -> Option<Place<'v>> {
+    pub(crate) fn get(&self, key: &str) -> Option<Place<'v>> {
         let value = self.fields.get(key).filter(|value| !value.is_null())?;
         Some(Place { value, pointer: format!("{}/{}", self.pointer, escaped(key)) })
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&'v String, Place<'v>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'v String, Place<'v>)> {
         let place = |(key, value): (&'v String, &'v Value)| {
             (key, Place { value, pointer: format!("{}/{}", self.pointer, escaped(key)) })
         };
@@ -101,12 +101,12 @@ impl<'v> Object<'v> {
 }
 
 /// Writes a key as a part of a JSON pointer (RFC 6901).
-pub(super) fn escaped(key: &str) -> String {
+pub(crate) fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
 /// Says what kind of value stands where another was expected.
-pub(super) fn kind(value: &Value) -> String {
+pub(crate) fn kind(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
@@ -121,12 +121,12 @@ pub(super) fn kind(value: &Value) -> String {
 const LONGEST_COMPARED: usize = 128;
 
 /// Names the known word that an unknown one is probably meant to be: `, did you mean 'transitions'?`
-pub(super) fn suggestion<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> String {
+pub(crate) fn suggestion<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> String {
     // Nobody mistypes a whole page, and comparing two of them takes for ever.
     let comparable = |text: &str| text.len() <= LONGEST_COMPARED;
     let nearest = known
         .filter(|candidate| comparable(candidate) && comparable(unknown))
-        .map(|candidate| (strsim::damerau_levenshtein(&unknown.to_lowercase(), candidate), candidate))
+        .map(|candidate| (strsim::damerau_levenshtein(&unknown.to_lowercase(), &candidate.to_lowercase()), candidate))
         .filter(|(distance, candidate)| *distance * 3 <= candidate.len().max(3))
         .min_by_key(|(distance, _)| *distance);
     nearest.map(|(_, candidate)| format!(", did you mean '{candidate}'?")).unwrap_or_default()

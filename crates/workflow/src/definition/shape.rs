@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use super::contracts::{LONGEST_VARIABLE, MOST_VARIABLES};
 use super::parse::{LONGEST_DESCRIPTION, LONGEST_NAME, MOST_STATES, MOST_TRANSITIONS};
 use crate::contract::KEYWORDS;
+use crate::rehearsal::StubFile;
 
 /// A machine: named states with one action each, and conditional transitions between them.
 #[derive(JsonSchema)]
@@ -275,6 +276,7 @@ known_keys! {
     CONDITION_KEYS = Condition;
     SLEEP_KEYS = Sleep;
     RUN_WORKFLOW_KEYS = RunWorkflow;
+    STUB_KEYS = StubFile;
 }
 
 /// The conditions that are words.

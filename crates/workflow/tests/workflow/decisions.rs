@@ -465,12 +465,19 @@ fn a_restart_asks_again_for_what_has_no_outcome() {
     let mut run = Machine::start(&terminals());
     assert_eq!(resume(&run.history, run.now), run.last.effects);
     run.result(&json!({"success": true, "session_id": "term_1"}));
-    let asked = run.last.effects.clone();
-    run.wait(Duration::from_secs(3600));
+    let [Effect::Perform { step, tool, params, limit: Some(limit) }] = run.last.effects.as_slice() else {
+        panic!("{:?}", run.last.effects)
+    };
+    let asked_within =
+        |limit| Effect::Perform { step: step.clone(), tool: tool.clone(), params: params.clone(), limit: Some(limit) };
+    let (limit, asked) = (*limit, |limit| vec![asked_within(limit)]);
+    let soon = Timestamp(run.now.0 + 2_000_000);
+    assert_eq!(resume(&run.history, soon)[1..], asked(limit - Duration::from_secs(2)));
+    let late = Timestamp(run.now.0 + 3_600_000_000);
     assert_eq!(
-        resume(&run.history, run.now),
-        [vec![Effect::ArmDeadline { after: Duration::ZERO }], asked].concat(),
-        "the time that the daemon was away counts"
+        resume(&run.history, late),
+        [vec![Effect::ArmDeadline { after: Duration::ZERO }], asked(Duration::from_secs(1))].concat(),
+        "the time that the daemon was away counts, and what came of it is looked at all the same"
     );
     run.input(Input::Cancel { reason: "enough".into() });
     assert_eq!(resume(&run.history, run.now), [Effect::CloseTerminal { session_id: "term_1".into() }]);

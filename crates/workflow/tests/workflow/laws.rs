@@ -95,7 +95,8 @@ impl World {
             if at_most_once(effect) {
                 match self.ledger.get(&step) {
                     Some(before) => {
-                        assert_eq!(before, effect, "asked again it is the same");
+                        assert_eq!(timeless(before), timeless(effect), "asked again it is the same");
+                        assert!(limit_of(effect) <= limit_of(before), "with no more time than before");
                         // It was begun, and nobody is left who knows how it went.
                         if let Input::Outcome { outcome, .. } = &mut brought {
                             *outcome = Outcome::Unknown;
@@ -156,6 +157,22 @@ impl World {
             }
         }
         panic!("a run without end: {history:?}");
+    }
+}
+
+/// What an effect asks for, however long it may take.
+fn timeless(effect: &Effect) -> Effect {
+    let mut effect = effect.clone();
+    if let Effect::Perform { limit, .. } | Effect::StartRun { limit, .. } | Effect::Sleep { limit, .. } = &mut effect {
+        *limit = None;
+    }
+    effect
+}
+
+fn limit_of(effect: &Effect) -> Option<Duration> {
+    match effect {
+        Effect::Perform { limit, .. } | Effect::StartRun { limit, .. } | Effect::Sleep { limit, .. } => *limit,
+        _ => None,
     }
 }
 

@@ -8,4 +8,6 @@ mod generated;
 mod laws;
 mod machine;
 mod nested;
+mod pictures;
+mod rehearsal;
 mod told;

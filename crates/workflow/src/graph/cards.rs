@@ -1,0 +1,127 @@
+//! States as cards: what stands on each, and how large it is.
+
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::condition::Test;
+use crate::definition::{Definition, State};
+use crate::tool;
+
+/// Characters of a line on a card.
+const LONGEST_LINE: usize = 38;
+
+/// Pixels of a character of the small monospaced type, and of the bold one of names.
+const CHARACTER: f64 = 7.3;
+const BOLD_CHARACTER: f64 = 8.2;
+
+const NARROWEST: f64 = 132.0;
+const PADDING: f64 = 12.0;
+
+/// Pixels from the top of a card to its first row.
+pub(super) const HEAD: f64 = 46.0;
+
+/// Pixels of a row.
+pub(super) const ROW: f64 = 20.0;
+
+/// A state as it is drawn.
+#[derive(Debug)]
+pub(super) struct Card {
+    pub(super) name: Line,
+    pub(super) tool: Line,
+    pub(super) kind: Kind,
+    pub(super) rows: Vec<Row>,
+    pub(super) width: f64,
+    pub(super) height: f64,
+    /// Whether a run can come here at all.
+    pub(super) reached: bool,
+}
+
+/// What a state is, as far as its shape tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Plain,
+    /// It runs another workflow.
+    Nested,
+    /// Somebody judges where it leads.
+    Judged,
+}
+
+/// One way out of a state, in the order in which they are tried.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) line: Line,
+    pub(super) way: Way,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// To another state, by its number; for want of time or not.
+    To { state: usize, late: bool },
+    /// The run is over.
+    End,
+}
+
+/// A text that is cut where it is too long, and the whole of it.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) shown: String,
+    /// Only where something is missing.
+    pub(super) whole: Option<String>,
+}
+
+impl Line {
+    fn new(text: &str) -> Self {
+        let text: String = text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect();
+        if text.width() <= LONGEST_LINE {
+            return Self { shown: text, whole: None };
+        }
+        let mut shown = String::new();
+        for character in text.chars() {
+            shown.push(character);
+            if shown.width() >= LONGEST_LINE {
+                break;
+            }
+        }
+        shown.push('…');
+        Self { shown, whole: Some(text) }
+    }
+}
+
+/// Returns the cards of a machine, in the order of its states.
+pub(super) fn cards(definition: &Definition) -> Vec<Card> {
+    let states = definition.states();
+    let number = |name: &str| states.iter().position(|state| state.name() == name);
+    states.iter().map(|state| card(state, &number)).collect()
+}
+
+fn card(state: &State, number: &impl Fn(&str) -> Option<usize>) -> Card {
+    let mut rows = Vec::new();
+    for transition in state.transitions() {
+        let condition = transition.condition();
+        let late = condition.tests.iter().any(|test| matches!(test, Test::TimeoutOccurred(true)));
+        // A target that is not there can not be: the definition was checked.
+        let Some(state) = number(transition.next_state()) else { continue };
+        rows.push(Row { line: Line::new(&condition.to_string()), way: Way::To { state, late } });
+    }
+    if let Some(state) = state.on_timeout().and_then(number) {
+        rows.push(Row { line: Line::new("on timeout"), way: Way::To { state, late: true } });
+    }
+    if state.may_end() {
+        let line = if rows.is_empty() { "end" } else { "otherwise: end" };
+        rows.push(Row { line: Line::new(line), way: Way::End });
+    }
+    let judged = state.transitions().iter().any(|transition| transition.condition().description().is_some());
+    let kind = match state.action().tool() {
+        tool::RUN_WORKFLOW => Kind::Nested,
+        "gate" => Kind::Judged,
+        _ if judged => Kind::Judged,
+        _ => Kind::Plain,
+    };
+    let (name, tool) = (Line::new(state.name()), Line::new(state.action().tool()));
+    #[allow(clippy::cast_precision_loss, reason = "a card has few characters and few rows")]
+    let of = |line: &Line, each: f64| line.shown.width() as f64 * each + 2.0 * PADDING;
+    let lines = rows.iter().map(|row| of(&row.line, CHARACTER) + ROW);
+    let width = lines.chain([of(&name, BOLD_CHARACTER), of(&tool, CHARACTER), NARROWEST]).fold(0.0, f64::max);
+    #[allow(clippy::cast_precision_loss, reason = "a card has few characters and few rows")]
+    let height = HEAD + ROW * rows.len() as f64 + 6.0;
+    Card { name, tool, kind, rows, width: width.ceil(), height, reached: true }
+}

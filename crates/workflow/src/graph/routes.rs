@@ -1,0 +1,432 @@
+//! Where cards stand and how lines go between them.
+//!
+//! A line leaves a card beside it or below it, goes down into the gap between two
+//! layers, across on a track of that gap, and down onto the card that it leads to.
+//! One that leads further goes up or down beside the picture: ways back on the
+//! left, ways ahead on the right. So no line crosses a card, and lines that run in the
+//! same direction have a track or a lane each.
+
+use std::collections::BTreeMap;
+
+use super::cards::{Card, HEAD, ROW, Way};
+use super::layers::Layers;
+
+/// Pixels between lines that run beside each other.
+const TRACK: f64 = 10.0;
+/// Pixels between a card and the nearest line beside it, and between such lines and the next card.
+const AIR: f64 = 14.0;
+/// Pixels between a card and the nearest track above or below it.
+const GAP: f64 = 18.0;
+/// Pixels around the picture.
+const MARGIN: f64 = 24.0;
+
+/// A picture, with everything in its place.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// The upper left corner of each card.
+    pub(super) corners: Vec<(f64, f64)>,
+    pub(super) lines: Vec<Route>,
+    pub(super) width: f64,
+    pub(super) height: f64,
+}
+
+/// A line and the short ones that lead into it, one for each row of the card.
+#[derive(Debug)]
+pub(super) struct Route {
+    /// From the card that it leaves to the one that it leads to.
+    pub(super) points: Vec<(f64, f64)>,
+    /// Those of further rows, each from its row to the line.
+    pub(super) stubs: Vec<[(f64, f64); 2]>,
+    /// Whether it is only taken for want of time.
+    pub(super) late: bool,
+}
+
+/// All ways from one state to one other.
+struct Bundle {
+    from: usize,
+    to: usize,
+    rows: Vec<usize>,
+    late: bool,
+    side: Side,
+    course: Course,
+    /// Which line it is on its side of the card, from the inside.
+    port: usize,
+    /// Where it comes down on its target, from 0 to 1 of the width.
+    landing: f64,
+    lane: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Left,
+    Right,
+    Below,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Course {
+    /// To the next layer.
+    Next,
+    /// To the same state.
+    Loop,
+    /// To the same layer or one further up, along the left.
+    Back,
+    /// Over at least one layer, along the right.
+    Ahead,
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts of lines, of which there are at most a few thousand")]
+fn pixels(count: usize) -> f64 {
+    count as f64 * TRACK
+}
+
+/// Finds a place for every card and a way for every line.
+pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
+    let rough = columns(cards, layers, &vec![(0, 0); cards.len()]);
+    let mut bundles = bundles(cards, layers, &rough);
+    let ports = number_ports(&mut bundles, cards.len());
+    let left = columns(cards, layers, &ports);
+    land(&mut bundles, cards, &left);
+    let lanes = [Course::Back, Course::Ahead].map(|course| assign_lanes(&mut bundles, layers, course));
+
+    let edge_of = |state: usize| {
+        (left[state] - pixels(ports[state].0) - AIR, left[state] + cards[state].width + pixels(ports[state].1) + AIR)
+    };
+    let begin = (0..cards.len()).map(|state| edge_of(state).0).fold(f64::INFINITY, f64::min);
+    let end = (0..cards.len()).map(|state| edge_of(state).1).fold(f64::NEG_INFINITY, f64::max);
+
+    // Everything that goes across lies in a gap: gap 0 is above the first layer, gap n below the nth.
+    let mut crossings: Vec<Vec<(f64, f64, usize, bool)>> = vec![Vec::new(); layers.rows.len() + 1];
+    let across: Vec<Across> = bundles.iter().map(|bundle| across(bundle, cards, &left, (begin, end))).collect();
+    for (index, (bundle, across)) in bundles.iter().zip(&across).enumerate() {
+        let (below, above) = (layers.of[bundle.from] + 1, layers.of[bundle.to]);
+        match bundle.course {
+            Course::Next => crossings[below].push((across.exit, across.landing, index, false)),
+            Course::Loop => crossings[above].push((across.exit, across.landing, index, true)),
+            Course::Back | Course::Ahead => {
+                crossings[below].push((across.exit, across.lane, index, false));
+                crossings[above].push((across.lane, across.landing, index, true));
+            }
+        }
+    }
+    let mut tracks = BTreeMap::new();
+    let counts: Vec<usize> =
+        crossings.iter().enumerate().map(|(gap, crossings)| assign_tracks(gap, crossings, &mut tracks)).collect();
+
+    let (mut gaps, mut tops, mut y) = (Vec::new(), Vec::new(), MARGIN + 20.0);
+    for (layer, row) in layers.rows.iter().enumerate() {
+        gaps.push(y);
+        y += 2.0 * GAP + pixels(counts[layer]);
+        tops.push(y);
+        y += row.iter().map(|state| cards[*state].height).fold(0.0, f64::max);
+    }
+    gaps.push(y);
+    let last = counts.last().copied().unwrap_or(0);
+    let height = y + MARGIN + if last == 0 { 0.0 } else { GAP + pixels(last) };
+
+    let shift = MARGIN + pixels(lanes[0]) + TRACK - begin;
+    let corners: Vec<(f64, f64)> =
+        left.iter().enumerate().map(|(state, left)| (left + shift, tops[layers.of[state]])).collect();
+    let track_y = |gap: usize, index: usize, into: bool| {
+        gaps[gap] + GAP + pixels(tracks.get(&(gap, index, into)).copied().unwrap_or(0))
+    };
+    let lines = bundles.iter().zip(&across).enumerate().map(|(index, (bundle, across))| {
+        let (below, above) = (layers.of[bundle.from] + 1, layers.of[bundle.to]);
+        let (exit, lane, landing) = (across.exit + shift, across.lane + shift, across.landing + shift);
+        let (card, corner) = (&cards[bundle.from], corners[bundle.from]);
+        let row_y = |row: usize| corner.1 + HEAD + ROW * (0.5 + row_number(row));
+        let row_x = if bundle.side == Side::Left { corner.0 } else { corner.0 + card.width };
+        let mut points = match bundle.side {
+            Side::Below => vec![(exit, corner.1 + card.height)],
+            Side::Left | Side::Right => vec![(row_x, row_y(bundle.rows[0])), (exit, row_y(bundle.rows[0]))],
+        };
+        match bundle.course {
+            Course::Next => {
+                let y = track_y(below, index, false);
+                points.extend([(exit, y), (landing, y)]);
+            }
+            Course::Loop => {
+                let y = track_y(above, index, true);
+                points.extend([(exit, y), (landing, y)]);
+            }
+            Course::Back | Course::Ahead => {
+                let (out, into) = (track_y(below, index, false), track_y(above, index, true));
+                points.extend([(exit, out), (lane, out), (lane, into), (landing, into)]);
+            }
+        }
+        points.push((landing, corners[bundle.to].1));
+        let stubs = bundle.rows.iter().skip(1).map(|row| [(row_x, row_y(*row)), (exit, row_y(*row))]).collect();
+        Route { points, stubs, late: bundle.late }
+    });
+    let lines = lines.collect();
+    Plan { corners, lines, width: end + shift + pixels(lanes[1]) + TRACK + MARGIN, height }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a state has at most twenty-two rows")]
+fn row_number(row: usize) -> f64 {
+    row as f64
+}
+
+/// Where a line leaves its card, where it comes down, and where it goes along the picture.
+struct Across {
+    exit: f64,
+    landing: f64,
+    lane: f64,
+}
+
+fn across(bundle: &Bundle, cards: &[Card], left: &[f64], (begin, end): (f64, f64)) -> Across {
+    let (from, card) = (left[bundle.from], &cards[bundle.from]);
+    let exit = match bundle.side {
+        Side::Left => from - AIR - pixels(bundle.port),
+        // A line that goes up lies between those of the card above, which come down.
+        Side::Right if bundle.course == Course::Loop => from + card.width + AIR + pixels(bundle.port) + TRACK / 2.0,
+        Side::Right => from + card.width + AIR + pixels(bundle.port),
+        Side::Below => from + card.width / 2.0,
+    };
+    let lane = match bundle.course {
+        Course::Back => begin - pixels(bundle.lane + 1),
+        Course::Next | Course::Loop | Course::Ahead => end + pixels(bundle.lane + 1),
+    };
+    Across { exit, landing: left[bundle.to] + cards[bundle.to].width * bundle.landing, lane }
+}
+
+/// Gathers the ways between each two states, and chooses the side on which they leave.
+fn bundles(cards: &[Card], layers: &Layers, left: &[f64]) -> Vec<Bundle> {
+    let middle = |state: usize| left[state] + cards[state].width / 2.0;
+    let mut all: Vec<Bundle> = Vec::new();
+    for (from, card) in cards.iter().enumerate() {
+        let begin = all.len();
+        for (row, way) in card.rows.iter().map(|row| row.way).enumerate() {
+            let Way::To { state: to, late } = way else { continue };
+            if let Some(known) = all[begin..].iter_mut().find(|bundle| bundle.to == to) {
+                known.rows.push(row);
+                known.late &= late;
+                continue;
+            }
+            let course = match (layers.of[from], layers.of[to]) {
+                _ if from == to => Course::Loop,
+                (source, target) if target == source + 1 => Course::Next,
+                (source, target) if target > source => Course::Ahead,
+                _ => Course::Back,
+            };
+            let to_left = course == Course::Back || (course == Course::Next && middle(to) < middle(from) - 1.0);
+            let side = if to_left { Side::Left } else { Side::Right };
+            all.push(Bundle { from, to, rows: vec![row], late, side, course, port: 0, landing: 0.5, lane: 0 });
+        }
+        // The last way leaves below, where nothing is in between: a chain of states is one straight line.
+        let last = card.rows.iter().rposition(|row| row.way != Way::End);
+        let below = all[begin..].iter_mut().find(|bundle| {
+            bundle.course == Course::Next && bundle.rows.len() == 1 && bundle.rows.first().copied() == last
+        });
+        if let Some(bundle) = below {
+            bundle.side = Side::Below;
+        }
+    }
+    all
+}
+
+/// Numbers the lines on each side of each card, and returns how many there are on the left and on the right.
+fn number_ports(bundles: &mut [Bundle], cards: usize) -> Vec<(usize, usize)> {
+    let mut ports = vec![(0, 0); cards];
+    // From the last row up: the line of an upper row lies outside of those below it, and crosses none of them.
+    for bundle in bundles.iter_mut().rev() {
+        let (left, right) = &mut ports[bundle.from];
+        let count = match bundle.side {
+            Side::Left => left,
+            Side::Right => right,
+            Side::Below => continue,
+        };
+        bundle.port = *count;
+        *count += 1;
+    }
+    ports
+}
+
+/// Returns the left edge of each card, with room beside it for so many lines on the left and on the right.
+fn columns(cards: &[Card], layers: &Layers, ports: &[(usize, usize)]) -> Vec<f64> {
+    let mut left = vec![0.0; cards.len()];
+    let room = |count: usize| if count == 0 { AIR } else { 2.0 * AIR + pixels(count) };
+    let mut middles: Vec<Option<f64>> = vec![None; cards.len()];
+    for (layer, row) in layers.rows.iter().enumerate() {
+        // Each card would stand below the middle of those that lead to it.
+        let wanted: Vec<Option<f64>> = row
+            .iter()
+            .map(|state| {
+                let leads_here = |other: &usize| {
+                    cards[*other].rows.iter().any(|row| matches!(row.way, Way::To { state: to, .. } if to == *state))
+                };
+                let above = layers.rows[..layer].last().into_iter().flatten().filter(|other| leads_here(other));
+                let found: Vec<f64> = above.filter_map(|other| middles[*other]).collect();
+                #[allow(clippy::cast_precision_loss, reason = "a machine has at most a hundred states")]
+                (!found.is_empty()).then(|| found.iter().sum::<f64>() / found.len() as f64)
+            })
+            .collect();
+        let mut next = f64::NEG_INFINITY;
+        let mut shifts = Vec::new();
+        for (state, wanted) in row.iter().zip(&wanted) {
+            let width = cards[*state].width;
+            let earliest = next + room(ports[*state].0);
+            let at = match wanted {
+                Some(middle) => (middle - width / 2.0).max(earliest),
+                None if next == f64::NEG_INFINITY => -width / 2.0,
+                None => earliest,
+            };
+            shifts.extend(wanted.map(|middle| middle - width / 2.0 - at));
+            left[*state] = at;
+            next = at + width + room(ports[*state].1);
+        }
+        #[allow(clippy::cast_precision_loss, reason = "a machine has at most a hundred states")]
+        let shift = if shifts.is_empty() { 0.0 } else { shifts.iter().sum::<f64>() / shifts.len() as f64 };
+        for state in row {
+            left[*state] += shift;
+            middles[*state] = Some(left[*state] + cards[*state].width / 2.0);
+        }
+    }
+    left
+}
+
+/// Spreads the lines that lead to a card over its upper edge, in the order in which they come from the left.
+fn land(bundles: &mut [Bundle], cards: &[Card], left: &[f64]) {
+    for (to, card) in cards.iter().enumerate() {
+        let comes_from = |bundle: &Bundle| match bundle.course {
+            Course::Back => f64::NEG_INFINITY,
+            Course::Ahead | Course::Loop => f64::INFINITY,
+            Course::Next => left[bundle.from] + cards[bundle.from].width / 2.0,
+        };
+        let mut incoming: Vec<&mut Bundle> = bundles.iter_mut().filter(|bundle| bundle.to == to).collect();
+        incoming.sort_by(|one, other| comes_from(one).total_cmp(&comes_from(other)));
+        let count = incoming.len();
+        // A line straight from above stays straight, where the middle is not another's.
+        let middle = count / 2;
+        let straight = |bundle: &Bundle| {
+            bundle.side == Side::Below
+                && (left[bundle.from] + cards[bundle.from].width / 2.0 - left[to] - card.width / 2.0).abs() < 2.0
+        };
+        let at = incoming.iter().position(|bundle| straight(bundle));
+        for (index, bundle) in incoming.into_iter().enumerate() {
+            #[allow(clippy::cast_precision_loss, reason = "at most a hundred states lead to one")]
+            let share = |part: usize, of: usize| part as f64 / of as f64;
+            bundle.landing = match at {
+                Some(at) if index == at => 0.5,
+                Some(at) if index < at => 0.5 * share(index + 1, at + 1),
+                Some(at) => 0.5 + 0.5 * share(index - at, count - at),
+                None if count % 2 == 1 && index == middle => 0.5,
+                None => share(index + 1, count + 1),
+            };
+        }
+    }
+}
+
+/// Gives lines that go along the picture a lane each, the inner ones to the shorter; returns how many lanes there are.
+fn assign_lanes(bundles: &mut [Bundle], layers: &Layers, course: Course) -> usize {
+    let span = |bundle: &Bundle| {
+        let (out, into) = (layers.of[bundle.from] + 1, layers.of[bundle.to]);
+        (out.min(into), out.max(into))
+    };
+    let mut along: Vec<&mut Bundle> = bundles.iter_mut().filter(|bundle| bundle.course == course).collect();
+    along.sort_by_key(|bundle| {
+        let (top, bottom) = span(bundle);
+        (bottom - top, top)
+    });
+    let mut lanes: Vec<Vec<(usize, usize)>> = Vec::new();
+    for bundle in along {
+        let (top, bottom) = span(bundle);
+        let free = lanes.iter().position(|taken| taken.iter().all(|(from, to)| bottom < *from || *to < top));
+        let lane = free.unwrap_or(lanes.len());
+        if lane == lanes.len() {
+            lanes.push(Vec::new());
+        }
+        lanes[lane].push((top, bottom));
+        bundle.lane = lane;
+    }
+    lanes.len()
+}
+
+/// Gives what goes across a gap a track each; returns how many tracks there are.
+fn assign_tracks(
+    gap: usize,
+    crossings: &[(f64, f64, usize, bool)],
+    tracks: &mut BTreeMap<(usize, usize, bool), usize>,
+) -> usize {
+    let mut taken: Vec<Vec<(f64, f64)>> = Vec::new();
+    let mut sorted: Vec<_> = crossings.to_vec();
+    // Lines that come down from above cross the fewest others when the short ones turn first.
+    sorted.sort_by(|one, other| (one.1 - one.0).abs().total_cmp(&(other.1 - other.0).abs()).then(one.2.cmp(&other.2)));
+    for (one, other, index, into) in sorted {
+        let (from, to) = (one.min(other), one.max(other));
+        if to - from < 1.0 {
+            // It goes straight on.
+            tracks.insert((gap, index, into), 0);
+            continue;
+        }
+        let apart = |(begin, end): &(f64, f64)| to + TRACK / 2.0 < *begin || *end + TRACK / 2.0 < from;
+        let track = taken.iter().position(|track| track.iter().all(apart)).unwrap_or(taken.len());
+        if track == taken.len() {
+            taken.push(Vec::new());
+        }
+        taken[track].push((from, to));
+        tracks.insert((gap, index, into), track);
+    }
+    taken.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::cards::{Kind, Line, Row};
+    use super::super::layers::layers;
+    use super::*;
+
+    fn card(targets: &[usize]) -> Card {
+        let line = || Line { shown: "success".to_owned(), whole: None };
+        let way = |state: &usize| Row { line: line(), way: Way::To { state: *state, late: false } };
+        #[allow(clippy::cast_precision_loss, reason = "few rows")]
+        let height = HEAD + ROW * targets.len() as f64 + 6.0;
+        Card {
+            name: line(),
+            tool: line(),
+            kind: Kind::Plain,
+            rows: targets.iter().map(way).collect(),
+            width: 140.0,
+            height,
+            reached: true,
+        }
+    }
+
+    /// Machines as the numbers of the states that each state leads to.
+    fn machines() -> impl Strategy<Value = Vec<Vec<usize>>> {
+        (1usize..30).prop_flat_map(|count| prop::collection::vec(prop::collection::vec(0..count, 0..6), count))
+    }
+
+    proptest! {
+        #[test]
+        fn cards_stand_apart_inside_the_picture_and_lines_go_around_them(targets in machines()) {
+            let cards: Vec<Card> = targets.iter().map(|targets| card(targets)).collect();
+            let plan = plan(&cards, &layers(&targets, 0));
+            let boxes: Vec<_> = plan.corners.iter().zip(&cards)
+                .map(|((x, y), card)| (*x, *y, x + card.width, y + card.height)).collect();
+            for (index, one) in boxes.iter().enumerate() {
+                prop_assert!(one.0 >= 0.0 && one.1 >= 0.0 && one.2 <= plan.width && one.3 <= plan.height);
+                for other in &boxes[..index] {
+                    prop_assert!(one.2 < other.0 || other.2 < one.0 || one.3 < other.1 || other.3 < one.1);
+                }
+            }
+            for route in &plan.lines {
+                for pair in route.points.windows(2) {
+                    let ((x, y), (to_x, to_y)) = (pair[0], pair[1]);
+                    prop_assert!((x - to_x).abs() < 0.01 || (y - to_y).abs() < 0.01, "lines are level or upright");
+                    let (left, right, top, bottom) = (x.min(to_x), x.max(to_x), y.min(to_y), y.max(to_y));
+                    prop_assert!(left >= 0.0 && right <= plan.width && top >= 0.0 && bottom <= plan.height);
+                    for one in &boxes {
+                        // Touching the edge is how a line begins and ends.
+                        let inside = left < one.2 - 0.5 && right > one.0 + 0.5 && top < one.3 - 0.5 && bottom > one.1 + 0.5;
+                        prop_assert!(!inside, "{:?} goes through {:?}", pair, one);
+                    }
+                }
+            }
+            let drawn: usize = plan.lines.iter().map(|route| 1 + route.stubs.len()).sum();
+            prop_assert_eq!(drawn, targets.iter().map(Vec::len).sum::<usize>());
+        }
+    }
+}

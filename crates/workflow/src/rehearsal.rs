@@ -1,0 +1,404 @@
+//! A run that is only played: actions answer what somebody wrote down, and the clock is ours.
+//!
+//! What happens next is decided by the same [`decide`] as in earnest. Nothing is
+//! opened, typed or waited for, so a rehearsal takes no time and comes out the
+//! same whenever it is played again.
+
+mod act;
+mod stubs;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use steplatch_ids::StepId;
+
+use crate::decide::{Effect, Input, Start, decide};
+use crate::definition::Definition;
+use crate::event::{Event, Limits, ShellAnswer, Side};
+use crate::history::{History, Status};
+use crate::time::{Timestamp, seconds};
+use crate::tool;
+
+pub(crate) use stubs::StubFile;
+pub use stubs::Stubs;
+
+use act::{Played, act};
+
+/// The terminal of a run that opens none and is given none by its stubs.
+const GIVEN_TERMINAL: &str = "term_given";
+
+/// What a rehearsal came to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Rehearsal {
+    /// What happened, in order.
+    pub path: Vec<Passage>,
+    /// How it ended.
+    pub end: RehearsalEnd,
+    /// The state executed last, or `validation_failed` or `return_validation_failed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub final_state: Option<String>,
+    /// How many states were executed.
+    pub states_executed: u32,
+    /// The time that the run would have taken, as far as the stubs tell.
+    #[serde(with = "seconds")]
+    pub elapsed_time: Duration,
+    /// What the run returned; secrets are hidden.
+    pub return_values: BTreeMap<String, String>,
+    /// Answers that were written down and not asked for, each in a sentence without a full stop.
+    pub left_over: Vec<String>,
+}
+
+/// How a rehearsal ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum RehearsalEnd {
+    /// The run did what it was written for.
+    Completed,
+    /// The run broke off.
+    Failed {
+        /// What happened.
+        error: String,
+    },
+    /// The stubs do not say what comes next.
+    Stuck {
+        /// What is missing, and where it is to be written.
+        error: String,
+    },
+}
+
+/// One thing that happened in a rehearsal.
+// Nearly every other one is the large one: boxing it would save nothing.
+#[allow(clippy::large_enum_variant)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Passage {
+    /// A state was executed.
+    State {
+        /// When it was entered, in seconds since the run began.
+        at: f64,
+        /// The state.
+        state: String,
+        /// Which visit to it, from 1.
+        visit: u32,
+        /// The action.
+        tool: String,
+        /// Its parameters, all variables replaced.
+        params: Map<String, Value>,
+        /// What it returned.
+        result: Map<String, Value>,
+        /// Where the result comes from.
+        source: Source,
+        /// Seconds that it took.
+        elapsed_time: f64,
+    },
+    /// The run went from one state to another.
+    Transition {
+        /// When, in seconds since the run began.
+        at: f64,
+        /// The state it left.
+        from: String,
+        /// The state it went to.
+        to: String,
+        /// What was decided, in words.
+        because: String,
+    },
+    /// Somebody judged.
+    Gate {
+        /// When, in seconds since the run began.
+        at: f64,
+        /// The state whose end was judged.
+        state: String,
+        /// What could be answered.
+        choices: Vec<String>,
+        /// What was answered.
+        answer: String,
+    },
+    /// One side of the contract with the shell was looked at.
+    Contract {
+        /// When, in seconds since the run began.
+        at: f64,
+        /// Which side.
+        side: Side,
+        /// The variables that are set; secrets are hidden.
+        variables: BTreeMap<String, String>,
+        /// Whether the run may go on.
+        holds: bool,
+        /// What is wrong.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
+}
+
+/// Where the result of an action comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The stubs have it for the state.
+    State,
+    /// The stubs have it for the tool.
+    Tool,
+    /// It is what such an action usually comes to.
+    Usual,
+    /// The rules know it without doing anything.
+    Rules,
+}
+
+/// Plays a run of `definition` to its end, with the variables that it begins with.
+///
+/// Pure: the same arguments give the same rehearsal.
+#[must_use]
+pub fn rehearse(definition: &Definition, stubs: &Stubs, variables: Map<String, Value>, limits: Limits) -> Rehearsal {
+    let opens = definition.states().iter().any(|state| state.action().tool() == tool::OPEN_TERMINAL);
+    let session_id = stubs.session_id.clone().or_else(|| (!opens).then(|| GIVEN_TERMINAL.to_owned()));
+    let run = "run_0000000000000000".parse().expect("this is the shape of an id");
+    let start = Start { run, session_id, variables, limits, keep_terminals: false, parent: None, depth: 0 };
+    let mut stage = Stage::new(definition, stubs);
+    let mut input = Input::Start(start);
+    let stuck = loop {
+        match stage.play(input) {
+            Ok(Some(next)) => input = next,
+            Ok(None) => break None,
+            Err(missing) => break Some(missing),
+        }
+    };
+    stage.curtain(stuck)
+}
+
+/// A rehearsal under way.
+struct Stage<'a> {
+    definition: &'a Definition,
+    stubs: &'a Stubs,
+    history: History,
+    now: Timestamp,
+    deadline: Option<Timestamp>,
+    /// Variables of the shell, as they are.
+    shell: BTreeMap<String, String>,
+    used: Used,
+    /// Where the result of the current state comes from, and when it was entered.
+    current: Option<(Source, CurrentState)>,
+    path: Vec<Passage>,
+}
+
+/// How often answers were asked for, by the name that they stand under.
+#[derive(Debug, Default)]
+struct Used {
+    states: BTreeMap<String, usize>,
+    tools: BTreeMap<String, usize>,
+    gates: BTreeMap<String, usize>,
+}
+
+/// A state as it was entered.
+struct CurrentState {
+    tool: String,
+    params: Map<String, Value>,
+    limit: Option<Duration>,
+    at: Timestamp,
+}
+
+/// What is missing, in a sentence without a full stop.
+type Missing = String;
+
+impl<'a> Stage<'a> {
+    fn new(definition: &'a Definition, stubs: &'a Stubs) -> Self {
+        Self {
+            definition,
+            stubs,
+            history: History::new(),
+            now: Timestamp(0),
+            deadline: None,
+            shell: stubs.shell.clone(),
+            used: Used::default(),
+            current: None,
+            path: Vec::new(),
+        }
+    }
+
+    /// Decides an input and answers what the decision asks for. Returns the next input; none when the run is over.
+    fn play(&mut self, input: Input) -> Result<Option<Input>, Missing> {
+        let decision = decide(self.definition, &self.history, input, self.now);
+        for event in &decision.events {
+            self.tell(event);
+        }
+        self.history.extend(&decision.events);
+        let mut next = None;
+        for effect in decision.effects {
+            if let Some(answer) = self.answer(effect)? {
+                next = Some(answer);
+            }
+        }
+        Ok(next)
+    }
+
+    fn answer(&mut self, effect: Effect) -> Result<Option<Input>, Missing> {
+        let input = match effect {
+            Effect::Perform { step, .. } | Effect::StartRun { step, .. } => self.act(step, None)?,
+            Effect::Sleep { step, until, .. } => self.act(step, Some(until.since(self.now)))?,
+            Effect::Answer { step, outcome } => {
+                self.source(Source::Rules);
+                Input::Outcome { step, outcome }
+            }
+            Effect::OpenGate { step, choices, .. } => self.judge(step, choices)?,
+            Effect::SetVariables { step, variables, .. } => {
+                self.shell.extend(variables);
+                Input::ShellAnswered { step, answer: ShellAnswer::Told { values: BTreeMap::new() } }
+            }
+            Effect::ReadVariables { step, names, .. } => {
+                let value = |name: String| (name.clone(), self.shell.get(&name).cloned());
+                let values = names.into_iter().map(value).collect();
+                Input::ShellAnswered { step, answer: ShellAnswer::Told { values } }
+            }
+            Effect::ArmDeadline { after } => {
+                self.deadline = Some(self.now.after(after));
+                return Ok(None);
+            }
+            Effect::DisarmDeadline => {
+                self.deadline = None;
+                return Ok(None);
+            }
+            Effect::Abandon { .. } | Effect::CloseTerminal { .. } => return Ok(None),
+        };
+        Ok(Some(input))
+    }
+
+    /// Has the action of the current state answered, and lets the time pass that it takes.
+    fn act(&mut self, step: StepId, sleeps: Option<Duration>) -> Result<Input, Missing> {
+        let Some((_, current)) = &self.current else { return Ok(Input::DeadlinePassed) };
+        let Played { outcome, takes, source } = act(self.stubs, &mut self.used, &self.history, &step, current, sleeps)?;
+        self.source(source);
+        let end = self.now.after(takes);
+        if let Some(deadline) = self.deadline.filter(|deadline| *deadline < end) {
+            self.now = deadline;
+            return Ok(Input::DeadlinePassed);
+        }
+        self.now = end;
+        Ok(Input::Outcome { step, outcome })
+    }
+
+    fn judge(&mut self, step: StepId, choices: Vec<String>) -> Result<Input, Missing> {
+        let state = step.place.as_str();
+        let turn = self.used.gates.entry(state.to_owned()).or_default();
+        let answers = self.stubs.gates.get(state);
+        let offered = || choices.iter().map(|choice| format!("'{choice}'")).collect::<Vec<_>>().join(", ");
+        let Some(choice) = answers.and_then(|answers| answers.get(*turn)) else {
+            let more = if *turn == 0 { String::new() } else { format!(" for the {} time", ordinal(*turn + 1)) };
+            return Err(format!(
+                "State '{state}' asks for a judgement{more}; write one of {} under \"gates\"",
+                offered()
+            ));
+        };
+        *turn += 1;
+        if !choices.contains(choice) {
+            return Err(format!("State '{state}' does not offer '{choice}'; it offers {}", offered()));
+        }
+        self.path.push(Passage::Gate {
+            at: self.now.as_seconds(),
+            state: state.to_owned(),
+            choices: choices.clone(),
+            answer: choice.clone(),
+        });
+        Ok(Input::GateAnswered { step, choice: choice.clone(), by: "the stub file".to_owned() })
+    }
+
+    fn source(&mut self, source: Source) {
+        if let Some((of_current, _)) = &mut self.current {
+            *of_current = source;
+        }
+    }
+
+    /// Adds what an event means for who reads the path.
+    fn tell(&mut self, event: &Event) {
+        match event {
+            Event::StateEntered { at, tool, params, limit, .. } => {
+                let (tool, params, limit, at) = (tool.clone(), params.clone(), *limit, *at);
+                self.current = Some((Source::Usual, CurrentState { tool, params, limit, at }));
+            }
+            Event::StateCompleted { step, outcome, elapsed, .. } => {
+                let Some((source, current)) = self.current.take() else { return };
+                self.path.push(Passage::State {
+                    at: current.at.as_seconds(),
+                    state: step.place.clone(),
+                    visit: step.visit,
+                    result: outcome.result(&step.place, &current.tool, current.limit).into_owned(),
+                    tool: current.tool,
+                    params: current.params,
+                    source,
+                    elapsed_time: elapsed.as_secs_f64(),
+                });
+            }
+            Event::Transitioned { at, from, to, because } => self.path.push(Passage::Transition {
+                at: at.as_seconds(),
+                from: from.clone(),
+                to: to.clone(),
+                because: because.clone(),
+            }),
+            Event::ContractChecked { at, side, values, holds, error } => self.path.push(Passage::Contract {
+                at: at.as_seconds(),
+                side: *side,
+                variables: values.clone(),
+                holds: *holds,
+                error: error.clone(),
+            }),
+            Event::Started { .. }
+            | Event::GateOpened { .. }
+            | Event::GateAnswered { .. }
+            | Event::VariablesAsked { .. }
+            | Event::VariablesTold { .. }
+            | Event::Completed { .. }
+            | Event::Failed { .. }
+            | Event::Cancelled { .. } => {}
+        }
+    }
+
+    fn curtain(self, stuck: Option<Missing>) -> Rehearsal {
+        let end = match (stuck, self.history.status()) {
+            (Some(error), _) => RehearsalEnd::Stuck { error },
+            (None, Status::Completed) => RehearsalEnd::Completed,
+            (None, Status::Failed { error, .. } | Status::Cancelled { reason: error }) => {
+                RehearsalEnd::Failed { error: error.clone() }
+            }
+            (None, Status::NotStarted | Status::Running | Status::Waiting) => {
+                RehearsalEnd::Stuck { error: "The run waits for something that nobody brings".to_owned() }
+            }
+        };
+        Rehearsal {
+            end,
+            final_state: self.history.final_state().map(str::to_owned),
+            states_executed: self.history.states_executed(),
+            elapsed_time: self.now.since(Timestamp(0)),
+            return_values: self.history.return_values().clone(),
+            left_over: self.left_over(),
+            path: self.path,
+        }
+    }
+
+    fn left_over(&self) -> Vec<String> {
+        let mut sentences = Vec::new();
+        let mut say = |kind: &str, name: &str, count: Option<usize>, used: &BTreeMap<String, usize>| {
+            let used = used.get(name).copied().unwrap_or(0);
+            match count {
+                _ if used == 0 => sentences.push(format!("what is written for {kind} '{name}' was never asked for")),
+                Some(count) if count > used => {
+                    sentences.push(format!("of {count} answers for {kind} '{name}' only {used} were asked for"));
+                }
+                _ => {}
+            }
+        };
+        self.stubs.states.iter().for_each(|(name, answers)| say("state", name, answers.count(), &self.used.states));
+        self.stubs.tools.iter().for_each(|(name, answers)| say("tool", name, answers.count(), &self.used.tools));
+        self.stubs.gates.iter().for_each(|(name, answers)| say("the gate of", name, answers.count(), &self.used.gates));
+        sentences
+    }
+}
+
+/// Says which time it is: `2nd`.
+fn ordinal(number: usize) -> String {
+    let ending = match (number % 10, number % 100) {
+        (1, tens) if tens != 11 => "st",
+        (2, tens) if tens != 12 => "nd",
+        (3, tens) if tens != 13 => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}

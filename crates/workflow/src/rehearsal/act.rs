@@ -1,0 +1,163 @@
+//! What an action comes to in a rehearsal, and how long that takes.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use steplatch_ids::StepId;
+
+use super::stubs::{Answers, Stub, Stubs};
+use super::{CurrentState, Missing, Source, Used, ordinal};
+use crate::event::Outcome;
+use crate::history::History;
+use crate::tool;
+
+/// What an action came to.
+pub(super) struct Played {
+    pub(super) outcome: Outcome,
+    pub(super) takes: Duration,
+    pub(super) source: Source,
+}
+
+/// Plays the action of a state. Where nothing is written for it, it comes to what it usually comes to, if there is such a thing.
+pub(super) fn act(
+    stubs: &Stubs,
+    used: &mut Used,
+    history: &History,
+    step: &StepId,
+    current: &CurrentState,
+    sleeps: Option<Duration>,
+) -> Result<Played, Missing> {
+    let name = step.place.as_str();
+    let written = match stubs.states.get(name) {
+        Some(answers) => {
+            let turn = used.states.entry(name.to_owned()).or_default();
+            Some((next(answers, turn, "state", name)?, Source::State))
+        }
+        None => match stubs.tools.get(&current.tool) {
+            Some(answers) => {
+                let turn = used.tools.entry(current.tool.clone()).or_default();
+                Some((next(answers, turn, "tool", &current.tool)?, Source::Tool))
+            }
+            None => None,
+        },
+    };
+    let ends_after = sleeps.unwrap_or(Duration::ZERO);
+    let Some((stub, source)) = written else {
+        let result = usual(name, current, history).ok_or_else(|| {
+            format!(
+                "State '{name}' waits for output, and nobody says what comes; write it under \"states\": \
+                 \"{name}\": {{\"match_text\": \"…\"}}, or \"timeout\""
+            )
+        })?;
+        return Ok(within(current, Outcome::Finished { result }, ends_after, Source::Usual));
+    };
+    Ok(match stub {
+        Stub::OutcomeUnknown => Played { outcome: Outcome::Unknown, takes: Duration::ZERO, source },
+        Stub::Timeout => {
+            let (outcome, takes) = time_out(name, current, stubs.usual_wait)?;
+            Played { outcome, takes, source }
+        }
+        Stub::Result(fields) => {
+            let failed = fields.get("success") == Some(&Value::Bool(false));
+            let usual = if failed { None } else { usual(name, current, history) };
+            let mut result = usual.unwrap_or_else(|| session(&current.params));
+            result.extend(fields.clone());
+            let takes = fields.get("elapsed_time").and_then(Value::as_f64).map(Duration::from_secs_f64);
+            within(current, Outcome::Finished { result }, takes.unwrap_or(ends_after), source)
+        }
+    })
+}
+
+fn next<'s>(answers: &'s Answers<Stub>, turn: &mut usize, kind: &str, name: &str) -> Result<&'s Stub, Missing> {
+    let answer = answers.get(*turn).ok_or_else(|| {
+        let time = ordinal(*turn + 1);
+        format!(
+            "There is no {time} result for {kind} '{name}'; add one to its list, or write one without a list for every time"
+        )
+    });
+    *turn += 1;
+    answer
+}
+
+/// Takes an outcome, unless the state's limit passes before it.
+fn within(current: &CurrentState, outcome: Outcome, takes: Duration, source: Source) -> Played {
+    match current.limit {
+        Some(limit) if takes > limit => Played { outcome: Outcome::TimedOut, takes: limit, source },
+        _ => Played { outcome, takes, source },
+    }
+}
+
+/// Has time run out: that of the state, or the time that a wait for output gives itself.
+fn time_out(name: &str, current: &CurrentState, usual_wait: Option<Duration>) -> Result<(Outcome, Duration), Missing> {
+    let own = (current.tool == tool::AWAIT_OUTPUT)
+        .then(|| own_timeout(&current.params).or(usual_wait).unwrap_or(tool::USUAL_LIMIT));
+    match (current.limit, own) {
+        (Some(limit), own) if own.is_none_or(|own| own >= limit) => Ok((Outcome::TimedOut, limit)),
+        (_, Some(own)) => {
+            let mut result = session(&current.params);
+            let fields = [("success", json!(true)), ("match_text", Value::Null), ("timeout_occurred", json!(true))];
+            result.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+            result.insert("reason".to_owned(), "timeout".into());
+            Ok((Outcome::Finished { result }, own))
+        }
+        (_, None) => {
+            Err(format!("State '{name}' has no timeout, so it can not time out; give it one or another result"))
+        }
+    }
+}
+
+/// How long a wait for output lasts, where it says so.
+fn own_timeout(params: &Map<String, Value>) -> Option<Duration> {
+    let seconds = params.get("timeout").and_then(|timeout| match timeout {
+        Value::String(text) => text.trim().parse().ok(),
+        other => other.as_f64(),
+    });
+    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+}
+
+/// Returns what an action usually comes to. `None` where nobody can know: what a program prints.
+fn usual(name: &str, current: &CurrentState, history: &History) -> Option<Map<String, Value>> {
+    let CurrentState { tool, params, .. } = current;
+    let mut result = session(params);
+    result.insert("success".to_owned(), true.into());
+    match tool.as_str() {
+        tool::OPEN_TERMINAL => {
+            // Each visit to a state opens one, and a name of its own tells them apart.
+            let visit = history.current().map_or(1, |current| current.step.visit);
+            let number = if visit == 1 { String::new() } else { format!("_{visit}") };
+            result.insert("session_id".to_owned(), format!("term_{name}{number}").into());
+            result.insert("shell".to_owned(), params.get("shell").cloned().unwrap_or_else(|| "bash".into()));
+        }
+        tool::AWAIT_OUTPUT => {
+            let until = params.get("until").and_then(Value::as_str).filter(|until| *until != "match")?;
+            result.insert("match_text".to_owned(), Value::Null);
+            result.insert("reason".to_owned(), until.into());
+            if matches!(until, "prompt" | "exit") {
+                result.insert("exit_code".to_owned(), 0.into());
+            }
+        }
+        "get_screen_content" => {
+            result.insert("screen_content".to_owned(), "".into());
+            result.insert("process_running".to_owned(), true.into());
+        }
+        "list_terminal_sessions" => {
+            let open = history.open_terminals();
+            let sessions: Vec<Value> = open.iter().map(|session| json!({"session_id": session})).collect();
+            result.insert("total_sessions".to_owned(), sessions.len().into());
+            result.insert("sessions".to_owned(), sessions.into());
+        }
+        tool::RUN_WORKFLOW => {
+            result.shift_remove("session_id");
+            result.insert("status".to_owned(), "completed".into());
+            result.insert("return_values".to_owned(), json!({}));
+        }
+        _ => {}
+    }
+    Some(result)
+}
+
+/// Begins a result with the terminal that the action works on.
+fn session(params: &Map<String, Value>) -> Map<String, Value> {
+    let session = params.get("session_id").filter(|session| session.is_string());
+    session.map(|session| ("session_id".to_owned(), session.clone())).into_iter().collect()
+}

@@ -1,0 +1,294 @@
+//! What the world answers in a rehearsal, as its author wrote it down.
+//!
+//! A list is taken in order, one entry for each time, and when it is used up one
+//! more time is a mistake: of the machine, or of who thought it would take fewer.
+//! What stands alone, without a list, is the answer every time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde_json::{Map, Value};
+
+use crate::condition::Test;
+use crate::decide::NONE_OF_THESE;
+use crate::definition::{Definition, Findings, Place, Problem, Problems, STUB_KEYS, ToolCatalog, kind, suggestion};
+use crate::tool;
+use crate::variables::STANDARD_FIELDS;
+
+/// Stubbed answers, checked against the machine that they are for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Stubs {
+    pub(super) states: BTreeMap<String, Answers<Stub>>,
+    pub(super) tools: BTreeMap<String, Answers<Stub>>,
+    pub(super) gates: BTreeMap<String, Answers<String>>,
+    pub(super) shell: BTreeMap<String, String>,
+    pub(super) session_id: Option<String>,
+    /// How long a wait for output lasts that does not say so, where its tool tells.
+    pub(super) usual_wait: Option<Duration>,
+}
+
+/// The keys of a stub file.
+#[derive(JsonSchema)]
+#[allow(dead_code, reason = "this type is described, never built")]
+pub(crate) struct StubFile {
+    states: Option<Map<String, Value>>,
+    tools: Option<Map<String, Value>>,
+    gates: Option<Map<String, Value>>,
+    shell: Option<BTreeMap<String, String>>,
+    session_id: Option<String>,
+}
+
+/// What is answered, time after time.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Answers<T> {
+    /// The same, always.
+    Always(T),
+    /// These, in order, and no more.
+    InOrder(Vec<T>),
+}
+
+impl<T> Answers<T> {
+    /// Returns the answer for the time `index`, counted from 0.
+    pub(super) fn get(&self, index: usize) -> Option<&T> {
+        match self {
+            Self::Always(answer) => Some(answer),
+            Self::InOrder(answers) => answers.get(index),
+        }
+    }
+
+    /// Returns how many answers there are, where they are counted.
+    pub(super) fn count(&self) -> Option<usize> {
+        match self {
+            Self::Always(_) => None,
+            Self::InOrder(answers) => Some(answers.len()),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &T> {
+        match self {
+            Self::Always(answer) => std::slice::from_ref(answer).iter(),
+            Self::InOrder(answers) => answers.iter(),
+        }
+    }
+}
+
+/// What comes of one action.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Stub {
+    /// It returns these fields, besides those that its tool always has.
+    Result(Map<String, Value>),
+    /// Time runs out first.
+    Timeout,
+    /// Nobody knows whether it happened.
+    OutcomeUnknown,
+}
+
+/// The words that stand for an outcome without fields.
+const WORDS: [&str; 2] = ["timeout", "outcome_unknown"];
+
+/// Fields that actions return and whose meaning the rules know, besides the standard ones.
+const OTHER_FIELDS: [&str; 7] =
+    ["timeout_occurred", "reason", "status", "return_values", "sessions", "states_executed", "open_terminals"];
+
+impl Stubs {
+    /// Reads stubs: an object with `states` and `tools` (results by name), `gates` (answers by state), `shell` (variables)
+    /// and `session_id` (the terminal that the run is given), each of which may be left out.
+    ///
+    /// # Errors
+    /// With every mistake at once: a state, a tool, a variable or a key that is not there, and an answer that none of
+    /// the machine's gates offers.
+    pub fn read(document: &Value, definition: &Definition, tools: &dyn ToolCatalog) -> Result<Self, Problems> {
+        let mut reading = Reading { definition, found: Findings::default(), fields: fields_of(definition) };
+        let stubs = reading.file(&Place { value: document, pointer: String::new() }, tools);
+        if reading.found.problems.is_empty() { Ok(stubs) } else { Err(Problems::of(reading.found.problems)) }
+    }
+
+    /// As [`Self::read`], from the text of a file.
+    ///
+    /// # Errors
+    /// Also when the text is not JSON: one problem, with line and column.
+    pub fn from_text(text: &str, definition: &Definition, tools: &dyn ToolCatalog) -> Result<Self, Problems> {
+        match serde_json::from_str(text) {
+            Ok(document) => Self::read(&document, definition, tools),
+            Err(error) => Err(Problems::of(vec![Problem::error("", format!("this is not JSON: {error}"))])),
+        }
+    }
+}
+
+/// The names of fields that mean something to this machine.
+fn fields_of(definition: &Definition) -> BTreeSet<String> {
+    let tests = definition
+        .states()
+        .iter()
+        .flat_map(crate::State::transitions)
+        .flat_map(|transition| &transition.condition().tests);
+    let asked_for = tests.filter_map(|test| match test {
+        Test::FieldEquals { field, .. } | Test::FieldContains { field, .. } => {
+            field.split('.').next().map(str::to_owned)
+        }
+        _ => None,
+    });
+    STANDARD_FIELDS.iter().chain(&OTHER_FIELDS).map(|field| (*field).to_owned()).chain(asked_for).collect()
+}
+
+struct Reading<'d> {
+    definition: &'d Definition,
+    found: Findings,
+    fields: BTreeSet<String>,
+}
+
+impl Reading<'_> {
+    fn file(&mut self, place: &Place<'_>, tools: &dyn ToolCatalog) -> Stubs {
+        let Some(file) = self.found.object(place, "a stub file", &STUB_KEYS) else { return Stubs::default() };
+        let definition = self.definition;
+        let states = || definition.states().iter().map(crate::State::name);
+        let wait =
+            tools.schema(tool::AWAIT_OUTPUT).and_then(|schema| schema["properties"]["timeout"]["default"].as_f64());
+        let usual_wait = wait.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let mut stubs = Stubs { usual_wait, ..Stubs::default() };
+        if let Some(place) = file.get("states") {
+            stubs.states = self.by_name(&place, "state", states().collect(), "in this workflow", Self::stub);
+        }
+        if let Some(place) = file.get("tools") {
+            let mut known = tools.tools();
+            known.extend(tool::OF_MACHINES.iter().map(|tool| (*tool).to_owned()));
+            let known = known.iter().map(String::as_str).collect();
+            stubs.tools = self.by_name(&place, "tool", known, "that a workflow can use", Self::stub);
+        }
+        if let Some(place) = file.get("gates") {
+            let judged = |name: &&str| definition.state(name).is_some_and(|state| !choices(state).is_empty());
+            let known = states().filter(judged).collect();
+            stubs.gates = self.by_name(&place, "state", known, "that asks for a judgement", Self::answer);
+            self.offered(&stubs.gates);
+        }
+        if let Some(place) = file.get("shell") {
+            stubs.shell = self.shell(&place);
+        }
+        if let Some(place) = file.get("session_id") {
+            stubs.session_id = self.found.text(&place, "'session_id'").map(str::to_owned);
+        }
+        stubs
+    }
+
+    /// Reads answers by the names of something, all of which must be known.
+    fn by_name<T>(
+        &mut self,
+        place: &Place<'_>,
+        what: &str,
+        known: Vec<&str>,
+        where_from: &str,
+        read: impl Fn(&mut Self, &Place<'_>) -> Option<T>,
+    ) -> BTreeMap<String, Answers<T>> {
+        let mut by_name = BTreeMap::new();
+        let Some(object) = self.found.free_object(place, "this") else { return by_name };
+        for (name, place) in object.iter() {
+            if !known.contains(&name.as_str()) {
+                let meant = suggestion(name, known.iter().copied());
+                self.found.error(&place.pointer, format!("there is no {what} '{name}' {where_from}{meant}"));
+                continue;
+            }
+            let answers = if place.value.is_array() {
+                let items = self.found.list(&place, "this");
+                Some(Answers::InOrder(items.iter().filter_map(|item| read(self, item)).collect()))
+            } else {
+                read(self, &place).map(Answers::Always)
+            };
+            by_name.extend(answers.map(|answers| (name.clone(), answers)));
+        }
+        by_name
+    }
+
+    fn stub(&mut self, place: &Place<'_>) -> Option<Stub> {
+        match place.value {
+            Value::String(word) if word == WORDS[0] => Some(Stub::Timeout),
+            Value::String(word) if word == WORDS[1] => Some(Stub::OutcomeUnknown),
+            Value::String(word) => {
+                let meant = suggestion(word, WORDS.into_iter());
+                let message = format!(
+                    "'{word}' is no outcome: it is an object with fields, or one of {}{meant}",
+                    WORDS.join(", ")
+                );
+                self.found.error(&place.pointer, message);
+                None
+            }
+            Value::Object(fields) => {
+                for field in fields.keys().filter(|field| !self.fields.contains(*field)).collect::<Vec<_>>() {
+                    // What nobody knows may be a field of somebody's own; what looks like a known one is a slip.
+                    let meant = suggestion(field, self.fields.iter().map(String::as_str));
+                    if !meant.is_empty() {
+                        self.found.error(&place.pointer, format!("nothing reads a field '{field}'{meant}"));
+                    }
+                }
+                if let Some(elapsed) = fields.get("elapsed_time")
+                    && !elapsed.as_f64().is_some_and(|seconds| (0.0..=LONGEST).contains(&seconds))
+                {
+                    let message = format!("'elapsed_time' is a number of seconds from 0 to {LONGEST}, not {elapsed}");
+                    self.found.error(&place.pointer, message);
+                }
+                Some(Stub::Result(fields.clone()))
+            }
+            other => {
+                let message =
+                    format!("a result is an object with fields, or one of {}, not {}", WORDS.join(", "), kind(other));
+                self.found.error(&place.pointer, message);
+                None
+            }
+        }
+    }
+
+    fn answer(&mut self, place: &Place<'_>) -> Option<String> {
+        self.found.text(place, "the answer to a gate").map(str::to_owned)
+    }
+
+    /// Says which answers no gate offers, as far as that is known before the run.
+    fn offered(&mut self, gates: &BTreeMap<String, Answers<String>>) {
+        for (name, answers) in gates {
+            let Some(state) = self.definition.state(name) else { continue };
+            let choices = choices(state);
+            // A choice with a variable in it may become anything.
+            if choices.iter().any(|choice| choice.contains('{')) {
+                continue;
+            }
+            let possible = || choices.iter().copied().chain([NONE_OF_THESE]);
+            for answer in answers.iter().filter(|answer| !possible().any(|choice| choice == *answer)) {
+                let offered: Vec<String> = possible().map(|choice| format!("'{choice}'")).collect();
+                let message = format!("state '{name}' does not offer '{answer}'; it offers {}", offered.join(", "));
+                self.found.error(&format!("/gates/{name}"), message);
+            }
+        }
+    }
+
+    fn shell(&mut self, place: &Place<'_>) -> BTreeMap<String, String> {
+        let mut variables = BTreeMap::new();
+        let Some(object) = self.found.free_object(place, "'shell'") else { return variables };
+        let contract = || self.definition.arguments().names().chain(self.definition.return_values().names());
+        for (name, place) in object.iter() {
+            let value = match place.value {
+                Value::String(text) => text.clone(),
+                scalar @ (Value::Number(_) | Value::Bool(_)) => scalar.to_string(),
+                other => {
+                    let message = format!("the value of a variable is a text, not {}", kind(other));
+                    self.found.error(&place.pointer, message);
+                    continue;
+                }
+            };
+            if contract().any(|known| known == name) {
+                variables.insert(name.clone(), value);
+            } else {
+                let meant = suggestion(name, contract());
+                let message = format!("'{name}' is neither an argument nor a return value of this workflow{meant}");
+                self.found.error(&place.pointer, message);
+            }
+        }
+        variables
+    }
+}
+
+/// The longest time that an action is said to take: longer than any run.
+const LONGEST: f64 = 100_000.0;
+
+/// What a state lets somebody judge, as it is written.
+fn choices(state: &crate::State) -> Vec<&str> {
+    state.transitions().iter().filter_map(|transition| transition.condition().description()).collect()
+}

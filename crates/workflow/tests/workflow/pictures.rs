@@ -1,0 +1,55 @@
+//! Machines as pictures.
+
+use proptest::prelude::*;
+use serde_json::json;
+use steplatch_workflow::{Definition, svg};
+
+use crate::generated::machines;
+use crate::machine::{Tools, definition};
+
+#[test]
+fn a_picture_tells_the_kinds_of_states_and_ways_apart_and_keeps_foreign_text_text() {
+    let picture = svg(&definition(&json!({"name": "mixed", "initial_state": "a", "states": {
+        "a": {
+            "action": {"tool": "await_output", "params": {"pattern": "x"}}, "timeout": 3, "on_timeout": "a",
+            "transitions": [
+                {"condition": {"pattern_match": "</text><script>&\"'\u{7}"}, "next_state": "b"},
+                {"condition": {"field_contains": {"screen_content": "a text that is far too long for a card to hold"}}, "next_state": "c"}
+            ]
+        },
+        "b": {"action": {"tool": "run_workflow", "params": {"workflow_name": "other"}},
+              "transitions": [{"condition": {"description": "it works"}, "next_state": "c"}]},
+        "c": {"action": {"tool": "get_screen_content"},
+              "transitions": [{"condition": {"description": "it works"}, "next_state": "a"}]},
+        "d": {"action": {"tool": "exit_terminal"}}
+    }})));
+    let count = |part: &str| picture.matches(part).count();
+    assert_eq!(count("<g class=\"plain\""), 1, "{picture}");
+    assert_eq!(count("<g class=\"plain lost\""), 1, "nothing leads to d");
+    assert_eq!(count("<g class=\"nested\""), 1);
+    assert_eq!(count("<g class=\"judged\""), 1);
+    assert_eq!(count("class=\"line late\" marker-end"), 1, "on timeout is dashed");
+    assert_eq!(count("class=\"line\" marker-end"), 5, "four ways, and the one from the dot");
+    assert_eq!(count("class=\"ring\""), 4, "a run may end in each state");
+    assert!(picture.contains("/&lt;/text&gt;&lt;script&gt;&amp;&quot;&#39; /") && !picture.contains("<script"));
+    assert!(picture.contains(
+        "a text that is…<title>screen_content contains a text that is far too long for a card to hold</title>"
+    ));
+    assert!(picture.contains("prefers-color-scheme:dark"));
+}
+
+proptest! {
+    #[test]
+    fn every_machine_has_a_picture_and_always_the_same(document in machines()) {
+        let definition = Definition::parse(&document, &Tools).expect("a generated machine");
+        let picture = svg(&definition);
+        prop_assert_eq!(&picture, &svg(&definition));
+        prop_assert_eq!(picture.matches("<g class=").count(), definition.states().len());
+        let lines = picture.matches("<path class=\"line").count();
+        let ways: usize = definition.states().iter()
+            .map(|state| state.transitions().len() + usize::from(state.on_timeout().is_some())).sum();
+        prop_assert_eq!(lines, ways + 1);
+        let bad = |character: char| character.is_control() && character != '\n';
+        prop_assert!(!picture.contains(bad) && !picture.contains("NaN") && !picture.contains("inf"));
+    }
+}

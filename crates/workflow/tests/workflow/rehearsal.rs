@@ -1,0 +1,280 @@
+//! Runs that are only played.
+
+use std::time::Duration;
+
+use expect_test::expect;
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+use steplatch_workflow::{Definition, Limits, Passage, Rehearsal, RehearsalEnd, Stubs, rehearse};
+
+use crate::generated::machines;
+use crate::machine::{Tools, definition, fields};
+
+/// Plays a machine with no variables and the usual limits.
+fn play(document: &Value, stubs: &Value) -> Rehearsal {
+    play_with(document, stubs, &json!({}), Limits::default())
+}
+
+fn play_with(document: &Value, stubs: &Value, variables: &Value, limits: Limits) -> Rehearsal {
+    let definition = definition(document);
+    let stubs = Stubs::read(stubs, &definition, &Tools).unwrap_or_else(|problems| panic!("{problems}"));
+    rehearse(&definition, &stubs, fields(variables), limits)
+}
+
+/// What is wrong with stubs.
+fn refused(document: &Value, stubs: &Value) -> String {
+    Stubs::read(stubs, &definition(document), &Tools).expect_err("stubs with mistakes").to_string()
+}
+
+/// The path in short: a state with its time, an arrow with its reason.
+fn told(rehearsal: &Rehearsal) -> String {
+    let line = |passage: &Passage| match passage {
+        Passage::State { at, state, visit, elapsed_time, source, .. } => {
+            format!("{at:.1} {state}#{visit} {elapsed_time:.1}s {source:?}")
+        }
+        Passage::Transition { to, because, .. } => format!("  -> {to}: {because}"),
+        Passage::Gate { answer, .. } => format!("  judged: {answer}"),
+        Passage::Contract { side, holds, .. } => format!("  {side:?} {holds}"),
+    };
+    let path: Vec<String> = rehearsal.path.iter().map(line).collect();
+    format!("{}\n{:?} after {:?}\n", path.join("\n"), rehearsal.end, rehearsal.elapsed_time)
+}
+
+/// A build that is tried until it works, waited for, and judged.
+fn build() -> Value {
+    json!({
+        "name": "build", "initial_state": "open",
+        "arguments": {"PROJECT_ROOT": "where"}, "return_values": {"STATUS": "how it went"},
+        "states": {
+            "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "make"}]},
+            "make": {
+                "action": {"tool": "send_input", "params": {"input_text": "make\n"}},
+                "transitions": [{"condition": "success", "next_state": "wait"}]
+            },
+            "wait": {
+                "action": {"tool": "await_output", "params": {"pattern": "done|error", "timeout": 20}},
+                "transitions": [
+                    {"condition": {"pattern_match": "error"}, "next_state": "pause"},
+                    {"condition": "timeout", "next_state": "pause"},
+                    {"condition": "success", "next_state": "judge"}
+                ]
+            },
+            "pause": {
+                "action": {"tool": "sleep", "params": {"seconds": 5}},
+                "transitions": [{"condition": "success", "next_state": "make"}]
+            },
+            "judge": {
+                "action": {"tool": "get_screen_content"},
+                "transitions": [{"condition": {"description": "there are no warnings"}, "next_state": "end"}]
+            },
+            "end": {"action": {"tool": "list_terminal_sessions"}}
+        }
+    })
+}
+
+#[test]
+fn a_rehearsal_takes_the_path_that_a_run_would_take_and_its_time() {
+    let stubs = json!({
+        "states": {"wait": [{"match_text": "error", "elapsed_time": 3}, "timeout", {"match_text": "done"}]},
+        "gates": {"judge": ["there are no warnings"]},
+        "shell": {"PROJECT_ROOT": "/x", "STATUS": "green"}
+    });
+    let rehearsal = play(&build(), &stubs);
+    expect![[r#"
+        0.0 open#1 0.0s Usual
+          -> make: the action succeeded
+          Arguments true
+        0.0 make#1 0.0s Usual
+          -> wait: the action succeeded
+        0.0 wait#1 3.0s State
+          -> pause: pattern 'error' was found
+        3.0 pause#1 5.0s Usual
+          -> make: the action succeeded
+        8.0 make#2 0.0s Usual
+          -> wait: the action succeeded
+        8.0 wait#2 20.0s State
+          -> pause: time ran out
+        28.0 pause#2 5.0s Usual
+          -> make: the action succeeded
+        33.0 make#3 0.0s Usual
+          -> wait: the action succeeded
+        33.0 wait#3 0.0s State
+          -> judge: the action succeeded
+        33.0 judge#1 0.0s Usual
+          judged: there are no warnings
+          -> end: the stub file judged: there are no warnings
+        33.0 end#1 0.0s Usual
+          ReturnValues true
+        Completed after 33s
+    "#]]
+    .assert_eq(&told(&rehearsal));
+    assert_eq!(rehearsal.return_values["STATUS"], "green");
+    assert_eq!((rehearsal.states_executed, rehearsal.final_state.as_deref()), (11, Some("end")));
+    assert_eq!(rehearsal.left_over, Vec::<String>::new());
+}
+
+#[test]
+fn what_is_not_written_down_and_can_not_be_guessed_is_asked_for() {
+    let end = |stubs: Value| match play_with(&build(), &stubs, &json!({"PROJECT_ROOT": "/x"}), Limits::default()).end {
+        RehearsalEnd::Stuck { error } => error,
+        other => panic!("{other:?}"),
+    };
+    expect![[
+        r#"State 'wait' waits for output, and nobody says what comes; write it under "states": "wait": {"match_text": "…"}, or "timeout""#
+    ]]
+    .assert_eq(&end(json!({})));
+    expect!["There is no 2nd result for state 'wait'; add one to its list, or write one without a list for every time"]
+        .assert_eq(&end(json!({"states": {"wait": ["timeout"]}})));
+    expect![[
+        r#"State 'judge' asks for a judgement; write one of 'there are no warnings', 'none of these' under "gates""#
+    ]]
+    .assert_eq(&end(json!({"states": {"wait": {"match_text": "done"}}})));
+    expect!["State 'pause' has no timeout, so it can not time out; give it one or another result"]
+        .assert_eq(&end(json!({"states": {"wait": ["timeout"], "pause": "timeout"}})));
+}
+
+#[test]
+fn a_run_that_goes_round_for_ever_ends_at_its_limits() {
+    let stubs = json!({"states": {"wait": "timeout"}, "shell": {"PROJECT_ROOT": "/x"}});
+    let failed = |limits| match play_with(&build(), &stubs, &json!({}), limits).end {
+        RehearsalEnd::Failed { error } => error,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        failed(Limits::new(10, 1800.0).expect("limits")),
+        "Maximum states limit (10) reached - possible infinite loop"
+    );
+    let late = failed(Limits::new(100, 60.0).expect("limits"));
+    assert_eq!(late, "Workflow execution timed out after 60s in state 'wait'");
+}
+
+#[test]
+fn contracts_are_answered_from_the_shell_and_failures_are_those_of_a_run() {
+    let waited = json!({"wait": {"match_text": "done"}});
+    let missing = play(&build(), &json!({"states": waited}));
+    let RehearsalEnd::Failed { error } = &missing.end else { panic!("{missing:?}") };
+    assert!(error.starts_with("Missing required environment variables: PROJECT_ROOT"), "{error}");
+    assert_eq!(missing.final_state.as_deref(), Some("validation_failed"));
+
+    let stubs = json!({
+        "states": {"wait": {"match_text": "done"}, "judge": {"success": false, "error": "gone"}},
+        "gates": {"judge": "none of these"}
+    });
+    let failed = play_with(&build(), &stubs, &json!({"PROJECT_ROOT": "/x"}), Limits::default());
+    assert_eq!(failed.end, RehearsalEnd::Failed { error: "State 'judge' failed: gone".to_owned() });
+}
+
+#[test]
+fn an_action_that_takes_longer_than_its_state_may_times_out() {
+    let document = json!({"initial_state": "a", "states": {
+        "a": {"action": {"tool": "send_input", "params": {"input_text": "x"}}, "timeout": 2, "on_timeout": "b"},
+        "b": {"action": {"tool": "sleep", "params": {"seconds": 9}}, "timeout": 4, "on_timeout": "c"},
+        "c": {"action": {"tool": "run_workflow", "params": {"workflow_name": "other"}}}
+    }});
+    let rehearsal = play(&document, &json!({"tools": {"send_input": {"elapsed_time": 2.5}}}));
+    assert_eq!(rehearsal.end, RehearsalEnd::Completed);
+    assert_eq!(rehearsal.elapsed_time, Duration::from_secs(6));
+    let sources: Vec<String> = told(&rehearsal).lines().map(|line| line.trim().to_owned()).collect();
+    assert!(sources.contains(&"0.0 a#1 2.0s Tool".to_owned()), "{sources:?}");
+}
+
+#[test]
+fn slips_in_stubs_are_named_with_what_was_probably_meant() {
+    let stubs = json!({
+        "state": {},
+        "states": {"wiat": {}, "wait": [{"match_txt": "x"}, "timout", 7], "pause": {"elapsed_time": "soon"}},
+        "tools": {"open_terminals": {}, "sleep": {}},
+        "gates": {"wait": "yes", "judge": ["there are no warning"]},
+        "shell": {"PROJECT_ROT": "/x", "STATUS": []}
+    });
+    expect![[r#"
+        /state: unknown key 'state' in a stub file, did you mean 'states'?
+        /states/wiat: there is no state 'wiat' in this workflow, did you mean 'wait'?
+        /states/wait/0: nothing reads a field 'match_txt', did you mean 'match_text'?
+        /states/wait/1: 'timout' is no outcome: it is an object with fields, or one of timeout, outcome_unknown, did you mean 'timeout'?
+        /states/wait/2: a result is an object with fields, or one of timeout, outcome_unknown, not 7
+        /states/pause: 'elapsed_time' is a number of seconds from 0 to 100000, not "soon"
+        /tools/open_terminals: there is no tool 'open_terminals' that a workflow can use, did you mean 'open_terminal'?
+        /gates/wait: there is no state 'wait' that asks for a judgement
+        /gates/judge: state 'judge' does not offer 'there are no warning'; it offers 'there are no warnings', 'none of these'
+        /shell/PROJECT_ROT: 'PROJECT_ROT' is neither an argument nor a return value of this workflow, did you mean 'PROJECT_ROOT'?
+        /shell/STATUS: the value of a variable is a text, not a list"#]]
+    .assert_eq(&refused(&build(), &stubs));
+    let odd = json!({"initial_state": "a", "states": {
+        "a": {"action": {"tool": "send_input", "params": {"input_text": "x"}},
+              "transitions": [{"condition": {"field_equals": {"verdict.level": 1}}, "next_state": "a"}]}
+    }});
+    assert!(refused(&odd, &json!({"states": {"a": {"verdit": 1}}})).contains("did you mean 'verdict'?"));
+    assert_eq!(play(&odd, &json!({"states": {"a": {"something_else": 1}}})).end, RehearsalEnd::Completed);
+}
+
+#[test]
+fn answers_that_nobody_asked_for_are_told() {
+    let document = json!({"initial_state": "a", "states": {"a": {"action": {"tool": "list_terminal_sessions"}}}});
+    let stubs = json!({"states": {"a": [{}, {}]}, "tools": {"send_input": {}}});
+    let left = play(&document, &stubs).left_over;
+    assert_eq!(
+        left,
+        [
+            "of 2 answers for state 'a' only 1 were asked for",
+            "what is written for tool 'send_input' was never asked for"
+        ]
+    );
+}
+
+/// Stubs for states by number, some in lists that may be too short.
+fn stubs() -> impl Strategy<Value = Value> {
+    let stub = prop::sample::select(vec![
+        json!({"match_text": "ok", "exit_code": 0, "session_id": "term_1", "elapsed_time": 40}),
+        json!({"success": false, "screen_content": "error (", "exit_code": 2}),
+        json!("timeout"),
+        json!("outcome_unknown"),
+        json!({"match_text": "a{2}", "recursion_depth": 3, "elapsed_time": 1000}),
+    ]);
+    let answers = (prop::collection::vec(stub, 1..6), any::<bool>())
+        .prop_map(|(stubs, always)| if always { stubs[0].clone() } else { Value::Array(stubs) });
+    let shell = prop::sample::select(vec![json!({}), json!({"A": "0", "B": "ok", "X": "1"})]);
+    (prop::collection::vec(prop::option::of(answers), 5), shell).prop_map(|(answers, shell)| {
+        let states: Map<String, Value> =
+            answers.into_iter().enumerate().filter_map(|(index, stub)| Some((format!("s{index}"), stub?))).collect();
+        json!({"states": states, "shell": shell})
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn every_rehearsal_ends_and_is_the_same_twice(
+        document in machines(), stubs in stubs(), max_states in 1u32..40, judged in any::<bool>(),
+    ) {
+        let definition = Definition::parse(&document, &Tools).expect("a generated machine");
+        let mut stubs = stubs;
+        for (name, of) in [("states", "states"), ("shell", "arguments")] {
+            let known: Vec<String> = document[of].as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
+            let returned = document["return_values"].as_object().expect("an object");
+            let kept = |key: &String| known.contains(key) || (name == "shell" && returned.contains_key(key));
+            stubs[name].as_object_mut().expect("an object").retain(|key, _| kept(key));
+        }
+        if judged {
+            let asks = |state: &&steplatch_workflow::State| {
+                state.transitions().iter().any(|transition| transition.condition().description().is_some())
+            };
+            let gates = definition.states().iter().filter(asks);
+            stubs["gates"] = gates.map(|state| (state.name().to_owned(), json!("none of these"))).collect::<Map<_, _>>().into();
+        }
+        let read = Stubs::read(&stubs, &definition, &Tools).expect("stubs that fit the machine");
+        let limits = Limits::new(max_states, 1800.0).expect("limits within bounds");
+        let play = || rehearse(&definition, &read, fields(&json!({"A": "0"})), limits);
+        let first = play();
+        prop_assert_eq!(&first, &play());
+        prop_assert!(first.states_executed <= max_states);
+        prop_assert!(first.elapsed_time <= limits.execution_timeout());
+        let executed = first.path.iter().filter(|passage| matches!(passage, Passage::State { .. })).count();
+        // The state that the run broke off in has no end, and the one that it got stuck in neither.
+        prop_assert!(executed + 1 >= first.states_executed as usize && executed <= first.states_executed as usize);
+        if first.end == RehearsalEnd::Completed {
+            prop_assert_eq!(executed, first.states_executed as usize);
+        }
+    }
+}

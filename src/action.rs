@@ -1,0 +1,113 @@
+//! An action as people read of it: what it is about and what came of it, in a few words.
+
+use anstyle::Style;
+use serde_json::Value;
+
+use crate::print::{BAD, GOOD, QUIET, visible};
+
+/// Whether an action did what it was asked to.
+pub(crate) fn succeeded(result: &Value) -> bool {
+    result.get("success") != Some(&Value::Bool(false)) && !result.is_null()
+}
+
+/// What an action is about, in a few words.
+pub(crate) fn detail(tool: &str, params: &Value) -> String {
+    let text = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default();
+    match tool {
+        "open_terminal" => match params.get("command").and_then(Value::as_array) {
+            Some(command) => command.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
+            None if text("shell").is_empty() => "bash".to_owned(),
+            None => text("shell").to_owned(),
+        },
+        "send_input" => {
+            let keys = params.get("keys").and_then(Value::as_array);
+            let keys: Vec<String> =
+                keys.into_iter().flatten().filter_map(Value::as_str).map(|key| format!("<{key}>")).collect();
+            format!("{}{}", visible(text("input_text")), keys.concat())
+        }
+        "await_output" if !text("pattern").is_empty() => format!("/{}/", visible(text("pattern"))),
+        "await_output" => text("until").to_owned(),
+        "get_screen_content" => text("content_mode").to_owned(),
+        "run_workflow" if text("workflow_name").is_empty() => {
+            let name = params.get("workflow_definition").and_then(|inner| inner.get("name")?.as_str());
+            name.unwrap_or("unnamed").to_owned()
+        }
+        "run_workflow" => text("workflow_name").to_owned(),
+        "sleep" => params.get("seconds").map(|seconds| format!("{seconds} s")).unwrap_or_default(),
+        _ => String::new(),
+    }
+}
+
+/// What came of an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Succeeded,
+    Failed,
+    TimedOut,
+    /// The daemon went away while it was under way.
+    Unknown,
+}
+
+impl Outcome {
+    /// Reads it from the result, and from the word that an event has for it.
+    pub(crate) fn of(word: Option<&str>, result: &Value) -> Self {
+        let holds = |name: &str| result.get(name) == Some(&Value::Bool(true));
+        match word {
+            Some("unknown") => Self::Unknown,
+            Some("timed_out") => Self::TimedOut,
+            _ if holds("outcome_unknown") => Self::Unknown,
+            _ if holds("timeout_occurred") => Self::TimedOut,
+            _ if succeeded(result) => Self::Succeeded,
+            _ => Self::Failed,
+        }
+    }
+
+    /// A sign, and how it is printed.
+    pub(crate) fn mark(self) -> (&'static str, Style) {
+        match self {
+            Self::Succeeded => ("✓", GOOD),
+            Self::Failed => ("✗", BAD),
+            Self::TimedOut => ("◌", QUIET),
+            Self::Unknown => ("?", BAD),
+        }
+    }
+
+    /// In words, where there is more to say than that it worked.
+    pub(crate) fn told(self, tool: &str, result: &Value) -> String {
+        let text = |name: &str| result.get(name).and_then(Value::as_str);
+        match self {
+            Self::TimedOut => return "time is up".to_owned(),
+            Self::Unknown => return "nobody knows: the daemon went away meanwhile".to_owned(),
+            Self::Failed if tool != "run_workflow" => {
+                return text("error").map(visible).unwrap_or_default();
+            }
+            Self::Succeeded | Self::Failed => {}
+        }
+        match tool {
+            "await_output" => match text("match_text") {
+                Some(found) => visible(found),
+                None => match result.get("exit_code").and_then(Value::as_i64) {
+                    Some(code) => format!("exit code {code}"),
+                    None => text("reason").unwrap_or_default().to_owned(),
+                },
+            },
+            "open_terminal" => text("session_id").unwrap_or_default().to_owned(),
+            // Its own story is told under its own id.
+            "run_workflow" => {
+                let parts =
+                    [text("run_id").map(str::to_owned), text("status").map(str::to_owned), text("error").map(visible)];
+                parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+/// What an action is about and what came of it, where there is something to say.
+pub(crate) fn led_to(detail: &str, outcome: &str) -> String {
+    match (detail, outcome) {
+        (detail, "") => detail.to_owned(),
+        ("", outcome) => outcome.to_owned(),
+        (detail, outcome) => format!("{detail} → {outcome}"),
+    }
+}

@@ -1,0 +1,188 @@
+//! `steplatch runs …`
+
+mod events;
+mod show;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use steplatch_ids::RunId;
+use steplatch_protocol::{CancelWorkflow, ListWorkflowRuns, Place, RunRecord};
+
+use crate::failure::{FAILED, Failure};
+use crate::{front, print};
+
+/// Runs that are looked through for one whose id begins with what was typed.
+const LOOKED_THROUGH: u32 = 1000;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Runs {
+    /// List runs, the newest first
+    List(List),
+    /// Show one run: how far it is, what it waits for, what it returned
+    Show {
+        /// The run: its id, or an unambiguous beginning of it
+        id: String,
+        /// Print JSON, with everything that happened
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print what happened in a run, one event a line
+    Events(events::Events),
+    /// Cancel runs
+    Cancel {
+        /// The runs: their ids, or unambiguous beginnings of them
+        #[arg(required = true)]
+        ids: Vec<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Only runs of this workflow
+    #[arg(long, value_name = "NAME")]
+    workflow: Option<String>,
+    /// Only runs in this state: running, waiting, completed, failed or cancelled
+    #[arg(long, value_name = "STATE")]
+    state: Option<String>,
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Runs {
+    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        match self {
+            Self::List(command) => command.run(place).await,
+            Self::Show { id, json } => show::show(place, &find(place, &id).await?, json).await,
+            Self::Events(command) => command.run(place).await,
+            Self::Cancel { ids, json } => cancel(place, &ids, json).await,
+        }
+    }
+}
+
+impl List {
+    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        let filtered = self.workflow.is_some() || self.state.is_some();
+        let runs = listed(place, self.workflow, self.state, self.limit).await?;
+        if self.json {
+            print::json(&serde_json::json!({ "runs": runs }))?;
+        } else if runs.is_empty() {
+            print::note(if filtered {
+                "no runs are like that"
+            } else {
+                "there are no runs; begin one with: steplatch run"
+            });
+        } else {
+            let head = ["ID", "WORKFLOW", "STATE", "BEGAN", "TOOK", "ABOUT"].map(str::to_owned).to_vec();
+            let rows: Vec<_> = std::iter::once(head).chain(runs.iter().map(row)).collect();
+            let table = print::table(&rows);
+            for line in table.lines() {
+                print::line(print::width().map_or_else(|| line.to_owned(), |width| print::fitted(line, width)))?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn row(run: &RunRecord) -> Vec<String> {
+    let about = match (&run.pending_gate, &run.error) {
+        (Some(gate), _) => format!("{} ({} choices)", gate.prompt, gate.choices.len()),
+        (None, Some(error)) => error.clone(),
+        (None, None) => String::new(),
+    };
+    vec![
+        run.run_id.clone(),
+        run.workflow_id.clone(),
+        run.state.clone(),
+        print::ago(&run.started_at),
+        took(run),
+        print::visible(&about),
+    ]
+}
+
+/// How long a run took, or how long it is under way.
+fn took(run: &RunRecord) -> String {
+    let time = print::between(&run.started_at, run.completed_at.as_deref());
+    time.map_or_else(|| "-".to_owned(), print::duration)
+}
+
+/// Returns runs as the daemon lists them, newest first.
+pub(super) async fn listed(
+    place: &Place,
+    workflow: Option<String>,
+    state: Option<String>,
+    limit: u32,
+) -> Result<Vec<RunRecord>, Failure> {
+    let reply = front::ask(place, ListWorkflowRuns { workflow_id: workflow, state, limit: Some(limit) }).await?;
+    if !reply.success {
+        return Err(Failure::usage(
+            reply.error.unwrap_or_else(|| "the daemon did not say which runs there are".into()),
+        ));
+    }
+    Ok(reply.runs.into_iter().take(usize::try_from(limit).unwrap_or(usize::MAX)).collect())
+}
+
+/// Returns the id of the run that a person means: a whole id as it is, a beginning when it is that of one run only.
+pub(super) async fn find(place: &Place, meant: &str) -> Result<String, Failure> {
+    if meant.parse::<RunId>().is_ok() {
+        return Ok(meant.to_owned());
+    }
+    let runs = listed(place, None, None, LOOKED_THROUGH).await?;
+    let begins = |run: &&RunRecord| {
+        let without = run.run_id.strip_prefix("run_").unwrap_or(&run.run_id);
+        !meant.is_empty() && (run.run_id.starts_with(meant) || without.starts_with(meant))
+    };
+    let found: Vec<&RunRecord> = runs.iter().filter(begins).collect();
+    match found[..] {
+        [run] => Ok(run.run_id.clone()),
+        [] => Err(Failure::usage(format!(
+            "no run's id begins with '{}'; see which there are with: steplatch runs list",
+            print::visible(meant)
+        ))),
+        _ => {
+            let rows: Vec<_> = found.iter().map(|run| row(run)).collect();
+            let candidates = print::table(&rows).replace('\n', "\n  ");
+            Err(Failure::usage(format!("'{}' may be any of these runs:\n  {candidates}", print::visible(meant))))
+        }
+    }
+}
+
+/// Says that there is no such run.
+pub(super) fn not_found(id: &str) -> Failure {
+    Failure::usage(format!("run '{id}' not found; see which there are with: steplatch runs list"))
+}
+
+async fn cancel(place: &Place, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
+    // Nothing is cancelled when one of them is not what it seems.
+    let mut runs = Vec::new();
+    for id in ids {
+        runs.push(find(place, id).await?);
+    }
+    let mut replies = Vec::new();
+    for run in runs {
+        replies.push(front::ask(place, CancelWorkflow { run_id: run }).await?);
+    }
+    let failed = replies.iter().any(|reply| !reply.success);
+    if json {
+        print::json(&replies)?;
+    } else {
+        for reply in &replies {
+            if reply.success {
+                print::line(format!("{}: {}", reply.run_id, reply.message))?;
+            } else {
+                print::error(&format!(
+                    "run '{}' not found; see which there are with: steplatch runs list",
+                    reply.run_id
+                ));
+            }
+        }
+    }
+    Ok(if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,93 @@
+//! `steplatch runs show`
+
+use std::process::ExitCode;
+
+use serde_json::{Map, Value};
+use steplatch_protocol::{GetRun, GetWorkflowRun, Place, RunRecord, RunReply};
+
+use super::{not_found, took};
+use crate::action::{self, Outcome};
+use crate::commands::gates;
+use crate::failure::Failure;
+use crate::front;
+use crate::print::{self, BAD, GOOD, QUIET, STRONG, visible};
+
+/// Shows one run.
+pub(super) async fn show(place: &Place, id: &str, json: bool) -> Result<ExitCode, Failure> {
+    let record = front::ask(place, GetWorkflowRun { run_id: id.to_owned() }).await?;
+    let Some(record) = record.run else { return Err(not_found(id)) };
+    let report = front::ask(place, GetRun { run_id: id.to_owned(), wait_seconds: None }).await?;
+    if json {
+        print::json(&together(&record, &report))?;
+    } else {
+        told(&record, &report).iter().try_for_each(print::line)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The record, with what the report knows besides.
+fn together(record: &RunRecord, report: &RunReply) -> Map<String, Value> {
+    let fields = |value: Result<Value, serde_json::Error>| match value {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    };
+    let mut all = fields(serde_json::to_value(record));
+    for (name, value) in fields(serde_json::to_value(report)) {
+        // Whether the report was a success says nothing about the run, and its state is there already.
+        if !matches!(name.as_str(), "success" | "status" | "workflow_name") {
+            all.entry(name).or_insert(value);
+        }
+    }
+    all
+}
+
+fn told(record: &RunRecord, report: &RunReply) -> Vec<String> {
+    let style = match record.state.as_str() {
+        "completed" => GOOD,
+        "failed" | "cancelled" => BAD,
+        _ => STRONG,
+    };
+    let mut lines =
+        vec![format!("{STRONG}{}{STRONG:#} {QUIET}{}{QUIET:#}", visible(&record.workflow_id), record.run_id)];
+    let mut say = |name: &str, value: String| lines.push(format!("  {QUIET}{name:<9}{QUIET:#} {value}"));
+    say("state", format!("{style}{}{style:#}", record.state));
+    say("began", format!("{} {QUIET}{}{QUIET:#}", print::ago(&record.started_at), record.started_at));
+    say("took", took(record));
+    if let Some(state) = &report.final_state {
+        let states = if report.states_executed == 1 { "1 state" } else { "states" };
+        let count = if report.states_executed == 1 { String::new() } else { format!("{} ", report.states_executed) };
+        say("at", format!("{state} {QUIET}({count}{states} executed){QUIET:#}"));
+    }
+    if let Some(last) = report.execution_log.iter().rev().find(|entry| entry["phase"] == "execution") {
+        let text = |name: &str| last[name].as_str().unwrap_or_default();
+        let outcome = Outcome::of(None, &last["result"]).told(text("tool"), &last["result"]);
+        let told = action::led_to(&action::detail(text("tool"), &last["params"]), &outcome);
+        say(
+            "last",
+            format!("{} {} {QUIET}{}{QUIET:#}", text("state"), text("tool"), print::fitted(&told, 80))
+                .trim_end()
+                .to_owned(),
+        );
+    }
+    if let Some(terminal) = &report.session_id {
+        say("terminal", terminal.clone());
+    }
+    if let Some(parent) = &record.parent_run_id {
+        say("parent", parent.clone());
+    }
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), visible);
+    for (index, (name, value)) in record.input.iter().enumerate() {
+        say(if index == 0 { "input" } else { "" }, format!("{} = {}", visible(name), text(value)));
+    }
+    for (index, (name, value)) in report.return_values.iter().enumerate() {
+        say(if index == 0 { "returned" } else { "" }, format!("{name} = {}", text(value)));
+    }
+    if let Some(error) = &record.error {
+        say("error", visible(error));
+    }
+    for gate in &record.pending_gates {
+        lines.push(String::new());
+        lines.extend(gates::told(gate, "  "));
+    }
+    lines
+}

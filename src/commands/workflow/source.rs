@@ -1,0 +1,49 @@
+//! A workflow that a person means by a file or by its name.
+
+use std::path::Path;
+
+use steplatch_daemon::TerminalTools;
+use steplatch_ids::WorkflowName;
+use steplatch_protocol::{DescribeWorkflow, Place};
+use steplatch_workflow::{Definition, Problems};
+
+use crate::failure::Failure;
+use crate::front;
+
+/// What is meant by a file or a name.
+pub(super) enum Meant {
+    /// This is, valid or not.
+    Workflow(Result<Definition, Problems>),
+    /// Nothing that can be read, for this reason.
+    Nothing(String),
+}
+
+/// Reads the workflow in a file or, where `workflow` is the name of none, the one that is saved under that name.
+pub(super) async fn read(workflow: &str, place: &Place) -> Result<Meant, Failure> {
+    // Only what can be a name needs the daemon; a path with an ending never is one.
+    let is_name = !Path::new(workflow).exists() && workflow.parse::<WorkflowName>().is_ok();
+    if !is_name {
+        return Ok(match std::fs::read_to_string(workflow) {
+            Ok(text) => Meant::Workflow(Definition::from_text(&text, &TerminalTools)),
+            Err(error) => Meant::Nothing(format!("the file can not be read: {error}")),
+        });
+    }
+    let reply = front::ask(place, DescribeWorkflow { name: workflow.to_owned() }).await?;
+    Ok(match reply.definition {
+        Some(definition) => Meant::Workflow(Definition::parse(&definition, &TerminalTools)),
+        None => {
+            let error = reply.error.unwrap_or_else(|| "there is no such workflow".to_owned());
+            Meant::Nothing(format!("there is no file of that name. {error}"))
+        }
+    })
+}
+
+/// As [`read`], where only a valid workflow will do.
+pub(super) async fn definition(workflow: &str, place: &Place) -> Result<Definition, Failure> {
+    match read(workflow, place).await? {
+        Meant::Workflow(parsed) => {
+            parsed.map_err(|problems| Failure::usage(format!("the workflow in '{workflow}' is not valid:\n{problems}")))
+        }
+        Meant::Nothing(error) => Err(Failure::usage(format!("'{workflow}': {error}"))),
+    }
+}

@@ -1,0 +1,202 @@
+//! `steplatch workflow test`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Map, Value};
+use steplatch_daemon::TerminalTools;
+use steplatch_protocol::Place;
+use steplatch_workflow::{Limits, Passage, Rehearsal, RehearsalEnd, Source, Stubs, rehearse};
+
+use super::source;
+use crate::action::{self, Outcome};
+use crate::failure::{FAILED, Failure, USAGE};
+use crate::print::{self, BAD, GOOD, QUIET, STRONG, duration, fitted, padded, visible};
+
+/// What a stub file is, for those who ask for help at length.
+const STUB_FILE: &str = r#"A stub file is JSON; every part may be left out:
+
+  {
+    "states": {"wait": [{"match_text": "error"}, "timeout", {"match_text": "done", "elapsed_time": 3}],
+               "look": {"screen_content": "0 warnings"}},
+    "tools":  {"send_input": {"success": true}},
+    "gates":  {"judge": "the build has no warnings"},
+    "shell":  {"PROJECT_ROOT": "/x", "BUILD_STATUS": "green"},
+    "session_id": "term_1"
+  }
+
+  states      what the action of a state returns: an object with fields, "timeout" or "outcome_unknown".
+              A list is used up in order, and one visit more is an error; what stands without a list
+              is the result of every visit. elapsed_time is how many seconds it takes (0 without it).
+  tools       the same, for all states with that tool that are not named above
+  gates       what is judged after a state, in the words of the choice, or "none of these"
+  shell       variables that the shell has: arguments before the run, return values after it
+  session_id  the terminal that the run is given; a workflow that opens none has one anyway
+
+Without a stub, open_terminal makes an id up, sleep takes its time, run_workflow completes, and the others succeed.
+Only what a program prints is never guessed: an await_output that waits for a pattern needs a result.
+
+Exit code: 0 completed, 1 failed, 2 not valid, or the stubs do not say what comes next."#;
+
+/// Play a workflow with written results: see its path without a terminal
+#[derive(Debug, Args)]
+#[command(after_long_help = STUB_FILE)]
+pub(crate) struct Test {
+    /// File with the workflow, in JSON, or the name of a saved one
+    #[arg(value_name = "FILE|NAME")]
+    workflow: String,
+    /// File with what actions, gates and the shell answer, in JSON; --help shows one
+    #[arg(long, value_name = "FILE")]
+    stub: Option<PathBuf>,
+    /// A variable to begin with; may be given more than once
+    #[arg(long, short, value_name = "NAME=VALUE", value_parser = super::super::run::variable)]
+    input: Vec<(String, String)>,
+    /// States to execute at most
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    max_states: u32,
+    /// Seconds that the run may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800.0)]
+    timeout: f64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Test {
+    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        let limits = Limits::new(self.max_states, self.timeout).map_err(|error| Failure::usage(error.to_string()))?;
+        let definition = source::definition(&self.workflow, place).await?;
+        let stubs = match &self.stub {
+            None => Stubs::default(),
+            Some(file) => {
+                let text = std::fs::read_to_string(file)
+                    .map_err(|error| Failure::usage(format!("'{}' can not be read: {error}", file.display())))?;
+                Stubs::from_text(&text, &definition, &TerminalTools).map_err(|problems| {
+                    Failure::usage(format!("the stubs in '{}' do not fit the workflow:\n{problems}", file.display()))
+                })?
+            }
+        };
+        let variables: Map<String, Value> =
+            self.input.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
+        let rehearsal = rehearse(&definition, &stubs, variables, limits);
+        if self.json {
+            print::json(&rehearsal)?;
+        } else {
+            show(&rehearsal)?;
+        }
+        Ok(match rehearsal.end {
+            RehearsalEnd::Completed => ExitCode::SUCCESS,
+            RehearsalEnd::Failed { .. } => ExitCode::from(FAILED),
+            RehearsalEnd::Stuck { .. } => ExitCode::from(USAGE),
+        })
+    }
+}
+
+fn show(rehearsal: &Rehearsal) -> Result<(), Failure> {
+    let name = |passage: &Passage| match passage {
+        Passage::State { state, tool, .. } => (state.len(), tool.len()),
+        Passage::Transition { .. } | Passage::Gate { .. } | Passage::Contract { .. } => (0, 0),
+    };
+    let (state, tool) =
+        rehearsal.path.iter().map(name).fold((0, 0), |most, one| (most.0.max(one.0), most.1.max(one.1)));
+    // A name may have 64 characters; one that is longer than most pushes its line.
+    let columns = Columns { state: state.min(24), tool, width: print::width() };
+    for passage in &rehearsal.path {
+        print::line(columns.line(passage))?;
+    }
+    let time = duration_of(rehearsal.elapsed_time.as_secs_f64());
+    let states = if rehearsal.states_executed == 1 {
+        "1 state".to_owned()
+    } else {
+        format!("{} states", rehearsal.states_executed)
+    };
+    match &rehearsal.end {
+        RehearsalEnd::Completed => {
+            print::line(format!("{GOOD}✓{GOOD:#} {STRONG}completed{STRONG:#} after {time}, {states}"))?;
+            for (name, value) in &rehearsal.return_values {
+                print::line(format!("  {name} = {}", visible(value)))?;
+            }
+        }
+        RehearsalEnd::Failed { error } => {
+            print::line(format!("{BAD}✗{BAD:#} {STRONG}failed{STRONG:#} after {time}, {states}: {}", visible(error)))?;
+        }
+        RehearsalEnd::Stuck { error } => {
+            print::line(format!("{BAD}?{BAD:#} {STRONG}stuck{STRONG:#} after {time}, {states}"))?;
+            print::error(&visible(error));
+        }
+    }
+    for sentence in &rehearsal.left_over {
+        print::note(&format!("note: {sentence}"));
+    }
+    Ok(())
+}
+
+/// How wide the columns of a path are.
+struct Columns {
+    state: usize,
+    tool: usize,
+    width: Option<usize>,
+}
+
+/// The column of times: `99 min 59 s`.
+const TIME: usize = 11;
+
+impl Columns {
+    fn line(&self, passage: &Passage) -> String {
+        let below = " ".repeat(TIME + 2);
+        match passage {
+            Passage::State { at, state, tool, params, result, source, elapsed_time, .. } => {
+                let result = Value::Object(result.clone());
+                let outcome = Outcome::of(None, &result);
+                let (mark, style) = outcome.mark();
+                let params = Value::Object(params.clone());
+                let told = action::led_to(&action::detail(tool, &params), &outcome.told(tool, &result));
+                let mut remarks = Vec::new();
+                if *elapsed_time > 0.0 {
+                    remarks.push(format!("takes {}", duration_of(*elapsed_time)));
+                }
+                remarks.extend(match source {
+                    Source::State | Source::Rules => None,
+                    Source::Tool => Some("as the tool".to_owned()),
+                    Source::Usual => Some("not stubbed".to_owned()),
+                });
+                let remark = if remarks.is_empty() { String::new() } else { format!("  ({})", remarks.join(", ")) };
+                let head = TIME + 2 + 2 + self.state + 2 + self.tool + 2;
+                let room = self.width.unwrap_or(120).saturating_sub(head + remark.len()).max(20);
+                format!(
+                    "{QUIET}{:>TIME$}{QUIET:#}  {style}{mark}{style:#} {}  {QUIET}{}{QUIET:#}  {}{QUIET}{remark}{QUIET:#}",
+                    duration_of(*at),
+                    padded(state, self.state),
+                    padded(tool, self.tool),
+                    fitted(&told, room),
+                )
+            }
+            Passage::Transition { to, because, .. } => {
+                format!("{below}{QUIET}→{QUIET:#} {to}  {QUIET}{}{QUIET:#}", visible(because))
+            }
+            Passage::Gate { choices, answer, .. } => {
+                let others: Vec<String> =
+                    choices.iter().filter(|choice| *choice != answer).map(|other| visible(other)).collect();
+                format!("{below}◆ judged: {}  {QUIET}(not: {}){QUIET:#}", visible(answer), others.join("; "))
+            }
+            Passage::Contract { side, variables, holds, .. } => {
+                let (mark, style) = if *holds { ("✓", GOOD) } else { ("✗", BAD) };
+                let side = match side {
+                    steplatch_workflow::Side::Arguments => "arguments",
+                    steplatch_workflow::Side::ReturnValues => "return values",
+                };
+                let values: Vec<String> =
+                    variables.iter().map(|(name, value)| format!("{name}={}", visible(value))).collect();
+                let values = if values.is_empty() { "none".to_owned() } else { values.join(", ") };
+                format!("{below}{style}{mark}{style:#} {side}: {values}")
+            }
+        }
+    }
+}
+
+/// A time that begins at nothing, as people say it.
+fn duration_of(seconds: f64) -> String {
+    if seconds == 0.0 { "0 s".to_owned() } else { duration(Duration::from_secs_f64(seconds)) }
+}

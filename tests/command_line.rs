@@ -1,0 +1,295 @@
+//! The commands about runs, gates and workflows, as a person or a script uses them.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use steplatch_testkit::{Agent, Home, Said};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+fn home() -> Home {
+    Home::new(STEPLATCH)
+}
+
+fn example(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).display().to_string()
+}
+
+/// A machine that types, asks whether it worked, and ends one way or the other.
+fn judged() -> Value {
+    json!({
+        "name": "judged", "return_values": {"STATUS": {"required": false}}, "initial_state": "open",
+        "states": {
+            "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "say"}]},
+            "say": {
+                "action": {"tool": "send_input", "params": {"input_text": "STATUS=green; echo it is $((20 + 22))\n"}},
+                "transitions": [{"condition": "success", "next_state": "judge"}]
+            },
+            "judge": {
+                "action": {"tool": "await_output", "params": {"pattern": "^it is (\\d+)"}}, "timeout": 20,
+                "transitions": [
+                    {"condition": {"description": "it works"}, "next_state": "good"},
+                    {"condition": {"description": "it is broken"}, "next_state": "bad"}
+                ]
+            },
+            "good": {"action": {"tool": "get_screen_content"}},
+            "bad": {"action": {"tool": "exit_terminal", "params": {"session_id": "term_0000000000"}}}
+        }
+    })
+}
+
+fn write(home: &Home, name: &str, document: &Value) {
+    std::fs::write(home.path().join(name), document.to_string()).unwrap();
+}
+
+/// Begins a run and returns its id once it waits at its gate.
+fn waits(agent: &Agent) -> String {
+    let reply = agent.calls("run_workflow", json!({"workflow_definition": judged(), "wait_seconds": 60}));
+    assert_eq!(reply["status"], "waiting", "{reply:#}");
+    reply["run_id"].as_str().unwrap().to_owned()
+}
+
+/// Waits until a run is over and returns how it ended.
+fn ends(agent: &Agent, run: &str) -> String {
+    let reply = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    reply["status"].as_str().unwrap().to_owned()
+}
+
+fn refused(said: &Said, code: i32, parts: &[&str]) {
+    assert_eq!(said.code, code, "{said:?}");
+    for part in parts {
+        assert!(said.stderr.contains(part), "no {part:?} in {}", said.stderr);
+    }
+}
+
+#[test]
+fn a_gate_is_listed_shown_and_answered_by_its_number() {
+    let home = home();
+    let agent = Agent::new(&home);
+    assert!(home.runs(&["gates", "list"]).stderr.contains("no run waits for an answer"));
+    let run = waits(&agent);
+
+    let listed = home.runs(&["gates", "list"]).well();
+    for part in
+        [&run, "What holds after state 'judge'?", "│ it is 42", "1  it works", "2  it is broken", "3  none of these"]
+    {
+        assert!(listed.contains(part), "no {part:?} in {listed}");
+    }
+    let shown = home.runs(&["runs", "show", &run[..8]]).well();
+    assert!(shown.contains("state     waiting") && shown.contains("at        judge (3 states executed)"), "{shown}");
+    assert!(shown.contains(&format!("steplatch gates answer {run} NUMBER")), "{shown}");
+
+    refused(&home.runs(&["gates", "answer", &run, "4"]), 2, &["'4' is none of the choices", "2  it is broken"]);
+    refused(&home.runs(&["gates", "answer", &run, "1", "--gate", "other"]), 2, &["gate 'other' does not wait in run"]);
+    let answered = home.runs(&["gates", "answer", run.trim_start_matches("run_"), "1"]).well();
+    assert!(answered.starts_with("answered: it works; the run is now "), "{answered}");
+    assert_eq!(ends(&agent, &run), "completed");
+    refused(&home.runs(&["gates", "answer", &run, "1"]), 1, &["waits for no answer: it is completed"]);
+
+    let shown = home.runs(&["runs", "show", &run]).well();
+    assert!(shown.contains("returned  STATUS = green") && shown.contains("state     completed"), "{shown}");
+    let json = home.runs(&["runs", "show", &run, "--json"]).json();
+    assert_eq!((&json["state"], &json["return_values"]["STATUS"]), (&"completed".into(), &"green".into()));
+    assert_eq!((&json["final_state"], &json["error"]), (&"good".into(), &Value::Null));
+}
+
+#[test]
+fn an_answer_in_words_leads_where_its_choice_leads() {
+    let home = home();
+    let agent = Agent::new(&home);
+    let run = waits(&agent);
+    let reply = home.runs(&["gates", "answer", &run, "it is broken", "--json"]).json();
+    assert_eq!((&reply["success"], &reply["run_id"]), (&true.into(), &run.as_str().into()));
+    assert_eq!(ends(&agent, &run), "failed");
+    let listed = home.runs(&["runs", "list", "--state", "failed"]).well();
+    assert!(listed.contains(&run) && listed.contains("State 'bad' failed: "), "{listed}");
+}
+
+#[test]
+fn runs_are_listed_aligned_filtered_and_found_by_a_beginning() {
+    let home = home();
+    assert!(home.runs(&["runs", "list"]).stderr.contains("there are no runs"));
+    let agent = Agent::new(&home);
+    write(
+        &home,
+        "nap.json",
+        &json!({"name": "nap", "initial_state": "a", "states": {"a": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}}),
+    );
+    let one = waits(&agent);
+    let other = waits(&agent);
+    home.runs(&["run", "nap.json"]).well();
+
+    let listed = home.runs(&["runs", "list"]).well();
+    let lines: Vec<&str> = listed.lines().collect();
+    assert_eq!(lines.len(), 4, "{listed}");
+    assert!(lines[0].starts_with("ID ") && lines[0].ends_with("ABOUT"), "{listed}");
+    assert!(lines[1].contains("  nap       completed  "), "the newest first, and aligned: {listed}");
+    assert!(lines[3].starts_with(&one) && lines[3].contains("(3 choices)"), "{listed}");
+    let ids = |arguments: &[&str]| {
+        let all = [&["runs", "list", "--json"], arguments].concat();
+        let listed = home.runs(&all).json();
+        let id = |run: &Value| run["run_id"].as_str().unwrap().to_owned();
+        listed["runs"].as_array().unwrap().iter().map(id).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&["--workflow", "judged"]), [other.clone(), one.clone()]);
+    assert_eq!(ids(&["--state", "waiting", "--limit", "1"]), std::slice::from_ref(&other));
+    assert_eq!(ids(&["--workflow", "nobody"]), Vec::<String>::new());
+    refused(&home.runs(&["runs", "list", "--state", "bogus"]), 2, &["Invalid state: bogus", "cancelled"]);
+    refused(&home.runs(&["runs", "show", "run_"]), 2, &["'run_' may be any of these runs", &one, &other]);
+    refused(&home.runs(&["runs", "show", "zzzz"]), 2, &["no run's id begins with 'zzzz'", "steplatch runs list"]);
+    refused(&home.runs(&["runs", "show", "run_0123456789abcdef"]), 2, &["run 'run_0123456789abcdef' not found"]);
+    refused(&home.runs(&["runs", "cancel", &one, "run_"]), 2, &["may be any"]);
+    assert_eq!(ids(&["--state", "waiting"]).len(), 2, "nothing is cancelled when one of them is not what it seems");
+
+    let cancelled = home.runs(&["runs", "cancel", &one, &other]).well();
+    assert_eq!(cancelled, format!("{one}: Run cancelled\n{other}: Run cancelled\n"));
+    let again = home.runs(&["runs", "cancel", &one, "--json"]).json();
+    assert_eq!(again[0]["message"], "Run was already over: cancelled");
+}
+
+#[test]
+fn events_are_told_up_to_the_newest_and_followed_to_the_end() {
+    let home = home();
+    let agent = Agent::new(&home);
+    let run = waits(&agent);
+    // It waits, and so does nobody who asks what has happened so far.
+    let so_far = home.runs(&["runs", "events", &run]).well();
+    let last = so_far.lines().last().unwrap();
+    assert!(last.contains("gate_waiting") && last.ends_with("judge  it works | it is broken"), "{so_far}");
+    assert!(
+        so_far.contains("say → judge  the action succeeded")
+            && so_far.contains("state_entered       open  open_terminal bash")
+    );
+    let numbers = |text: &str| -> Vec<u64> {
+        let event = |line: &str| serde_json::from_str::<Value>(line).unwrap()["seq"].as_u64().unwrap();
+        text.lines().map(event).collect()
+    };
+    assert_eq!(numbers(&home.runs(&["runs", "events", &run, "--json"]).well()), (1..=10).collect::<Vec<_>>());
+
+    let follows = home
+        .steplatch()
+        .args(["runs", "events", &run, "--from", "10", "--follow", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    home.runs(&["gates", "answer", &run, "it works"]).well();
+    let followed = Said::of(&follows.wait_with_output().unwrap()).well();
+    assert_eq!(ends(&agent, &run), "completed");
+    let followed_numbers = numbers(&followed);
+    assert_eq!(followed_numbers[0], 10, "{followed}");
+    assert!(followed.lines().last().unwrap().contains("\"workflow_completed\""), "{followed}");
+    assert_eq!(numbers(&home.runs(&["runs", "events", &run, "--from", "10", "--json"]).well()), followed_numbers);
+    let past = home.runs(&["runs", "events", &run, "--from", "1000"]);
+    assert_eq!((past.code, past.stdout.as_str()), (0, ""));
+}
+
+#[test]
+fn who_follows_a_run_is_told_where_to_go_on_when_the_daemon_goes_away() {
+    let home = home();
+    let run = waits(&Agent::new(&home));
+    let follow = ["runs", "events", &run, "--follow", "--json"];
+    let mut follows = home.steplatch().args(follow).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(follows.stdout.take().unwrap()).lines();
+    let gate = lines.find(|line| line.as_ref().unwrap().contains("\"gate_waiting\"")).unwrap().unwrap();
+    let next = serde_json::from_str::<Value>(&gate).unwrap()["seq"].as_u64().unwrap() + 1;
+    home.runs(&["daemon", "stop"]).well();
+    let said = Said::of(&follows.wait_with_output().unwrap());
+    refused(&said, 1, &["the daemon went away in the middle", &format!("runs events {run} --from {next} --follow")]);
+}
+
+#[test]
+fn a_workflow_is_played_with_stubs_twice_the_same_and_no_daemon() {
+    let home = home();
+    write(&home, "stubs.json", &json!({"states": {"ended": [{"exit_code": 1, "elapsed_time": 3}, {"exit_code": 0}]}}));
+    let play =
+        || home.runs(&["workflow", "test", &example("retry.json"), "--stub", "stubs.json", "-i", "command=make all"]);
+    let said = play().well();
+    assert_eq!(said, play().well());
+    for part in
+        ["make all⏎", "exit code 1  (takes 3.0 s)", "→ done  exit_code equals 0", "✓ completed after 3.2 s, 7 states"]
+    {
+        assert!(said.contains(part), "no {part:?} in {said}");
+    }
+    let json = home.runs(&["workflow", "test", &example("retry.json"), "--stub", "stubs.json", "--json"]).json();
+    assert_eq!((&json["end"]["status"], &json["elapsed_time"]), (&"completed".into(), &json!(3.2)));
+    assert_eq!(
+        json["path"][1],
+        json!({"kind": "transition", "at": 0.0, "from": "open", "to": "try", "because": "the action succeeded"})
+    );
+
+    write(&home, "late.json", &json!({"states": {"ended": "timeout"}}));
+    let failed = home.runs(&["workflow", "test", &example("retry.json"), "--stub", "late.json"]);
+    assert_eq!(failed.code, 1);
+    assert!(failed.stdout.contains("✗ failed after 1 min 0 s, 3 states: State 'ended' timed out"), "{}", failed.stdout);
+    refused(
+        &home.runs(&["workflow", "test", &example("hello.json")]),
+        2,
+        &["State 'listen' waits for output", "\"match_text\""],
+    );
+    write(&home, "slip.json", &json!({"states": {"edned": {}}}));
+    refused(
+        &home.runs(&["workflow", "test", &example("retry.json"), "--stub", "slip.json"]),
+        2,
+        &["did you mean 'ended'?"],
+    );
+    refused(
+        &home.runs(&["workflow", "test", &example("retry.json"), "--max-states", "0"]),
+        2,
+        &["max_states must be from 1"],
+    );
+    assert!(home.runs(&["workflow", "test", "--help"]).well().contains("\"shell\":  {\"PROJECT_ROOT\""));
+    assert!(!home.path().join("state").exists(), "and nothing was started for it");
+}
+
+#[test]
+fn a_workflow_may_be_named_by_its_name_in_the_library_above() {
+    let home = home();
+    let library = home.path().join(".terminal_control_workflows");
+    std::fs::create_dir(&library).unwrap();
+    let nap = json!({"name": "nap", "initial_state": "a", "states": {"a": {"action": {"tool": "sleep", "params": {"seconds": 2}}}}});
+    std::fs::write(library.join("nap.json"), json!({"definition": nap}).to_string()).unwrap();
+    let below = home.path().join("src/deep");
+    std::fs::create_dir_all(&below).unwrap();
+    let runs = |arguments: &[&str]| Said::of(&home.steplatch().current_dir(&below).args(arguments).output().unwrap());
+    assert!(runs(&["workflow", "test", "nap"]).well().contains("✓ completed after 2.0 s, 1 state"));
+    assert!(runs(&["workflow", "graph", "nap", "--json"]).json()["mermaid"].as_str().unwrap().contains("a: sleep"));
+    refused(
+        &runs(&["workflow", "test", "nip"]),
+        2,
+        &["'nip' is no file, and there is no workflow 'nip'", "it has nap"],
+    );
+    refused(&home_elsewhere(&["workflow", "graph", "nap"]), 2, &["there is neither a file nor a saved workflow 'nap'"]);
+}
+
+/// Runs the program where there is no library.
+fn home_elsewhere(arguments: &[&str]) -> Said {
+    home().runs(arguments)
+}
+
+#[test]
+fn a_workflow_is_drawn_as_a_picture_in_a_file() {
+    let home = home();
+    let said = home.runs(&["workflow", "graph", &example("retry.json"), "--svg", "--output", "retry.svg"]);
+    assert_eq!((said.code, said.stdout.as_str()), (0, ""));
+    let picture = std::fs::read_to_string(home.path().join("retry.svg")).unwrap();
+    assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n") && picture.contains(">exit_code = 0<"));
+    assert_eq!(home.runs(&["workflow", "graph", &example("retry.json"), "--svg"]).well(), picture);
+    assert_eq!(home.runs(&["workflow", "graph", &example("retry.json"), "--svg", "--json"]).json()["svg"], picture);
+    let nowhere = home.runs(&["workflow", "graph", &example("retry.json"), "--svg", "-o", "no/such/folder.svg"]);
+    refused(&nowhere, 2, &["'no/such/folder.svg' can not be written"]);
+}
+
+#[test]
+fn what_is_wrong_with_the_configuration_is_told_as_json_too() {
+    let home = home();
+    assert_eq!(home.runs(&["config", "check", "--json"]).json(), json!({"problems": []}));
+    let folder = home.path().join(".config/steplatch");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("config.toml"), "no_such_setting = 1\n").unwrap();
+    let wrong = home.runs(&["config", "check", "--json"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.json()["problems"][0].as_str().unwrap().contains("no_such_setting"), "{wrong:?}");
+}

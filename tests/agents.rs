@@ -169,13 +169,13 @@ fn an_agent_is_asked_to_judge_and_another_one_answers() {
         (&open["runs"][0]["run_id"], &open["runs"][0]["pending_gates"][0]["run_id"]),
         (&json!(run), &json!(run))
     );
-    let refused = judge.calls("answer_gate", json!({"run_id": run, "answer": "perhaps"}));
+    let refused = judge.calls("decide", json!({"run_id": run, "answer": "perhaps"}));
     assert!(refused["error"].as_str().unwrap().contains("none of the choices"), "{refused}");
-    let taken = judge.calls("answer_gate", json!({"run_id": run, "answer": "it is broken"}));
+    let taken = judge.calls("decide", json!({"run_id": run, "answer": "it is broken"}));
     assert_eq!(taken["success"], true, "{taken}");
     let ended = judge.calls("get_run", json!({"run_id": run, "wait_seconds": 100}));
     assert_eq!((&ended["status"], &ended["final_state"]), (&json!("completed"), &json!("repair")), "{ended}");
-    let late = judge.calls("answer_gate", json!({"run_id": run, "answer": "it is clean"}));
+    let late = judge.calls("decide", json!({"run_id": run, "answer": "it is clean"}));
     assert_eq!(late["success"], false, "{late}");
 }
 

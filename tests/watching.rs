@@ -265,7 +265,7 @@ fn an_answer_given_elsewhere_ends_the_question() {
     person.sees("by number or text:");
     person.types(json!({"input_text": "half an ans"}));
     let other = Agent::new(&home);
-    let answered = other.calls("answer_gate", json!({"run_id": waiting_run(&home), "answer": "it is clean"}));
+    let answered = other.calls("decide", json!({"run_id": waiting_run(&home), "answer": "it is clean"}));
     assert_eq!(answered["success"], true, "{answered}");
     let screen = person.sees("exit-code-0");
     assert!(screen.contains("test agent answered: it is clean") && screen.contains("✓ release"), "{screen}");

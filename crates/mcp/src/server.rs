@@ -30,7 +30,7 @@ What worked once can be run again, the same way every time and without a model f
 a. Write a workflow: a JSON state machine over these tools (get_workflow_schema documents it).
 b. create_workflow checks and saves it under its name, or run_workflow takes it inline and saves what runs to its end.
 c. run_workflow starts it and waits 20 s; it returns a run_id, and get_run waits on.
-d. status=waiting means that pending_gate asks something: answer_gate answers it, if it is for you. cancel_run ends a run.
+d. status=waiting means that pending_gate asks something: decide answers it, if it is for you. cancel_run ends a run.
 e. Next time run_workflow {\"workflow_name\": ...}: look at list_workflows before you do a task by hand, \
 describe_workflow says what one must be given.";
 

@@ -150,7 +150,7 @@ verbs! {
 
     runs::RunWorkflow => RunReply, "RUN_WORKFLOW", Some("run_workflow"), "Run a workflow", ACTS_ONCE;
     runs::GetRun => RunReply, "GET_RUN", Some("get_run"), "Look at a run", READS;
-    runs::AnswerGate => AnswerGateReply, "ANSWER_GATE", Some("answer_gate"), "Answer a run that waits", DECIDES;
+    runs::AnswerGate => AnswerGateReply, "ANSWER_GATE", Some("decide"), "Answer a run that waits", DECIDES;
     runs::CancelWorkflow => CancelWorkflowReply, "CANCEL_WORKFLOW", Some("cancel_run"), "Cancel a run", ENDS;
     runs::GetWorkflowRun => GetWorkflowRunReply, "GET_WORKFLOW_RUN", None, "The record of a run", READS;
     runs::ListWorkflowRuns => ListWorkflowRunsReply, "LIST_WORKFLOW_RUNS", Some("list_runs"), "List runs", READS;

@@ -48,8 +48,10 @@ impl Lint {
 
 async fn problems(file: &str, place: &Place) -> Result<Vec<Problem>, Failure> {
     Ok(match source::read(file, place).await? {
-        Meant::Workflow(Ok(definition)) => definition.warnings().to_vec(),
-        Meant::Workflow(Err(problems)) => problems.into_iter().collect(),
+        Meant::Workflow(parsed) => match *parsed {
+            Ok(definition) => definition.warnings().to_vec(),
+            Err(problems) => problems.into_iter().collect(),
+        },
         Meant::Nothing(error) => vec![Problem::error("", error)],
     })
 }

@@ -13,7 +13,7 @@ use crate::front;
 /// What is meant by a file or a name.
 pub(super) enum Meant {
     /// This is, valid or not.
-    Workflow(Result<Definition, Problems>),
+    Workflow(Box<Result<Definition, Problems>>),
     /// Nothing that can be read, for this reason.
     Nothing(String),
 }
@@ -24,13 +24,13 @@ pub(super) async fn read(workflow: &str, place: &Place) -> Result<Meant, Failure
     let is_name = !Path::new(workflow).exists() && workflow.parse::<WorkflowName>().is_ok();
     if !is_name {
         return Ok(match std::fs::read_to_string(workflow) {
-            Ok(text) => Meant::Workflow(Definition::from_text(&text, &TerminalTools)),
+            Ok(text) => Meant::Workflow(Box::new(Definition::from_text(&text, &TerminalTools))),
             Err(error) => Meant::Nothing(format!("the file can not be read: {error}")),
         });
     }
     let reply = front::ask(place, DescribeWorkflow { name: workflow.to_owned() }).await?;
     Ok(match reply.definition {
-        Some(definition) => Meant::Workflow(Definition::parse(&definition, &TerminalTools)),
+        Some(definition) => Meant::Workflow(Box::new(Definition::parse(&definition, &TerminalTools))),
         None => {
             let error = reply.error.unwrap_or_else(|| "there is no such workflow".to_owned());
             Meant::Nothing(format!("there is no file of that name. {error}"))

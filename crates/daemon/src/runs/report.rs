@@ -53,7 +53,7 @@ pub(super) fn of(run: &Run, events: &[Event], secrets: &Secrets) -> RunReply {
             .collect(),
         session_id: history.session_id().map(str::to_owned),
         recursion_depth: history.recursion_depth(),
-        workflow_signature: run.about.signature.as_ref().map(|signature| signature.to_string()),
+        workflow_signature: run.about.signature.as_ref().map(ToString::to_string),
         workflow_saved: progress.kept.as_ref().is_some_and(|kept| kept.saved),
         saved_workflow_name: progress.kept.as_ref().map(|kept| kept.name.to_string()),
         pending_gate: progress.gate.as_ref().map(|gate| gate::info(&run.id, gate, secrets)),

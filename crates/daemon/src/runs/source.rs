@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use steplatch_ids::WorkflowName;
@@ -157,7 +157,6 @@ impl Shared {
         };
         let signature = Signature::of(definition.document());
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(at.0).unwrap_or(0));
-        let at = SystemTime::from(at);
         self.workflows.note(folder, &kept.name, &signature, completed, u64::from(states), at).await;
         Some(kept)
     }

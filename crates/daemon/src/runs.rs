@@ -21,7 +21,7 @@ mod source;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -63,6 +63,9 @@ const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Runs that are listed unless another number is given.
 const USUALLY_LISTED: usize = 50;
+
+/// How long what a run kept for itself may stay in the log after its end.
+const EMPTIED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Runs that are looked through at a time.
 const PAGE: usize = 200;
@@ -108,6 +111,8 @@ struct Shared {
     stopping: CancellationToken,
     drivers: TaskTracker,
     keep: KeptRuns,
+    /// Whether the log is about to be emptied.
+    emptying: AtomicBool,
     /// Runs that ended since some were forgotten.
     ended: AtomicUsize,
 }
@@ -146,9 +151,16 @@ impl Shared {
     /// Notes that a run is over and written down as that.
     fn ended(self: &Arc<Self>, id: &RunId, had_secrets: bool) {
         self.lock().remove(id);
+        let shared = self.clone();
         if had_secrets {
-            let shared = self.clone();
             tokio::spawn(async move { shared.empty_log().await });
+        } else if !self.emptying.swap(true, Ordering::Relaxed) {
+            // What else it kept for itself goes with that of others that end about now.
+            tokio::spawn(async move {
+                tokio::time::sleep(EMPTIED_WITHIN).await;
+                shared.emptying.store(false, Ordering::Relaxed);
+                shared.empty_log().await;
+            });
         }
         if (self.ended.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(FORGET_EVERY) {
             let shared = self.clone();
@@ -240,6 +252,7 @@ impl Runs {
             stopping: CancellationToken::new(),
             drivers: TaskTracker::new(),
             keep,
+            emptying: AtomicBool::new(false),
             ended: AtomicUsize::new(0),
         };
         Ok(Self { shared: Arc::new(shared) })

@@ -37,5 +37,6 @@ pub use graph::{mermaid, svg};
 pub use history::{CurrentStep, Exchange, Gate, History, Status};
 pub use log::{LogEntry, execution_log};
 pub use rehearsal::{Passage, Rehearsal, RehearsalEnd, Source, Stubs, rehearse};
+pub use substitute::filtered_forms;
 pub use time::Timestamp;
 pub use variables::Variables;

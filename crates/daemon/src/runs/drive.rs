@@ -151,7 +151,8 @@ impl Driver {
             let Some(input) = input else { return self.leave() };
             let decision = self.decide(input);
             if !decision.events.is_empty() {
-                let append = self.append_of(&decision);
+                let redacted = self.redacted().await;
+                let append = Append { redacted, ..self.append_of(&decision) };
                 if !self.append(append).await {
                     return self.leave();
                 }
@@ -175,12 +176,35 @@ impl Driver {
         secrets.extend(decision.effects.iter().filter_map(typed_unseen));
         for secret in secrets {
             self.shared.secrets.add(&secret);
-            self.seal.learn(&secret);
+            for form in self.seal.learn(&secret) {
+                self.shared.secrets.add(&form);
+            }
         }
         for event in &decision.events {
             self.history.apply(event);
         }
         decision
+    }
+
+    /// Returns earlier entries as they are to be stored now that more is secret than when they were written.
+    async fn redacted(&self) -> Vec<(u64, String)> {
+        if self.sealed == self.seal.secrets().len() {
+            return Vec::new();
+        }
+        let records = match self.shared.journal.read(&self.run, 1).await {
+            Ok(records) => records,
+            Err(error) => {
+                tracing::error!(run = %self.run, %error, "what a run has shown of a secret stays in its history");
+                return Vec::new();
+            }
+        };
+        // The new ones come last, so whatever was sealed before is opened and sealed again as it was.
+        let sealed = records.into_iter().filter_map(|record| {
+            let opened: Value = serde_json::from_str(&self.seal.open(record.text.clone())).ok()?;
+            let text = self.seal.close(&opened);
+            (text != record.text).then_some((record.seq, text))
+        });
+        sealed.collect()
     }
 
     /// Returns what is to be written for a decision that is part of the history already.
@@ -201,7 +225,7 @@ impl Driver {
         }
         if self.sealed < self.seal.secrets().len() || self.seq == 0 {
             self.sealed = self.seal.secrets().len();
-            append.private = Some(Origin::of(&self.caller, &self.seal).text());
+            append.private = Some(Origin::of(&self.caller, &self.definition, &self.seal).text());
         }
         append
     }

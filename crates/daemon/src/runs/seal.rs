@@ -11,6 +11,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use steplatch_workflow::filtered_forms;
 
 use crate::secrets::{MASK, hideable};
 
@@ -19,8 +20,20 @@ const CLOSE: char = '\u{FDD1}';
 
 /// Where an entry may hold what somebody else wrote. Everything else is words of ours, which no secret can be part of
 /// by more than chance; and an entry must stay readable when its marks stand for nothing any more.
-const FOREIGN: [&str; 10] =
-    ["variables", "definition", "params", "result", "context", "set", "values", "because", "error", "reason"];
+const FOREIGN: [&str; 12] = [
+    "variables",
+    "definition",
+    "params",
+    "result",
+    "context",
+    "set",
+    "values",
+    "because",
+    "error",
+    "reason",
+    "choices",
+    "choice",
+];
 
 /// The secrets of one run.
 #[derive(Debug, Clone, Default)]
@@ -39,15 +52,17 @@ impl Seal {
         &self.secrets
     }
 
-    /// Learns a secret. Returns whether it is a new one.
-    pub(super) fn learn(&mut self, secret: &str) -> bool {
+    /// Learns a secret, line by line, and in the forms that filters write. Returns what is new of it.
+    pub(super) fn learn(&mut self, secret: &str) -> Vec<String> {
         let before = self.secrets.len();
         for line in hideable(secret) {
-            if !self.secrets.iter().any(|known| known == line) {
-                self.secrets.push(line.to_owned());
+            for form in std::iter::once(line.to_owned()).chain(filtered_forms(line)) {
+                if !self.secrets.contains(&form) {
+                    self.secrets.push(form);
+                }
             }
         }
-        self.secrets.len() > before
+        self.secrets[before..].to_vec()
     }
 
     /// Returns an entry as it is stored.
@@ -165,9 +180,12 @@ mod tests {
     #[test]
     fn an_entry_hides_its_secrets_and_gives_them_back_to_who_has_the_key() {
         let mut seal = Seal::default();
-        assert!(seal.learn("hun\"ter2\n"));
-        assert!(seal.learn("hun\"ter2-and-more"));
-        assert!(!seal.learn("hun\"ter2") && !seal.learn("abc"), "known, and too short to be hidden");
+        assert_eq!(seal.learn("hun\"ter2\n"), ["hun\"ter2", "\"hun\\\"ter2\""]);
+        assert_eq!(seal.learn("hun\"ter2-and-more").len(), 3, "as it is, as JSON and as a pattern");
+        assert!(
+            seal.learn("hun\"ter2").is_empty() && seal.learn("abc").is_empty(),
+            "known, and too short to be hidden"
+        );
         let entry = json!({
             "event": "state_entered",
             "params": {"input_text": "hun\"ter2-and-more\n", "also": ["x hun\"ter2", 7]},

@@ -55,7 +55,10 @@ pub(super) struct Request {
 impl Request {
     fn weight(&self) -> usize {
         match &self.ask {
-            Ask::Append(append) => append.texts.iter().chain(&append.private).map(String::len).sum(),
+            Ask::Append(append) => {
+                let redacted = append.redacted.iter().map(|(_, text)| text);
+                append.texts.iter().chain(&append.private).chain(redacted).map(String::len).sum()
+            }
             _ => 0,
         }
     }
@@ -150,7 +153,7 @@ impl Writer {
 
 /// Appends, or finds out that it must not before anything is changed.
 fn append<'t>(transaction: &'t Transaction<'t>, wanted: &'t Append) -> rusqlite::Result<Answer> {
-    let Append { run, after, version, texts, summary, key, private } = wanted;
+    let Append { run, after, version, texts, summary, key, private, redacted } = wanted;
     if let Some(key) = key {
         let mut select = transaction.prepare_cached("SELECT run FROM runs JOIN keys USING (number) WHERE key = ?1")?;
         if let Some(run) = select.query_row([key], |row| reader::run(row, 0)).optional()? {
@@ -176,6 +179,9 @@ fn append<'t>(transaction: &'t Transaction<'t>, wanted: &'t Append) -> rusqlite:
     };
     let mut last = is;
     let mut entries = entry::Entries::of(transaction, number, run)?;
+    for (seq, text) in redacted.iter().filter(|(seq, _)| *seq <= is) {
+        entries.replace(*seq, text)?;
+    }
     for text in texts {
         last += 1;
         entries.write(last, *version, text)?;
@@ -244,8 +250,7 @@ fn forget(transaction: &Transaction<'_>, number: i64) -> rusqlite::Result<()> {
     ] {
         transaction.prepare_cached(from)?.execute([number])?;
     }
-    let mut delete = transaction
-        .prepare_cached("DELETE FROM blobs WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM records WHERE blob = ?1)")?;
+    let mut delete = transaction.prepare_cached(entry::FORGET_BLOB)?;
     for blob in blobs {
         delete.execute([blob])?;
     }

@@ -29,7 +29,7 @@ use serde_json::Value;
 use steplatch_ids::RunId;
 use steplatch_protocol::{
     CancelWorkflow, CancelWorkflowReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, ListWorkflowRuns,
-    ListWorkflowRunsReply, RunReply, RunWorkflow, Subscribe, SubscribeReply,
+    ListWorkflowRunsReply, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply,
 };
 use steplatch_store::{
     Append, AppendError, Appended, Journal, KnownRun, OpenError, Retention, RunFilter, SqliteJournal, SqliteOptions,
@@ -284,7 +284,7 @@ impl Runs {
         let wait = verb.wait_seconds.unwrap_or(USUAL_WAIT).clamp(0.0, LONGEST_WAIT);
         let reply = match self.start(caller, verb, step).await {
             Ok(run) => {
-                run.at_rest(Duration::from_secs_f64(wait)).await;
+                self.at_rest(&run, Duration::from_secs_f64(wait)).await;
                 self.report(&run).await
             }
             Err(reply) => *reply,
@@ -337,7 +337,7 @@ impl Runs {
         match self.find(&verb.run_id).await {
             Ok(run) => {
                 if let Some(wait) = verb.wait_seconds {
-                    run.at_rest(Duration::from_secs_f64(wait.clamp(0.0, LONGEST_WAIT))).await;
+                    self.at_rest(&run, Duration::from_secs_f64(wait.clamp(0.0, LONGEST_WAIT))).await;
                 }
                 self.report(&run).await
             }
@@ -386,7 +386,7 @@ impl Runs {
 
     pub(crate) async fn record(&self, verb: &GetWorkflowRun) -> GetWorkflowRunReply {
         match self.find(&verb.run_id).await {
-            Ok(run) => GetWorkflowRunReply { success: true, run: Some(run.record(&self.shared.secrets)), error: None },
+            Ok(run) => GetWorkflowRunReply { success: true, run: Some(self.told(&run)), error: None },
             Err(error) => GetWorkflowRunReply { error: Some(error), ..GetWorkflowRunReply::default() },
         }
     }
@@ -411,7 +411,7 @@ impl Runs {
             let told = page.into_iter().map(|known| self.shared.told(known));
             let wanted =
                 told.filter(|run| verb.workflow_id.as_ref().is_none_or(|wanted| *wanted == run.about.workflow));
-            runs.extend(wanted.map(|run| run.record(&self.shared.secrets)));
+            runs.extend(wanted.map(|run| self.told(&run)));
             if is_last {
                 break;
             }
@@ -441,9 +441,39 @@ impl Runs {
         })
     }
 
-    async fn report(&self, run: &Run) -> RunReply {
+    /// Waits until a run is over or there is a gate to be answered, or the time is up.
+    async fn at_rest(&self, run: &Arc<Run>, at_most: Duration) {
+        let mut progress = run.follow();
+        let resting = async {
+            loop {
+                let state = progress.borrow_and_update().state;
+                // A run below may have its answer already, and this one not know it yet.
+                let mut below = self.deepest(run).follow();
+                below.mark_unchanged();
+                if state.is_over() || (state == RunState::Waiting && self.gate_of(run).is_some()) {
+                    return;
+                }
+                let gone = tokio::select! {
+                    changed = progress.changed() => changed.is_err(),
+                    // One that is over changes no more, and the run above it is told.
+                    Ok(()) = below.changed() => false,
+                };
+                if gone {
+                    return;
+                }
+            }
+        };
+        // Either way the run is as far as it is.
+        let _ = tokio::time::timeout(at_most, resting).await;
+    }
+
+    fn told(&self, run: &Arc<Run>) -> RunRecord {
+        run.record(self.pending_gate(run), &self.shared.secrets)
+    }
+
+    async fn report(&self, run: &Arc<Run>) -> RunReply {
         match self.shared.events_of(&run.id, 1, &Seal::default()).await {
-            Ok(events) => report::of(run, &events, &self.shared.secrets),
+            Ok(events) => report::of(run, &events, self.pending_gate(run), &self.shared.secrets),
             Err(error) => RunReply {
                 run_id: run.id.to_string(),
                 status: run.state().name().to_owned(),

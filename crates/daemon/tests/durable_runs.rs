@@ -142,6 +142,34 @@ async fn a_parent_and_its_child_go_on_together_and_a_step_starts_one_child() {
 }
 
 #[tokio::test]
+async fn the_gate_of_a_nested_run_is_answered_by_way_of_the_first_one() {
+    let daemon = TestDaemon::new().await;
+    let nested = |name: &str, inner: Value| {
+        json!({
+            "name": name,
+            "initial_state": "call",
+            "states": {"call": {"action": {"tool": "run_workflow", "params": {"workflow_definition": inner}}}},
+        })
+    };
+    let begun = begin(&daemon, nested("outer", nested("middle", judged()))).await;
+    let waiting = end_of(&daemon, &begun.run_id).await;
+    assert_eq!(waiting.status, "waiting", "{waiting:?}");
+    let gate = waiting.pending_gate.unwrap();
+    assert_ne!(gate.run_id, begun.run_id, "the gate is that of the innermost run");
+    let daemon = daemon.restarted().await;
+    let waiting = ListWorkflowRuns { state: Some("waiting".to_owned()), ..ListWorkflowRuns::default() };
+    let waiting = daemon.call(waiting).await.runs;
+    assert_eq!(waiting.len(), 3);
+    assert!(waiting.iter().all(|run| run.pending_gate.as_ref() == Some(&gate)), "{waiting:#?}");
+    let answer = AnswerGate { run_id: begun.run_id.clone(), gate_id: None, answer: "it is good".to_owned() };
+    let answered = daemon.call(answer).await;
+    assert!(answered.success, "{answered:?}");
+    let ended = end_of(&daemon, &begun.run_id).await;
+    assert_eq!((ended.status.as_str(), ended.recursion_depth), ("completed", 2), "{ended:?}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn what_was_asked_under_a_key_is_answered_with_the_run_that_it_started() {
     let daemon = TestDaemon::new().await;
     let verb = || RunWorkflow {

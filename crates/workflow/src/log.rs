@@ -106,6 +106,8 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
         | Event::StateEntered { .. }
         | Event::GateOpened { .. }
         | Event::GateAnswered { .. }
+        | Event::ChildWaits { .. }
+        | Event::ChildGoesOn { .. }
         | Event::VariablesAsked { .. }
         | Event::VariablesTold { .. }
         | Event::Completed { .. } => None,

@@ -288,7 +288,9 @@ impl Driver {
     }
 
     fn now(&self) -> Progress {
+        let below = self.history.current().filter(|_| self.history.child_waits());
         let state = match self.history.status() {
+            Status::Running if below.is_some() => RunState::Waiting,
             Status::NotStarted | Status::Running => RunState::Running,
             Status::Waiting => RunState::Waiting,
             Status::Completed => RunState::Completed,
@@ -301,6 +303,7 @@ impl Driver {
             ended: self.history.ended_at(),
             error: self.shared.secrets.masked_if(self.history.error().map(str::to_owned)),
             gate: self.history.gate().cloned(),
+            below: below.map(|current| RunId::started_by(&current.step)),
             kept: self.kept.clone(),
             trouble: None,
         }
@@ -330,7 +333,8 @@ impl Driver {
             }
             Effect::Sleep { step, until, limit } => self.await_outcome(step, act::sleep(until, limit)),
             Effect::StartRun { step, child, limit } => {
-                self.await_outcome(step.clone(), child::perform(shared, caller, step, *child, limit));
+                let parent = self.inputs.clone();
+                self.await_outcome(step.clone(), child::perform(shared, caller, parent, step, *child, limit));
             }
             Effect::Answer { step, outcome } => self.await_outcome(step, std::future::ready(outcome)),
             // It is told as part of the run's progress; whoever answers is an input like any other.

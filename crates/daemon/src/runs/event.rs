@@ -126,6 +126,12 @@ fn told(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
         Event::GateAnswered { step, choice, by, .. } => {
             ("gate_answered", json!({"gate_id": step.to_string(), "state": step.place, "answer": choice, "by": by}))
         }
+        Event::ChildWaits { step, .. } => {
+            ("nested_workflow_waiting", json!({"state": step.place, "child_run_id": RunId::started_by(&step).as_str()}))
+        }
+        Event::ChildGoesOn { step, .. } => {
+            ("nested_workflow_resumed", json!({"state": step.place, "child_run_id": RunId::started_by(&step).as_str()}))
+        }
         // Each request would be told twice: what came of all of them is what matters.
         Event::VariablesAsked { .. } | Event::VariablesTold { .. } => return None,
         Event::ContractChecked { side, values, holds, error, .. } => {

@@ -1,10 +1,11 @@
 //! Questions that runs wait for, as those who may answer see them, and their answers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use steplatch_ids::RunId;
 use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo};
-use steplatch_workflow::{Event, Gate, Input, NONE_OF_THESE};
+use steplatch_workflow::{Event, Gate, Input, MOST_LEVELS, NONE_OF_THESE};
 
 use super::run::Run;
 use super::{Runs, report};
@@ -36,6 +37,31 @@ fn choices(gate: &Gate) -> impl Iterator<Item = &str> {
 }
 
 impl Runs {
+    /// Returns the run that a run waits for, below it or itself.
+    pub(super) fn deepest(&self, run: &Arc<Run>) -> Arc<Run> {
+        let mut run = run.clone();
+        // No chain of runs is longer, and none of them is a circle.
+        for _ in 0..MOST_LEVELS {
+            let below = run.progress().below.and_then(|below| self.shared.driven(&below));
+            match below {
+                Some(below) => run = below,
+                None => break,
+            }
+        }
+        run
+    }
+
+    /// Returns the gate that a run waits at, its own or that of a run below it, with the run whose it is.
+    pub(super) fn gate_of(&self, run: &Arc<Run>) -> Option<(Arc<Run>, Gate)> {
+        let run = self.deepest(run);
+        run.progress().gate.map(|gate| (run, gate))
+    }
+
+    /// Returns what [`Self::gate_of`] finds, as it is told.
+    pub(super) fn pending_gate(&self, run: &Arc<Run>) -> Option<GateInfo> {
+        self.gate_of(run).map(|(run, gate)| info(&run.id, &gate, &self.shared.secrets))
+    }
+
     /// Passes a judgement on to the run that waits for it. Returns once it is written down.
     pub(crate) async fn answer(&self, caller: &Caller, verb: AnswerGate) -> AnswerGateReply {
         let run_id = verb.run_id.clone();
@@ -47,7 +73,8 @@ impl Runs {
 
     /// Returns the state that the run is in then, or that with why the answer was not taken.
     async fn try_answer(&self, caller: &Caller, verb: AnswerGate) -> Result<String, (String, String)> {
-        let run = self.find(&verb.run_id).await.map_err(|error| (String::new(), error))?;
+        let asked = self.find(&verb.run_id).await.map_err(|error| (String::new(), error))?;
+        let run = self.gate_of(&asked).map_or(asked, |(run, _)| run);
         let refused = |error: String| (run.state().name().to_owned(), error);
         let before = run.progress();
         let Some(gate) = before.gate else {

@@ -1,10 +1,9 @@
 //! A run, as it is reported to who asks.
 
 use serde_json::{Map, Value};
-use steplatch_protocol::RunReply;
+use steplatch_protocol::{GateInfo, RunReply};
 use steplatch_workflow::{Event, History, execution_log};
 
-use super::gate;
 use super::run::{Run, RunState};
 use crate::moment;
 use crate::secrets::Secrets;
@@ -19,7 +18,7 @@ const SHORTEST_CUT: usize = 200;
 const BUDGET: usize = 30_000;
 
 /// Tells how far `run` is, from its history.
-pub(super) fn of(run: &Run, events: &[Event], secrets: &Secrets) -> RunReply {
+pub(super) fn of(run: &Run, events: &[Event], gate: Option<GateInfo>, secrets: &Secrets) -> RunReply {
     let history = History::from_iter(events);
     let progress = run.progress();
     let end = progress.ended.unwrap_or_else(moment::now);
@@ -56,7 +55,7 @@ pub(super) fn of(run: &Run, events: &[Event], secrets: &Secrets) -> RunReply {
         workflow_signature: run.about.signature.as_ref().map(ToString::to_string),
         workflow_saved: progress.kept.as_ref().is_some_and(|kept| kept.saved),
         saved_workflow_name: progress.kept.as_ref().map(|kept| kept.name.to_string()),
-        pending_gate: progress.gate.as_ref().map(|gate| gate::info(&run.id, gate, secrets)),
+        pending_gate: gate,
         error: secrets.masked_if(progress.error.or(progress.trouble)),
         ..RunReply::default()
     }

@@ -147,3 +147,27 @@ fn cancelling_or_running_out_of_time_gives_a_child_up() {
     run.input(Input::DeadlinePassed);
     assert_eq!(run.last.effects, [Effect::Abandon { step }]);
 }
+
+#[test]
+fn the_time_that_a_child_waits_for_somebody_does_not_count() {
+    let hour = Duration::from_secs(3600);
+    let mut run = Machine::start(&nesting(&json!({"workflow_definition": one_sleep()})));
+    let step = run.step();
+    let waits = |waits| Input::ChildWaits { step: step.clone(), waits };
+    assert_eq!(run.input(waits(false)).events, [], "it does not wait, which is known");
+    assert_eq!(run.input(waits(true)).effects, [Effect::DisarmDeadline]);
+    assert_eq!(run.input(waits(true)).events, [], "told again, it is known");
+    let left = run.history.time_left(run.now);
+    run.wait(hour);
+    assert_eq!(run.history.time_left(run.now), left);
+    assert_eq!(run.input(Input::DeadlinePassed).events, [], "a timer that came too late ends nothing");
+    assert!(!resume(&run.history, run.now).iter().any(|effect| matches!(effect, Effect::ArmDeadline { .. })));
+    let [Effect::ArmDeadline { after }] = run.input(waits(false)).effects[..] else { panic!("{:?}", run.last) };
+    assert!(after > Duration::from_secs(1790), "{after:?}");
+    // It may also end while it waits: somebody cancels it.
+    run.input(waits(true));
+    run.wait(hour);
+    let decision = run.result(&json!({"success": false, "status": "cancelled"}));
+    assert!(matches!(decision.effects[0], Effect::ArmDeadline { after } if after > Duration::from_secs(1790)));
+    assert_eq!(run.state(), "mend");
+}

@@ -33,6 +33,7 @@ pub(crate) fn detail(tool: &str, params: &Value) -> String {
             name.unwrap_or("unnamed").to_owned()
         }
         "run_workflow" => text("workflow_name").to_owned(),
+        "fail" => visible(text("message")),
         "sleep" => params.get("seconds").map(|seconds| format!("{seconds} s")).unwrap_or_default(),
         _ => String::new(),
     }

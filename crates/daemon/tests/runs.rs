@@ -272,6 +272,32 @@ async fn a_run_in_a_given_terminal_leaves_it_open() {
 }
 
 #[tokio::test]
+async fn a_pattern_that_explodes_fails_its_run_and_nothing_else() {
+    let daemon = TestDaemon::new().await;
+    let bash = daemon.bash().await;
+    bash.types("clear; printf 'a%.0s' {1..60}; echo '!c'; echo shown-$((1 + 1))\n").await;
+    bash.sees("^shown-2$").await;
+    let exploding = json!({
+        "initial_state": "look",
+        "states": {"look": {
+            "action": {"tool": "get_screen_content"},
+            "transitions": [{"condition": {"pattern_match": "(a*)*\\1c"}, "next_state": "look"}],
+        }},
+    });
+    let verb = RunWorkflow {
+        workflow_definition: Some(exploding),
+        session_id: Some(bash.id.clone()),
+        wait_seconds: Some(60.0),
+        ..RunWorkflow::default()
+    };
+    let reply = daemon.call(verb).await;
+    assert_eq!(reply.status, "failed", "{reply:?}");
+    let error = reply.error.unwrap();
+    assert_eq!(error, r"State 'look': pattern '(a*)*\1c' takes too much work on this text");
+    assert_eq!(bash.waits_for("shown-2", 5.0).await.match_text.as_deref(), Some("shown-2"), "the terminal goes on");
+}
+
+#[tokio::test]
 async fn a_thousand_runs_at_once_of_five_steps_lose_nothing() {
     const RUNS: usize = 1_000;
     let daemon = TestDaemon::new().await;

@@ -17,12 +17,11 @@ mod origin;
 mod report;
 mod run;
 mod seal;
+mod shared;
 mod source;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -32,27 +31,21 @@ use steplatch_protocol::{
     CancelWorkflow, CancelWorkflowReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, ListWorkflowRuns,
     ListWorkflowRunsReply, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply,
 };
-use steplatch_store::{
-    Append, AppendError, Appended, Journal, KnownRun, OpenError, Retention, RunFilter, SqliteJournal, SqliteOptions,
-    StorageError,
-};
+use steplatch_store::{Journal, OpenError, RunFilter};
 use steplatch_workflow::{InvalidLimits, Limits, Start};
-use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 pub(crate) use event::RunEvents;
 
 use crate::caller::Caller;
 use crate::library::Workflows;
-use crate::moment;
 use crate::secrets::Secrets;
 use crate::sessions::Sessions;
 use begin::Beginning;
 pub use catalog::TerminalTools;
-use drive::ENTRY_VERSION;
-use run::{Progress, Run, RunState};
+use run::{Run, RunState};
 use seal::Seal;
+pub use shared::KeptRuns;
+use shared::Shared;
 
 /// How long a start waits for the end of its run unless it says otherwise.
 const USUAL_WAIT: f64 = 20.0;
@@ -66,177 +59,13 @@ const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// Runs that are listed unless another number is given.
 const USUALLY_LISTED: usize = 50;
 
-/// How long what a run kept for itself may stay in the log after its end.
-const EMPTIED_WITHIN: Duration = Duration::from_secs(2);
-
-/// Of so many finished runs, one gives way at a time when the journal is full.
-const GIVEN_WAY: usize = 16;
-
-/// Long histories that are read at the same time.
-const READERS: usize = 2;
-
 /// Runs that are looked through at a time.
 const PAGE: usize = 200;
-
-/// So many runs end before those that are not kept are forgotten.
-const FORGET_EVERY: usize = 50;
-
-/// Which finished runs are kept. A run goes when either rule lets it go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeptRuns {
-    /// So many that finished last.
-    pub most: usize,
-    /// Those that finished within this time.
-    pub time: Option<Duration>,
-    /// How large the journal may become, in bytes; the oldest finished runs give way.
-    pub disk: Option<u64>,
-}
-
-impl Default for KeptRuns {
-    fn default() -> Self {
-        Self { most: 1000, time: Some(Duration::from_secs(90 * 86_400)), disk: None }
-    }
-}
 
 /// All runs.
 #[derive(Debug)]
 pub(crate) struct Runs {
     shared: Arc<Shared>,
-}
-
-/// What runs have in common.
-#[derive(Debug)]
-struct Shared {
-    journal: SqliteJournal,
-    sessions: Sessions,
-    secrets: Arc<Secrets>,
-    workflows: Workflows,
-    /// The runs that are under way.
-    driven: Mutex<HashMap<RunId, Arc<Run>>>,
-    /// Runs that are not over and can not go on, and why.
-    broken: Mutex<HashMap<RunId, String>>,
-    /// Cancelled when the daemon stops: runs are left to the next one.
-    stopping: CancellationToken,
-    drivers: TaskTracker,
-    keep: KeptRuns,
-    /// Whether the log is about to be emptied.
-    emptying: AtomicBool,
-    /// Who reads long histories stands in line, so that they hold up nobody else.
-    readers: Arc<Semaphore>,
-    /// Runs that ended since some were forgotten.
-    ended: AtomicUsize,
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Arc<Run>>> {
-        self.driven.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn broken(&self) -> MutexGuard<'_, HashMap<RunId, String>> {
-        self.broken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns a run that is under way.
-    fn driven(&self, id: &RunId) -> Option<Arc<Run>> {
-        self.lock().get(id).cloned()
-    }
-
-    /// Returns a run, however far it is.
-    async fn find(&self, id: &RunId) -> Result<Option<Arc<Run>>, StorageError> {
-        if let Some(run) = self.driven(id) {
-            return Ok(Some(run));
-        }
-        Ok(self.journal.find(id).await?.map(|known| self.told(known)))
-    }
-
-    /// Returns a run from what the journal tells.
-    fn told(&self, known: KnownRun) -> Arc<Run> {
-        if let Some(run) = self.driven(&known.run) {
-            return run;
-        }
-        let trouble = self.broken().get(&known.run).map(|why| format!("{why}; cancel the run to write it off"));
-        Arc::new(Run::told(known).in_trouble(trouble))
-    }
-
-    /// Notes that a run is over and written down as that.
-    fn ended(self: &Arc<Self>, id: &RunId, had_secrets: bool) {
-        self.lock().remove(id);
-        let shared = self.clone();
-        if had_secrets {
-            tokio::spawn(async move { shared.empty_log().await });
-        } else if !self.emptying.swap(true, Ordering::Relaxed) {
-            // What else it kept for itself goes with that of others that end about now.
-            tokio::spawn(async move {
-                tokio::time::sleep(EMPTIED_WITHIN).await;
-                shared.emptying.store(false, Ordering::Relaxed);
-                shared.empty_log().await;
-            });
-        }
-        if (self.ended.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(FORGET_EVERY) {
-            let shared = self.clone();
-            tokio::spawn(async move { shared.forget_finished().await });
-        }
-    }
-
-    /// Sees to it that what runs kept for themselves is in no file.
-    async fn empty_log(&self) {
-        if let Err(error) = self.journal.empty_log().await {
-            tracing::warn!(%error, "the log of the journal is not emptied");
-        }
-    }
-
-    /// Forgets finished runs that are not kept.
-    async fn forget_finished(&self) {
-        let since = self.keep.time.map(|time| {
-            let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-            u64::try_from(moment::now().0.saturating_sub(micros) / 1000).unwrap_or(0)
-        });
-        let retention = Retention { keep: self.keep.most, finished_since: since };
-        if let Err(error) = self.journal.forget_finished(retention).await {
-            tracing::warn!(%error, "finished runs are kept longer than they should be");
-        }
-    }
-
-    /// Forgets some of the finished runs, the oldest, because there is no room for what goes on now. Returns whether
-    /// there were any.
-    async fn make_room(&self) -> bool {
-        let finished = RunFilter { finished: Some(true), ..RunFilter::default() };
-        let count = self.journal.runs(finished).await.map_or(0, |runs| runs.len());
-        let retention = Retention { keep: count - count.div_ceil(GIVEN_WAY), finished_since: None };
-        match self.journal.forget_finished(retention).await {
-            Ok(gone) if !gone.is_empty() => {
-                tracing::warn!(runs = gone.len(), "the journal is full: the oldest finished runs are forgotten");
-                true
-            }
-            Ok(_) => false,
-            Err(error) => {
-                tracing::warn!(%error, "the journal is full, and nothing can be forgotten");
-                false
-            }
-        }
-    }
-
-    /// Appends the beginning of a run, again whenever room was made for it.
-    async fn write_first(&self, append: Append) -> Result<Appended, AppendError> {
-        loop {
-            match self.journal.write(append.clone()).await {
-                Err(AppendError::Storage(StorageError::Full(_))) if self.make_room().await => {}
-                written => return written,
-            }
-        }
-    }
-
-    /// Writes down that a run is cancelled which nobody can go on with.
-    async fn write_off(&self, run: &Run) -> Result<(), String> {
-        let Progress { seq, error, trouble, .. } = run.progress();
-        let (state, ended) = (RunState::Cancelled, Some(moment::now()));
-        let progress = Progress { seq, state, ended, error: trouble.or(error), ..Progress::default() };
-        let mut append = Append::new(run.id.clone(), progress.seq, ENTRY_VERSION, Vec::new());
-        append.summary = Some(progress.summary(&run.about));
-        self.journal.write(append).await.map_err(|error| error.to_string())?;
-        self.broken().remove(&run.id);
-        Ok(())
-    }
 }
 
 impl Runs {
@@ -251,21 +80,7 @@ impl Runs {
         secrets: Arc<Secrets>,
         keep: KeptRuns,
     ) -> Result<Self, OpenError> {
-        let journal = open_journal(path, keep.disk).await?;
-        let shared = Shared {
-            journal,
-            sessions,
-            secrets,
-            workflows,
-            driven: Mutex::default(),
-            broken: Mutex::default(),
-            stopping: CancellationToken::new(),
-            drivers: TaskTracker::new(),
-            keep,
-            emptying: AtomicBool::new(false),
-            readers: Arc::new(Semaphore::new(READERS)),
-            ended: AtomicUsize::new(0),
-        };
+        let shared = Shared::open(path, sessions, workflows, secrets, keep).await?;
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -516,13 +331,6 @@ impl Runs {
         let report = self.shared.at_length(move || report::of(&told, progress, records, gate, &secrets)).await;
         report.unwrap_or_else(|error| unreadable(&error))
     }
-}
-
-async fn open_journal(path: PathBuf, at_most: Option<u64>) -> Result<SqliteJournal, OpenError> {
-    let options = SqliteOptions { newest_version: ENTRY_VERSION, at_most };
-    let opening = path.clone();
-    let opened = tokio::task::spawn_blocking(move || SqliteJournal::open(&opening, &options)).await;
-    opened.unwrap_or_else(|error| Err(OpenError::File { path, cause: std::io::Error::other(error) }))
 }
 
 fn limits(verb: &RunWorkflow) -> Result<Limits, InvalidLimits> {

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_ids::RunId;
+use steplatch_library::Signature;
 use steplatch_protocol::{
     CancelWorkflow, CancelWorkflowReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, ListWorkflowRuns,
     ListWorkflowRunsReply, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply,
@@ -36,6 +37,7 @@ use steplatch_store::{
     StorageError,
 };
 use steplatch_workflow::{InvalidLimits, Limits, Start};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -66,6 +68,12 @@ const USUALLY_LISTED: usize = 50;
 
 /// How long what a run kept for itself may stay in the log after its end.
 const EMPTIED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Of so many finished runs, one gives way at a time when the journal is full.
+const GIVEN_WAY: usize = 16;
+
+/// Long histories that are read at the same time.
+const READERS: usize = 2;
 
 /// Runs that are looked through at a time.
 const PAGE: usize = 200;
@@ -113,6 +121,8 @@ struct Shared {
     keep: KeptRuns,
     /// Whether the log is about to be emptied.
     emptying: AtomicBool,
+    /// Who reads long histories stands in line, so that they hold up nobody else.
+    readers: Arc<Semaphore>,
     /// Runs that ended since some were forgotten.
     ended: AtomicUsize,
 }
@@ -144,7 +154,7 @@ impl Shared {
         if let Some(run) = self.driven(&known.run) {
             return run;
         }
-        let trouble = self.broken().get(&known.run).cloned();
+        let trouble = self.broken().get(&known.run).map(|why| format!("{why}; cancel the run to write it off"));
         Arc::new(Run::told(known).in_trouble(trouble))
     }
 
@@ -187,12 +197,12 @@ impl Shared {
         }
     }
 
-    /// Forgets the older half of the finished runs, because there is no room for what goes on now. Returns whether
-    /// that made any.
+    /// Forgets some of the finished runs, the oldest, because there is no room for what goes on now. Returns whether
+    /// there were any.
     async fn make_room(&self) -> bool {
         let finished = RunFilter { finished: Some(true), ..RunFilter::default() };
         let count = self.journal.runs(finished).await.map_or(0, |runs| runs.len());
-        let retention = Retention { keep: count / 2, finished_since: None };
+        let retention = Retention { keep: count - count.div_ceil(GIVEN_WAY), finished_since: None };
         match self.journal.forget_finished(retention).await {
             Ok(gone) if !gone.is_empty() => {
                 tracing::warn!(runs = gone.len(), "the journal is full: the oldest finished runs are forgotten");
@@ -206,13 +216,13 @@ impl Shared {
         }
     }
 
-    /// Appends the beginning of a run, once more when room was made for it.
+    /// Appends the beginning of a run, again whenever room was made for it.
     async fn write_first(&self, append: Append) -> Result<Appended, AppendError> {
-        match self.journal.write(append.clone()).await {
-            Err(AppendError::Storage(StorageError::Full(_))) if self.make_room().await => {
-                self.journal.write(append).await
+        loop {
+            match self.journal.write(append.clone()).await {
+                Err(AppendError::Storage(StorageError::Full(_))) if self.make_room().await => {}
+                written => return written,
             }
-            written => written,
         }
     }
 
@@ -253,6 +263,7 @@ impl Runs {
             drivers: TaskTracker::new(),
             keep,
             emptying: AtomicBool::new(false),
+            readers: Arc::new(Semaphore::new(READERS)),
             ended: AtomicUsize::new(0),
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -302,12 +313,29 @@ impl Runs {
             (Some(key), _) => Some(format!("key {key}")),
             (None, step) => step.map(|step| format!("step {step}")),
         };
-        if let Some(key) = &key
-            && let Some(run) = self.begun_before(key).await
-        {
-            return Ok(run);
+        let begun = match &key {
+            Some(key) => self.begun_before(key).await,
+            None => None,
+        };
+        let asked = self.shared.definition(caller, &verb).await;
+        if let Some(run) = begun {
+            // What can not be found any more was what the run began with.
+            let other = asked.is_ok_and(|(definition, _)| {
+                run.about.signature.as_ref().is_some_and(|known| *known != Signature::of(definition.document()))
+            });
+            return match &verb.idempotency_key {
+                Some(key) if other => {
+                    let (id, workflow) = (&run.id, &run.about.workflow);
+                    let error = format!(
+                        "idempotency_key '{key}' belongs to run {id} of '{workflow}', which does something else; choose \
+                         another key"
+                    );
+                    Err(not_started("execution_error", error))
+                }
+                _ => Ok(run),
+            };
         }
-        let (definition, source) = self.shared.definition(caller, &verb).await?;
+        let (definition, source) = asked?;
         let limits = limits(&verb).map_err(|error| not_started("execution_error", error.to_string()))?;
         if let Some(session) = &verb.session_id {
             let found = self.shared.sessions.exists(session).await;
@@ -472,16 +500,21 @@ impl Runs {
     }
 
     async fn report(&self, run: &Arc<Run>) -> RunReply {
-        match self.shared.events_of(&run.id, 1, &Seal::default()).await {
-            Ok(events) => report::of(run, &events, self.pending_gate(run), &self.shared.secrets),
-            Err(error) => RunReply {
-                run_id: run.id.to_string(),
-                status: run.state().name().to_owned(),
-                workflow_name: Some(run.about.workflow.clone()),
-                error: Some(format!("the history of the run can not be read: {error}")),
-                ..RunReply::default()
-            },
-        }
+        let (gate, progress) = (self.pending_gate(run), run.progress());
+        let unreadable = |error: &dyn std::fmt::Display| RunReply {
+            run_id: run.id.to_string(),
+            status: run.state().name().to_owned(),
+            workflow_name: Some(run.about.workflow.clone()),
+            error: Some(format!("the history of the run can not be read: {error}")),
+            ..RunReply::default()
+        };
+        let records = match self.shared.journal.read(&run.id, 1).await {
+            Ok(records) => records,
+            Err(error) => return unreadable(&error),
+        };
+        let (told, secrets) = (run.clone(), self.shared.secrets.clone());
+        let report = self.shared.at_length(move || report::of(&told, progress, records, gate, &secrets)).await;
+        report.unwrap_or_else(|error| unreadable(&error))
     }
 }
 

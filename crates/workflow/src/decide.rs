@@ -496,6 +496,9 @@ fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<
         && let Some(session) = terminals.usual()
     {
         params.insert("session_id".to_owned(), session.into());
+        if action.tool() == tool::RUN_WORKFLOW {
+            params.insert(child::INHERITED.to_owned(), true.into());
+        }
     }
     params
 }
@@ -519,6 +522,10 @@ fn asking(current: &CurrentStep, depth: u32) -> Effect {
             }
             Err(error) => Effect::Answer { step, outcome: child::refused(error) },
         };
+    }
+    if tool == tool::FAIL {
+        let message = params.get("message").map(substitute::as_text).unwrap_or_default();
+        return Effect::Answer { step, outcome: child::refused(message) };
     }
     match tool::sleep_duration(&params) {
         Ok(duration) if tool == tool::SLEEP => Effect::Sleep { step, until: entered_at.after(duration), limit },

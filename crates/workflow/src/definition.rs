@@ -25,6 +25,7 @@ use crate::contract::Contract;
 
 pub use catalog::ToolCatalog;
 pub(crate) use document::{Findings, Place, kind, suggestion};
+pub use parse::LONGEST_DOCUMENT;
 pub use problem::{Problem, Problems, Severity};
 pub use schema::{documentation, schema};
 pub(crate) use shape::STUB_KEYS;

@@ -121,8 +121,8 @@ async fn begin(
     step: StepId,
     child: Child,
 ) -> Result<Arc<Run>, String> {
-    let (document, source) = match child.workflow {
-        ChildWorkflow::Inline(document) => (document, Source::Given),
+    let (document, source) = match &child.workflow {
+        ChildWorkflow::Inline(document) => (document.clone(), Source::Given),
         ChildWorkflow::Named(name) => {
             let saved = shared.workflows.find(caller, name.as_str()).await?;
             (saved.definition, Source::Saved { folder: saved.folder, name: saved.name })
@@ -130,12 +130,13 @@ async fn begin(
     };
     let definition = Definition::parse(&document, &TerminalTools)
         .map_err(|problems| format!("the workflow is not valid:\n{problems}"))?;
-    if let Some(session) = &child.session_id {
+    let session_id = child.terminal(&definition).map(str::to_owned);
+    if let Some(session) = &session_id {
         shared.sessions.exists(session).await?;
     }
     let start = Start {
         run,
-        session_id: child.session_id,
+        session_id,
         variables: child.variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect(),
         limits: child.limits,
         keep_terminals: child.keep_terminals,

@@ -50,6 +50,8 @@ pub(super) struct Driver {
     closing: Vec<JoinHandle<()>>,
     /// Where the definition is now that it is over.
     kept: Option<Kept>,
+    /// Whether another daemon saw the run end.
+    ended_before: bool,
 }
 
 /// What a driver is made of.
@@ -72,6 +74,7 @@ pub(super) struct Found {
 impl Driver {
     pub(super) fn new(shared: Arc<Shared>, parts: Parts) -> Self {
         let Parts { caller, definition, run, about, inputs, progress } = parts;
+        let seal = Seal::default().of(&definition);
         Self {
             shared,
             caller,
@@ -82,21 +85,24 @@ impl Driver {
             progress,
             history: History::new(),
             seq: 0,
-            seal: Seal::default(),
+            seal,
             sealed: 0,
             told: None,
             in_flight: None,
             deadline: None,
             closing: Vec::new(),
             kept: None,
+            ended_before: false,
         }
     }
 
     /// Returns one that goes on from where another daemon left the run.
     pub(super) fn at(shared: Arc<Shared>, parts: Parts, found: Found) -> Self {
         let Found { history, seq, seal } = found;
+        let seal = seal.of(&parts.definition);
         let sealed = seal.secrets().len();
-        let driver = Self { history, seq, seal, sealed, ..Self::new(shared, parts) };
+        let ended_before = history.is_over();
+        let driver = Self { history, seq, seal, sealed, ended_before, ..Self::new(shared, parts) };
         driver.publish();
         driver
     }
@@ -274,6 +280,7 @@ impl Driver {
                 completed: state == RunState::Completed,
                 states: self.history.states_executed(),
                 at: self.history.ended_at().unwrap_or_else(moment::now),
+                again: self.ended_before,
             };
             self.kept = self.shared.keep(&self.about.source, &self.definition, &self.seal, ending).await;
             let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, Vec::new());

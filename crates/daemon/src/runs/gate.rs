@@ -94,9 +94,9 @@ impl Runs {
         }
         // A choice may hold a secret, and then what is shown of it is what can be answered.
         let given = |(choice, shown): &(&str, &String)| *choice == verb.answer || **shown == verb.answer;
-        let Some((choice, _)) = choices(&gate).zip(&info.choices).find(given) else {
-            let shown: String = verb.answer.chars().take(200).collect();
-            return Err(refused(format!("'{shown}' is none of the choices: {}", info.choices.join(" | "))));
+        let Some((choice, shown)) = choices(&gate).zip(&info.choices).find(given) else {
+            let answer: String = verb.answer.chars().take(200).collect();
+            return Err(refused(format!("'{answer}' is none of the choices: {}", info.choices.join(" | "))));
         };
         let by = caller.who();
         let input = Input::GateAnswered { step: gate.step.clone(), choice: choice.to_owned(), by: by.clone() };
@@ -105,7 +105,10 @@ impl Runs {
         let seal = super::Seal::default();
         let next = self.shared.events_of(&run.id, before.seq + 1, &seal).await;
         match next.ok().and_then(|events| events.into_iter().next()) {
-            Some(Event::GateAnswered { choice: taken, by: who, .. }) if taken == choice && who == by => {
+            // What is secret in it is hidden where it is read again.
+            Some(Event::GateAnswered { choice: taken, by: who, .. })
+                if (taken == choice || taken == *shown) && who == by =>
+            {
                 Ok(run.state().name().to_owned())
             }
             Some(Event::GateAnswered { at, by, choice: taken, .. }) => {
@@ -120,11 +123,11 @@ impl Runs {
         }
     }
 
-    /// Says who answered a gate before, if somebody did.
+    /// Says who answered this gate before, or the last one where none is named, if somebody did.
     async fn answered_before(&self, run: &Run, gate_id: Option<&str>) -> Option<String> {
         let events = self.shared.events_of(&run.id, 1, &super::Seal::default()).await.ok()?;
         events.into_iter().rev().find_map(|event| match event {
-            Event::GateAnswered { at, step, choice, by } if gate_id.is_some_and(|gate| *gate == step.to_string()) => {
+            Event::GateAnswered { at, step, choice, by } if gate_id.is_none_or(|gate| *gate == step.to_string()) => {
                 let at = moment::told(at);
                 Some(format!("The gate was already answered by {by} at {at}: {choice}"))
             }

@@ -10,8 +10,8 @@
 //! in with foreign text is written as a mark without a number.
 
 use serde::Serialize;
-use serde_json::Value;
-use steplatch_workflow::filtered_forms;
+use serde_json::{Map, Value};
+use steplatch_workflow::{Definition, filtered_forms};
 
 use crate::secrets::{MASK, hideable};
 
@@ -39,12 +39,30 @@ const FOREIGN: [&str; 12] = [
 #[derive(Debug, Clone, Default)]
 pub(super) struct Seal {
     secrets: Vec<String>,
+    /// Fields of these names hold secrets, however short: variables that the contract calls so.
+    names: Vec<String>,
 }
 
 impl Seal {
     /// Returns a seal that knows these secrets already, in this order.
     pub(super) fn knowing(secrets: Vec<String>) -> Self {
-        Self { secrets }
+        Self { secrets, names: Vec::new() }
+    }
+
+    /// Returns the same for a run of `definition`.
+    pub(super) fn of(self, definition: &Definition) -> Self {
+        let contract = definition.arguments().iter().chain(definition.return_values());
+        let secret = contract.filter(|variable| variable.is_secret());
+        Self { names: secret.map(|variable| variable.name().to_owned()).collect(), ..self }
+    }
+
+    /// Hides the variables that are secret by their names.
+    pub(super) fn hide_named(&self, variables: &mut Map<String, Value>) {
+        for name in &self.names {
+            if let Some(Value::String(value)) = variables.get_mut(name) {
+                MASK.clone_into(value);
+            }
+        }
     }
 
     /// Returns all that it knows, in the order in which it came.
@@ -55,6 +73,12 @@ impl Seal {
     /// Learns a secret, line by line, and in the forms that filters write. Returns what is new of it.
     pub(super) fn learn(&mut self, secret: &str) -> Vec<String> {
         let before = self.secrets.len();
+        if !secret.is_empty() && hideable(secret).next().is_none() && !self.secrets.iter().any(|known| known == secret)
+        {
+            // Too short to be looked for in texts, and hidden where a field bears its name.
+            self.secrets.push(secret.to_owned());
+            return Vec::new();
+        }
         for line in hideable(secret) {
             for form in std::iter::once(line.to_owned()).chain(filtered_forms(line)) {
                 if !self.secrets.contains(&form) {
@@ -74,6 +98,11 @@ impl Seal {
             }
         }
         self.closed_entry(serde_json::to_value(entry).expect("an entry has only JSON in it"))
+    }
+
+    /// The secrets that are looked for in texts, with their numbers.
+    fn looked_for(&self) -> impl Iterator<Item = (usize, &String)> {
+        self.secrets.iter().enumerate().filter(|(_, secret)| hideable(secret).next().is_some())
     }
 
     fn closed_entry(&self, mut entry: Value) -> String {
@@ -99,12 +128,23 @@ impl Seal {
     fn close_in(&self, value: &mut Value) {
         match value {
             Value::String(text) => {
-                if text.contains(OPEN) || self.secrets.iter().any(|secret| text.contains(secret)) {
+                if text.contains(OPEN) || self.looked_for().any(|(_, secret)| text.contains(secret)) {
                     *text = self.closed(text);
                 }
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.close_in(item)),
-            Value::Object(fields) => fields.values_mut().for_each(|field| self.close_in(field)),
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    let number = field
+                        .as_str()
+                        .filter(|_| self.names.contains(name))
+                        .and_then(|value| self.secrets.iter().position(|secret| secret == value));
+                    match number {
+                        Some(number) => *field = mark(Some(number)).into(),
+                        None => self.close_in(field),
+                    }
+                }
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
@@ -115,7 +155,7 @@ impl Seal {
         let mut closed = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(character) = rest.chars().next() {
-            let here = self.secrets.iter().enumerate().filter(|(_, secret)| rest.starts_with(secret.as_str()));
+            let here = self.looked_for().filter(|(_, secret)| rest.starts_with(secret.as_str()));
             if let Some((number, secret)) = here.max_by_key(|(_, secret)| secret.len()) {
                 closed.push_str(&mark(Some(number)));
                 rest = &rest[secret.len()..];
@@ -176,6 +216,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_short_secret_is_hidden_where_a_field_bears_its_name() {
+        let mut seal = Seal { names: vec!["PIN".to_owned()], ..Seal::default() };
+        assert!(seal.learn("917").is_empty(), "it is not looked for anywhere else");
+        let entry = json!({"event": "started", "variables": {"PIN": "917", "N": "917", "list": ["917"]}});
+        let stored = seal.close(&entry);
+        assert_eq!(serde_json::from_str::<Value>(&seal.open(stored.clone())).unwrap(), entry);
+        let shown: Value = serde_json::from_str(&Seal::default().open(stored)).unwrap();
+        assert_eq!(shown["variables"], json!({"PIN": MASK, "N": "917", "list": ["917"]}));
+    }
 
     #[test]
     fn an_entry_hides_its_secrets_and_gives_them_back_to_who_has_the_key() {

@@ -4,6 +4,9 @@
 //! it lasts, further requests queue up, and the next transaction takes all of them:
 //! the busier the journal, the cheaper an append.
 
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 use steplatch_ids::RunId;
 use tokio::sync::{mpsc, oneshot};
@@ -67,11 +70,13 @@ impl Request {
 pub(super) struct Writer {
     connection: Connection,
     epoch: u64,
+    /// Where the file is to be found, and which one it was.
+    place: (PathBuf, Option<(u64, u64)>),
 }
 
 impl Writer {
-    pub(super) fn new(connection: Connection, epoch: u64) -> Self {
-        Self { connection, epoch }
+    pub(super) fn new(connection: Connection, epoch: u64, path: &Path) -> Self {
+        Self { connection, epoch, place: (path.to_owned(), identity(path)) }
     }
 
     /// Writes until nobody can ask any more.
@@ -131,6 +136,10 @@ impl Writer {
             act(&self.connection)?;
             return Ok(vec![Answer::Forgotten(Vec::new())]);
         }
+        let (path, opened) = &self.place;
+        if identity(path) != *opened {
+            return Err(StorageError::Gone);
+        }
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         schema::check_owner(&transaction, self.epoch)?;
         let mut answers = Vec::with_capacity(group.len());
@@ -149,6 +158,11 @@ impl Writer {
         transaction.commit()?;
         Ok(answers)
     }
+}
+
+/// Tells one file from another, whatever their names.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
 /// Appends, or finds out that it must not before anything is changed.

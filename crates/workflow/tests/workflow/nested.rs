@@ -42,6 +42,7 @@ fn a_child_gets_what_it_is_given_and_nothing_else() {
     let expected = Child {
         workflow: ChildWorkflow::Named("build".parse().unwrap()),
         session_id: Some("term_1".into()),
+        inherits: true,
         variables: [("WHO".into(), "ana".into()), ("N".into(), "3".into())].into(),
         limits: Limits::new(7, 60.0).unwrap(),
         keep_terminals: true,
@@ -50,6 +51,21 @@ fn a_child_gets_what_it_is_given_and_nothing_else() {
     assert_eq!(*child(&run), expected);
     assert_eq!(run.history.current().unwrap().limit, None, "its limit is that of the run");
     assert_eq!(resume(&run.history, run.now)[1], run.last.effects[1]);
+}
+
+#[test]
+fn a_child_that_opens_a_terminal_works_in_that_unless_one_is_named() {
+    let opening = json!({"initial_state": "open", "states": {"open": {"action": {"tool": "open_terminal"}}}});
+    let given = Start { session_id: Some("term_1".into()), ..start() };
+    let terminal = |params: &Value, inner: &Value| {
+        let run = Machine::start_with(&nesting(params), given.clone());
+        child(&run).terminal(&definition(inner)).map(str::to_owned)
+    };
+    let left_out = json!({"workflow_name": "build"});
+    assert_eq!(terminal(&left_out, &one_sleep()).as_deref(), Some("term_1"));
+    assert_eq!(terminal(&left_out, &opening), None);
+    let named = json!({"workflow_name": "build", "session_id": "term_2"});
+    assert_eq!(terminal(&named, &opening).as_deref(), Some("term_2"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Where cards stand and how lines go between them.
 //!
-//! A line leaves a card beside it or below it, goes down into the gap between two
+//! A line leaves a card beside the row whose way it is, or below a card that has no other; it goes down into the gap between two
 //! layers, across on a track of that gap, and down onto the card that it leads to.
 //! One that leads further goes up or down beside the picture: ways back on the
 //! left, ways ahead on the right. So no line crosses a card, and lines that run in the
@@ -36,8 +36,17 @@ pub(super) struct Route {
     /// From the card that it leaves to the one that it leads to.
     pub(super) points: Vec<(f64, f64)>,
     /// Those of further rows, each from its row to the line.
-    pub(super) stubs: Vec<[(f64, f64); 2]>,
+    pub(super) stubs: Vec<Stub>,
     /// Whether it is only taken for want of time.
+    pub(super) late: bool,
+}
+
+/// A short line from a row to the line that it joins.
+#[derive(Debug)]
+pub(super) struct Stub {
+    pub(super) from: (f64, f64),
+    pub(super) to: (f64, f64),
+    /// Whether it is taken for want of time.
     pub(super) late: bool,
 }
 
@@ -45,8 +54,8 @@ pub(super) struct Route {
 struct Bundle {
     from: usize,
     to: usize,
-    rows: Vec<usize>,
-    late: bool,
+    /// The rows, and which of them are taken for want of time.
+    rows: Vec<(usize, bool)>,
     side: Side,
     course: Course,
     /// Which line it is on its side of the card, from the inside.
@@ -87,6 +96,8 @@ pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
     let ports = number_ports(&mut bundles, cards.len());
     let left = columns(cards, layers, &ports);
     land(&mut bundles, cards, &left);
+    straighten(&mut bundles, cards, &left);
+    step_aside(&mut bundles, cards, layers, &left);
     let lanes = [Course::Back, Course::Ahead].map(|course| assign_lanes(&mut bundles, layers, course));
 
     let edge_of = |state: usize| {
@@ -138,7 +149,7 @@ pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
         let row_x = if bundle.side == Side::Left { corner.0 } else { corner.0 + card.width };
         let mut points = match bundle.side {
             Side::Below => vec![(exit, corner.1 + card.height)],
-            Side::Left | Side::Right => vec![(row_x, row_y(bundle.rows[0])), (exit, row_y(bundle.rows[0]))],
+            Side::Left | Side::Right => vec![(row_x, row_y(bundle.rows[0].0)), (exit, row_y(bundle.rows[0].0))],
         };
         match bundle.course {
             Course::Next => {
@@ -155,8 +166,11 @@ pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
             }
         }
         points.push((landing, corners[bundle.to].1));
-        let stubs = bundle.rows.iter().skip(1).map(|row| [(row_x, row_y(*row)), (exit, row_y(*row))]).collect();
-        Route { points, stubs, late: bundle.late }
+        let stub =
+            |(row, late): &(usize, bool)| Stub { from: (row_x, row_y(*row)), to: (exit, row_y(*row)), late: *late };
+        // The line itself is dashed where all of it is.
+        let late = bundle.rows.iter().all(|(_, late)| *late);
+        Route { points, stubs: bundle.rows.iter().skip(1).map(stub).collect(), late }
     });
     let lines = lines.collect();
     Plan { corners, lines, width: end + shift + pixels(lanes[1]) + TRACK + MARGIN, height }
@@ -176,11 +190,11 @@ struct Across {
 
 fn across(bundle: &Bundle, cards: &[Card], left: &[f64], (begin, end): (f64, f64)) -> Across {
     let (from, card) = (left[bundle.from], &cards[bundle.from]);
+    // A line that goes up lies between those of the card above, which come down.
+    let between = if bundle.course == Course::Loop { TRACK / 2.0 } else { 0.0 };
     let exit = match bundle.side {
-        Side::Left => from - AIR - pixels(bundle.port),
-        // A line that goes up lies between those of the card above, which come down.
-        Side::Right if bundle.course == Course::Loop => from + card.width + AIR + pixels(bundle.port) + TRACK / 2.0,
-        Side::Right => from + card.width + AIR + pixels(bundle.port),
+        Side::Left => from - AIR - pixels(bundle.port) - between,
+        Side::Right => from + card.width + AIR + pixels(bundle.port) + between,
         Side::Below => from + card.width / 2.0,
     };
     let lane = match bundle.course {
@@ -199,8 +213,7 @@ fn bundles(cards: &[Card], layers: &Layers, left: &[f64]) -> Vec<Bundle> {
         for (row, way) in card.rows.iter().map(|row| row.way).enumerate() {
             let Way::To { state: to, late } = way else { continue };
             if let Some(known) = all[begin..].iter_mut().find(|bundle| bundle.to == to) {
-                known.rows.push(row);
-                known.late &= late;
+                known.rows.push((row, late));
                 continue;
             }
             let course = match (layers.of[from], layers.of[to]) {
@@ -211,18 +224,31 @@ fn bundles(cards: &[Card], layers: &Layers, left: &[f64]) -> Vec<Bundle> {
             };
             let to_left = course == Course::Back || (course == Course::Next && middle(to) < middle(from) - 1.0);
             let side = if to_left { Side::Left } else { Side::Right };
-            all.push(Bundle { from, to, rows: vec![row], late, side, course, port: 0, landing: 0.5, lane: 0 });
+            all.push(Bundle { from, to, rows: vec![(row, late)], side, course, port: 0, landing: 0.5, lane: 0 });
         }
-        // The last way leaves below, where nothing is in between: a chain of states is one straight line.
-        let last = card.rows.iter().rposition(|row| row.way != Way::End);
-        let below = all[begin..].iter_mut().find(|bundle| {
-            bundle.course == Course::Next && bundle.rows.len() == 1 && bundle.rows.first().copied() == last
-        });
-        if let Some(bundle) = below {
+        // The only way leaves below, where it can not be taken for another's: a chain of states is one straight line.
+        if let [bundle] = &mut all[begin..]
+            && bundle.course == Course::Next
+            && bundle.rows.len() == 1
+        {
             bundle.side = Side::Below;
         }
+        turn_loop(&mut all[begin..]);
     }
     all
+}
+
+/// Lets the line from a card to itself go up on the side where it crosses fewer others: those of the rows above it.
+fn turn_loop(bundles: &mut [Bundle]) {
+    let Some(index) = bundles.iter().position(|bundle| bundle.course == Course::Loop) else { return };
+    let last = bundles[index].rows.iter().map(|(row, _)| *row).max();
+    let crossed = |side: Side| {
+        let others = bundles.iter().enumerate().filter(|(other, bundle)| *other != index && bundle.side == side);
+        others.flat_map(|(_, bundle)| &bundle.rows).filter(|(row, _)| Some(*row) < last).count()
+    };
+    let beside = |side: Side| bundles.iter().enumerate().any(|(other, bundle)| other != index && bundle.side == side);
+    let to_left = (crossed(Side::Left), beside(Side::Left)) < (crossed(Side::Right), beside(Side::Right));
+    bundles[index].side = if to_left { Side::Left } else { Side::Right };
 }
 
 /// Numbers the lines on each side of each card, and returns how many there are on the left and on the right.
@@ -237,7 +263,8 @@ fn number_ports(bundles: &mut [Bundle], cards: usize) -> Vec<(usize, usize)> {
             Side::Below => continue,
         };
         bundle.port = *count;
-        *count += 1;
+        // One that goes up lies between two ports, and keeps its distance to its neighbours.
+        *count += if bundle.course == Course::Loop { 2 } else { 1 };
     }
     ports
 }
@@ -290,7 +317,9 @@ fn land(bundles: &mut [Bundle], cards: &[Card], left: &[f64]) {
     for (to, card) in cards.iter().enumerate() {
         let comes_from = |bundle: &Bundle| match bundle.course {
             Course::Back => f64::NEG_INFINITY,
-            Course::Ahead | Course::Loop => f64::INFINITY,
+            Course::Ahead => f64::INFINITY,
+            Course::Loop if bundle.side == Side::Left => f64::MIN,
+            Course::Loop => f64::MAX,
             Course::Next => left[bundle.from] + cards[bundle.from].width / 2.0,
         };
         let mut incoming: Vec<&mut Bundle> = bundles.iter_mut().filter(|bundle| bundle.to == to).collect();
@@ -313,6 +342,47 @@ fn land(bundles: &mut [Bundle], cards: &[Card], left: &[f64]) {
                 None if count % 2 == 1 && index == middle => 0.5,
                 None => share(index + 1, count + 1),
             };
+        }
+    }
+}
+
+/// Lets a line that comes down nearly below its exit come down there, where no other does.
+fn straighten(bundles: &mut [Bundle], cards: &[Card], left: &[f64]) {
+    let place = |bundle: &Bundle| across(bundle, cards, left, (0.0, 0.0));
+    for index in 0..bundles.len() {
+        let bundle = &bundles[index];
+        let (Across { exit, landing, .. }, card) = (place(bundle), &cards[bundle.to]);
+        let on_card = left[bundle.to] + TRACK < exit && exit < left[bundle.to] + card.width - TRACK;
+        let mut others = bundles.iter().enumerate().filter(|(other, of)| *other != index && of.to == bundle.to);
+        if bundle.course == Course::Next
+            && on_card
+            && (exit - landing).abs() < 2.0 * TRACK
+            && others.all(|(_, other)| (place(other).landing - exit).abs() >= TRACK)
+        {
+            bundles[index].landing = (exit - left[bundles[index].to]) / card.width;
+        }
+    }
+}
+
+/// Moves where a line comes down, if another leaves the layer above at the same place: they would look like one.
+fn step_aside(bundles: &mut [Bundle], cards: &[Card], layers: &Layers, left: &[f64]) {
+    for index in 0..bundles.len() {
+        let of = |bundle: &Bundle| across(bundle, cards, left, (0.0, 0.0));
+        let to = bundles[index].to;
+        let (begin, width, landing) = (left[to], cards[to].width, of(&bundles[index]).landing);
+        let others = || bundles.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, other)| other);
+        let from_above = |other: &&Bundle| layers.of[other.from] + 1 == layers.of[to] && other.course != Course::Loop;
+        let exits: Vec<f64> = others().filter(from_above).map(|other| of(other).exit).collect();
+        let landings: Vec<f64> = others().filter(|other| other.to == to).map(|other| of(other).landing).collect();
+        // On a card where a crowd comes down there may be little room.
+        let free = |air: f64| {
+            let on_card = |at: &f64| begin + TRACK / 2.0 < *at && *at < begin + width - TRACK / 2.0;
+            let steps = [0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5].map(|step| landing + step * air);
+            let apart = |at: &f64| exits.iter().chain(&landings).all(|taken| (taken - at).abs() >= air / 2.0 - 0.5);
+            steps.into_iter().filter(on_card).find(apart)
+        };
+        if let Some(at) = free(TRACK).or_else(|| free(TRACK / 2.0)) {
+            bundles[index].landing = (at - begin) / width;
         }
     }
 }
@@ -422,6 +492,30 @@ mod tests {
                         // Touching the edge is how a line begins and ends.
                         let inside = left < one.2 - 0.5 && right > one.0 + 0.5 && top < one.3 - 0.5 && bottom > one.1 + 0.5;
                         prop_assert!(!inside, "{:?} goes through {:?}", pair, one);
+                    }
+                }
+            }
+            // A line begins at a row, but for the only one of its card.
+            for route in &plan.lines {
+                let (x, y) = route.points[0];
+                let below = boxes.iter().position(|one| one.0 < x && x < one.2 && (y - one.3).abs() < 0.01);
+                prop_assert!(below.is_none_or(|card| cards[card].rows.len() == 1), "{:?} begins below {:?}", route, below);
+            }
+            // Lines that leave the same card do not run along each other, upright or level.
+            let segments = |route: &Route| -> Vec<_> { route.points.windows(2).map(|pair| (pair[0], pair[1])).collect() };
+            let leaves = |route: &Route| boxes.iter().position(|one| {
+                let (x, y) = route.points[0];
+                one.0 - 0.5 < x && x < one.2 + 0.5 && one.1 < y && y < one.3 + 0.5
+            });
+            for (index, one) in plan.lines.iter().enumerate() {
+                for other in plan.lines[..index].iter().filter(|other| leaves(other) == leaves(one)) {
+                    for (a, b) in segments(one) {
+                        for (c, d) in segments(other) {
+                            let shared = |a: f64, b: f64, c: f64, d: f64| f64::min(a.max(b), c.max(d)) - f64::max(a.min(b), c.min(d));
+                            let upright = a.0 == b.0 && c.0 == d.0 && (a.0 - c.0).abs() < 1.0 && shared(a.1, b.1, c.1, d.1) > 0.5;
+                            let level = a.1 == b.1 && c.1 == d.1 && (a.1 - c.1).abs() < 1.0 && shared(a.0, b.0, c.0, d.0) > 0.5;
+                            prop_assert!(!upright && !level, "{:?} runs along {:?}", (a, b), (c, d));
+                        }
                     }
                 }
             }

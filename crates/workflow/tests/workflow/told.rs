@@ -222,6 +222,14 @@ fn the_documentation_has_every_key_and_every_parameter() {
         | key | type | what |
         |---|---|---|
         | `seconds` | number, required | How long (0.0 to 7200.0) |
+
+        ### fail
+
+        Do not succeed: a state without a transition for that ends the run as failed, with this message.
+
+        | key | type | what |
+        |---|---|---|
+        | `message` | string, required | What went wrong, for whoever reads of it |
     "#]]
     .assert_eq(&page[actions..page.find("\n### run_workflow").expect("the last action")]);
     for key in ["initial_state", "on_timeout", "field_contains", "outcome_unknown", "pattern_no_match", "secret"] {
@@ -262,9 +270,13 @@ fn a_diagram_shows_every_state_and_every_way() {
             s0 --> s0: not /err#58; #34;x#34;/
             s0 --> s2: judged#58; it is fine
             s0 --> s1: on timeout
-            s0 --> [*]
+            s0 --> [*]: otherwise, success
+            s0 --> failed: otherwise, failure
             s1 --> s0: always
-            s2 --> [*]
+            s2 --> [*]: success
+            s2 --> failed: failure
+            classDef bad stroke:#b3261e,color:#b3261e
+            class failed bad
     "#]]
     .assert_eq(&mermaid(&definition(&document)));
 }

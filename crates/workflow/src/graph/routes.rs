@@ -6,10 +6,15 @@
 //! left, ways ahead on the right. So no line crosses a card, and lines that run in the
 //! same direction have a track or a lane each.
 
+mod bundles;
+mod landings;
+
 use std::collections::BTreeMap;
 
 use super::cards::{Card, HEAD, ROW, Way};
 use super::layers::Layers;
+use bundles::{bundles, number_ports};
+use landings::{land, step_aside, straighten};
 
 /// Pixels between lines that run beside each other.
 const TRACK: f64 = 10.0;
@@ -147,9 +152,12 @@ pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
         let (card, corner) = (&cards[bundle.from], corners[bundle.from]);
         let row_y = |row: usize| corner.1 + HEAD + ROW * (0.5 + row_number(row));
         let row_x = if bundle.side == Side::Left { corner.0 } else { corner.0 + card.width };
+        // A line that goes up begins at the lowest of its rows, so that it passes the others.
+        let first = if bundle.course == Course::Loop { bundle.rows.len() - 1 } else { 0 };
+        let begin_y = row_y(bundle.rows[first].0);
         let mut points = match bundle.side {
             Side::Below => vec![(exit, corner.1 + card.height)],
-            Side::Left | Side::Right => vec![(row_x, row_y(bundle.rows[0].0)), (exit, row_y(bundle.rows[0].0))],
+            Side::Left | Side::Right => vec![(row_x, begin_y), (exit, begin_y)],
         };
         match bundle.course {
             Course::Next => {
@@ -168,9 +176,10 @@ pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
         points.push((landing, corners[bundle.to].1));
         let stub =
             |(row, late): &(usize, bool)| Stub { from: (row_x, row_y(*row)), to: (exit, row_y(*row)), late: *late };
+        let joining = bundle.rows.iter().enumerate().filter(|(index, _)| *index != first).map(|(_, row)| stub(row));
         // The line itself is dashed where all of it is.
         let late = bundle.rows.iter().all(|(_, late)| *late);
-        Route { points, stubs: bundle.rows.iter().skip(1).map(stub).collect(), late }
+        Route { points, stubs: joining.collect(), late }
     });
     let lines = lines.collect();
     Plan { corners, lines, width: end + shift + pixels(lanes[1]) + TRACK + MARGIN, height }
@@ -202,71 +211,6 @@ fn across(bundle: &Bundle, cards: &[Card], left: &[f64], (begin, end): (f64, f64
         Course::Next | Course::Loop | Course::Ahead => end + pixels(bundle.lane + 1),
     };
     Across { exit, landing: left[bundle.to] + cards[bundle.to].width * bundle.landing, lane }
-}
-
-/// Gathers the ways between each two states, and chooses the side on which they leave.
-fn bundles(cards: &[Card], layers: &Layers, left: &[f64]) -> Vec<Bundle> {
-    let middle = |state: usize| left[state] + cards[state].width / 2.0;
-    let mut all: Vec<Bundle> = Vec::new();
-    for (from, card) in cards.iter().enumerate() {
-        let begin = all.len();
-        for (row, way) in card.rows.iter().map(|row| row.way).enumerate() {
-            let Way::To { state: to, late } = way else { continue };
-            if let Some(known) = all[begin..].iter_mut().find(|bundle| bundle.to == to) {
-                known.rows.push((row, late));
-                continue;
-            }
-            let course = match (layers.of[from], layers.of[to]) {
-                _ if from == to => Course::Loop,
-                (source, target) if target == source + 1 => Course::Next,
-                (source, target) if target > source => Course::Ahead,
-                _ => Course::Back,
-            };
-            let to_left = course == Course::Back || (course == Course::Next && middle(to) < middle(from) - 1.0);
-            let side = if to_left { Side::Left } else { Side::Right };
-            all.push(Bundle { from, to, rows: vec![(row, late)], side, course, port: 0, landing: 0.5, lane: 0 });
-        }
-        // The only way leaves below, where it can not be taken for another's: a chain of states is one straight line.
-        if let [bundle] = &mut all[begin..]
-            && bundle.course == Course::Next
-            && bundle.rows.len() == 1
-        {
-            bundle.side = Side::Below;
-        }
-        turn_loop(&mut all[begin..]);
-    }
-    all
-}
-
-/// Lets the line from a card to itself go up on the side where it crosses fewer others: those of the rows above it.
-fn turn_loop(bundles: &mut [Bundle]) {
-    let Some(index) = bundles.iter().position(|bundle| bundle.course == Course::Loop) else { return };
-    let last = bundles[index].rows.iter().map(|(row, _)| *row).max();
-    let crossed = |side: Side| {
-        let others = bundles.iter().enumerate().filter(|(other, bundle)| *other != index && bundle.side == side);
-        others.flat_map(|(_, bundle)| &bundle.rows).filter(|(row, _)| Some(*row) < last).count()
-    };
-    let beside = |side: Side| bundles.iter().enumerate().any(|(other, bundle)| other != index && bundle.side == side);
-    let to_left = (crossed(Side::Left), beside(Side::Left)) < (crossed(Side::Right), beside(Side::Right));
-    bundles[index].side = if to_left { Side::Left } else { Side::Right };
-}
-
-/// Numbers the lines on each side of each card, and returns how many there are on the left and on the right.
-fn number_ports(bundles: &mut [Bundle], cards: usize) -> Vec<(usize, usize)> {
-    let mut ports = vec![(0, 0); cards];
-    // From the last row up: the line of an upper row lies outside of those below it, and crosses none of them.
-    for bundle in bundles.iter_mut().rev() {
-        let (left, right) = &mut ports[bundle.from];
-        let count = match bundle.side {
-            Side::Left => left,
-            Side::Right => right,
-            Side::Below => continue,
-        };
-        bundle.port = *count;
-        // One that goes up lies between two ports, and keeps its distance to its neighbours.
-        *count += if bundle.course == Course::Loop { 2 } else { 1 };
-    }
-    ports
 }
 
 /// Returns the left edge of each card, with room beside it for so many lines on the left and on the right.
@@ -310,81 +254,6 @@ fn columns(cards: &[Card], layers: &Layers, ports: &[(usize, usize)]) -> Vec<f64
         }
     }
     left
-}
-
-/// Spreads the lines that lead to a card over its upper edge, in the order in which they come from the left.
-fn land(bundles: &mut [Bundle], cards: &[Card], left: &[f64]) {
-    for (to, card) in cards.iter().enumerate() {
-        let comes_from = |bundle: &Bundle| match bundle.course {
-            Course::Back => f64::NEG_INFINITY,
-            Course::Ahead => f64::INFINITY,
-            Course::Loop if bundle.side == Side::Left => f64::MIN,
-            Course::Loop => f64::MAX,
-            Course::Next => left[bundle.from] + cards[bundle.from].width / 2.0,
-        };
-        let mut incoming: Vec<&mut Bundle> = bundles.iter_mut().filter(|bundle| bundle.to == to).collect();
-        incoming.sort_by(|one, other| comes_from(one).total_cmp(&comes_from(other)));
-        let count = incoming.len();
-        // A line straight from above stays straight, where the middle is not another's.
-        let middle = count / 2;
-        let straight = |bundle: &Bundle| {
-            bundle.side == Side::Below
-                && (left[bundle.from] + cards[bundle.from].width / 2.0 - left[to] - card.width / 2.0).abs() < 2.0
-        };
-        let at = incoming.iter().position(|bundle| straight(bundle));
-        for (index, bundle) in incoming.into_iter().enumerate() {
-            #[allow(clippy::cast_precision_loss, reason = "at most a hundred states lead to one")]
-            let share = |part: usize, of: usize| part as f64 / of as f64;
-            bundle.landing = match at {
-                Some(at) if index == at => 0.5,
-                Some(at) if index < at => 0.5 * share(index + 1, at + 1),
-                Some(at) => 0.5 + 0.5 * share(index - at, count - at),
-                None if count % 2 == 1 && index == middle => 0.5,
-                None => share(index + 1, count + 1),
-            };
-        }
-    }
-}
-
-/// Lets a line that comes down nearly below its exit come down there, where no other does.
-fn straighten(bundles: &mut [Bundle], cards: &[Card], left: &[f64]) {
-    let place = |bundle: &Bundle| across(bundle, cards, left, (0.0, 0.0));
-    for index in 0..bundles.len() {
-        let bundle = &bundles[index];
-        let (Across { exit, landing, .. }, card) = (place(bundle), &cards[bundle.to]);
-        let on_card = left[bundle.to] + TRACK < exit && exit < left[bundle.to] + card.width - TRACK;
-        let mut others = bundles.iter().enumerate().filter(|(other, of)| *other != index && of.to == bundle.to);
-        if bundle.course == Course::Next
-            && on_card
-            && (exit - landing).abs() < 2.0 * TRACK
-            && others.all(|(_, other)| (place(other).landing - exit).abs() >= TRACK)
-        {
-            bundles[index].landing = (exit - left[bundles[index].to]) / card.width;
-        }
-    }
-}
-
-/// Moves where a line comes down, if another leaves the layer above at the same place: they would look like one.
-fn step_aside(bundles: &mut [Bundle], cards: &[Card], layers: &Layers, left: &[f64]) {
-    for index in 0..bundles.len() {
-        let of = |bundle: &Bundle| across(bundle, cards, left, (0.0, 0.0));
-        let to = bundles[index].to;
-        let (begin, width, landing) = (left[to], cards[to].width, of(&bundles[index]).landing);
-        let others = || bundles.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, other)| other);
-        let from_above = |other: &&Bundle| layers.of[other.from] + 1 == layers.of[to] && other.course != Course::Loop;
-        let exits: Vec<f64> = others().filter(from_above).map(|other| of(other).exit).collect();
-        let landings: Vec<f64> = others().filter(|other| other.to == to).map(|other| of(other).landing).collect();
-        // On a card where a crowd comes down there may be little room.
-        let free = |air: f64| {
-            let on_card = |at: &f64| begin + TRACK / 2.0 < *at && *at < begin + width - TRACK / 2.0;
-            let steps = [0.0, 0.5, -0.5, 1.0, -1.0, 1.5, -1.5].map(|step| landing + step * air);
-            let apart = |at: &f64| exits.iter().chain(&landings).all(|taken| (taken - at).abs() >= air / 2.0 - 0.5);
-            steps.into_iter().filter(on_card).find(apart)
-        };
-        if let Some(at) = free(TRACK).or_else(|| free(TRACK / 2.0)) {
-            bundles[index].landing = (at - begin) / width;
-        }
-    }
 }
 
 /// Gives lines that go along the picture a lane each, the inner ones to the shorter; returns how many lanes there are.
@@ -500,6 +369,18 @@ mod tests {
                 let (x, y) = route.points[0];
                 let below = boxes.iter().position(|one| one.0 < x && x < one.2 && (y - one.3).abs() < 0.01);
                 prop_assert!(below.is_none_or(|card| cards[card].rows.len() == 1), "{:?} begins below {:?}", route, below);
+            }
+            // What joins a line meets it.
+            for route in &plan.lines {
+                for stub in &route.stubs {
+                    let met = route.points.windows(2).any(|pair| {
+                        (pair[0].0 - stub.to.0).abs() < 0.01
+                            && (pair[1].0 - stub.to.0).abs() < 0.01
+                            && pair[0].1.min(pair[1].1) <= stub.to.1
+                            && stub.to.1 <= pair[0].1.max(pair[1].1)
+                    });
+                    prop_assert!(met, "{:?} does not meet {:?}", stub, route);
+                }
             }
             // Lines that leave the same card do not run along each other, upright or level.
             let segments = |route: &Route| -> Vec<_> { route.points.windows(2).map(|pair| (pair[0], pair[1])).collect() };

@@ -13,7 +13,7 @@ mod workflow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::failure::Failure;
 use crate::front;
@@ -66,6 +66,16 @@ enum Command {
 }
 
 impl Arguments {
+    /// Reads the command line, and whether its command is to print JSON.
+    ///
+    /// # Errors
+    /// When it is not understood, or asks for help.
+    pub(crate) fn read() -> Result<(Self, bool), clap::Error> {
+        let matches = Self::command().try_get_matches()?;
+        let json = wants_json(&matches);
+        Ok((Self::from_arg_matches(&matches)?, json))
+    }
+
     /// Returns the kind of runtime that the command wants.
     pub(crate) fn runtime(&self) -> tokio::runtime::Builder {
         match self.command {
@@ -79,6 +89,15 @@ impl Arguments {
             // A front-end passes messages on: handing each to another thread would only cost time.
             _ => tokio::runtime::Builder::new_current_thread(),
         }
+    }
+}
+
+/// Whether the command that was given has `--json`, however deep it stands.
+fn wants_json(matches: &ArgMatches) -> bool {
+    match matches.subcommand() {
+        Some((_, inner)) => wants_json(inner),
+        // Not every command knows the flag.
+        None => matches.try_get_one("json").ok().flatten().copied().unwrap_or(false),
     }
 }
 
@@ -111,14 +130,13 @@ mod tests {
     }
 
     /// Commands without `--json`, each with its reason.
-    const WITHOUT_JSON: [(&str, &str); 7] = [
+    const WITHOUT_JSON: [(&str, &str); 6] = [
         ("completions", "prints a script for a shell"),
         ("daemon host", "is a process, and prints nothing"),
         ("daemon serve", "is a process, and prints nothing"),
         ("mcp", "speaks a protocol of its own"),
         ("terminal attach", "shows a terminal as it is"),
         ("terminal record", "writes a file of another format"),
-        ("workflow schema", "prints JSON anyhow, or a page to read"),
     ];
 
     /// Every command that does something, by its words.

@@ -1,7 +1,11 @@
-//! What a person is told when a command did not work, and the exit code.
+//! What people and programs are told when a command did not work, and the exit code.
+//!
+//! With `--json` a failure is an object on standard output too, whatever the command: no command prints its own.
 
 use std::process::ExitCode;
 
+use serde::Serialize;
+use serde_json::Value;
 use steplatch_protocol::{AskError, CallError, ConnectError, FollowError};
 
 use crate::print;
@@ -12,22 +16,38 @@ pub(crate) const FAILED: u8 = 1;
 /// The command was not understood, or what it names is not there or not valid.
 pub(crate) const USAGE: u8 = 2;
 
+/// Answers a command line that was not understood, or that asks for help.
+pub(crate) fn misread(error: &clap::Error) -> ExitCode {
+    // The command is not known then, so the flag itself is looked for; what follows `--` is another program's.
+    let json = std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json");
+    if json && error.use_stderr() {
+        let text = error.render().to_string();
+        let sentence = text.split("\n\n").next().unwrap_or_default().trim();
+        let failure = Failure::usage(sentence.strip_prefix("error: ").unwrap_or(sentence));
+        failure.tell_programs();
+    }
+    // In clap's own words, with its colours and its pointer to the help.
+    error.exit()
+}
+
 /// A command that did not work.
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
     code: u8,
+    /// What programs are told besides, when there is more to say than the message.
+    reply: Option<Value>,
 }
 
 impl Failure {
     /// The work failed; `message` says what and what to do.
     pub(crate) fn work(message: impl Into<String>) -> Self {
-        Self { message: message.into(), code: FAILED }
+        Self { message: message.into(), code: FAILED, reply: None }
     }
 
     /// What was asked can not be done as it was asked.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { message: message.into(), code: USAGE }
+        Self { message: message.into(), code: USAGE, reply: None }
     }
 
     /// The system refused something.
@@ -35,10 +55,41 @@ impl Failure {
         Self::work(format!("{what}: {error}"))
     }
 
-    /// Says so on standard error and returns the exit code.
-    pub(crate) fn tell(self) -> ExitCode {
+    /// Adds the reply that says so, for programs.
+    pub(crate) fn with(mut self, reply: &impl Serialize) -> Self {
+        // A reply that can not be written as JSON says less than the message, which is there anyhow.
+        self.reply = serde_json::to_value(reply).ok();
+        self
+    }
+
+    /// Says so on standard error, with `json` on standard output too, and returns the exit code.
+    pub(crate) fn tell(self, json: bool) -> ExitCode {
+        if json {
+            self.tell_programs();
+        }
         print::error(&self.message);
         ExitCode::from(self.code)
+    }
+
+    fn tell_programs(&self) {
+        if let Err(error) = print::json_line(&self.document()) {
+            // Nobody reads it; the exit code is still theirs.
+            tracing::debug!(%error, "standard output can not be written");
+        }
+    }
+
+    /// What programs are told: an object in which `success` is false and `error` says why.
+    fn document(&self) -> Value {
+        let mut document = match &self.reply {
+            Some(Value::Object(fields)) => fields.clone(),
+            _ => serde_json::Map::new(),
+        };
+        document.insert("success".to_owned(), false.into());
+        let unsaid = document.get("error").is_none_or(Value::is_null);
+        if unsaid {
+            document.insert("error".to_owned(), self.message.as_str().into());
+        }
+        Value::Object(document)
     }
 }
 
@@ -86,5 +137,22 @@ impl From<std::io::Error> for Failure {
             std::process::exit(0);
         }
         Self::work(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn programs_are_told_that_it_failed_and_why() {
+        let plain = Failure::work("the daemon went away");
+        assert_eq!(plain.document(), json!({"success": false, "error": "the daemon went away"}));
+        let reply = json!({"success": false, "error": "no 'x'", "available": ["y"]});
+        assert_eq!(Failure::usage("there is no 'x'").with(&reply).document(), reply, "the daemon's own words stay");
+        let silent = Failure::work("closed").with(&json!({"pid": null, "error": null}));
+        assert_eq!(silent.document(), json!({"pid": null, "error": "closed", "success": false}));
     }
 }

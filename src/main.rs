@@ -17,18 +17,19 @@ mod settings;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 fn main() -> ExitCode {
-    let arguments = commands::Arguments::parse();
+    let (arguments, json) = match commands::Arguments::read() {
+        Ok(read) => read,
+        Err(misread) => return failure::misread(&misread),
+    };
     print::logs_to_stderr(arguments.verbose);
     let runtime = match arguments.runtime().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return failure::Failure::system("the program could not start", &error).tell(),
+        Err(error) => return failure::Failure::system("the program could not start", &error).tell(json),
     };
     let code = match runtime.block_on(commands::run(arguments)) {
         Ok(code) => code,
-        Err(failure) => failure.tell(),
+        Err(failure) => failure.tell(json),
     };
     // A thread that waits for input from a person must not keep us.
     runtime.shutdown_background();

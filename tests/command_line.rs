@@ -84,10 +84,13 @@ fn a_gate_is_listed_shown_and_answered_by_its_number() {
 
     refused(&home.runs(&["gates", "answer", &run, "4"]), 2, &["'4' is none of the choices", "2  it is broken"]);
     refused(&home.runs(&["gates", "answer", &run, "1", "--gate", "other"]), 2, &["gate 'other' does not wait in run"]);
+    let gate = home.runs(&["gates", "list", "--json"]).json()["gates"][0]["gate_id"].as_str().unwrap().to_owned();
     let answered = home.runs(&["gates", "answer", run.trim_start_matches("run_"), "1"]).well();
     assert!(answered.starts_with("answered: it works; the run is now "), "{answered}");
     assert_eq!(ends(&agent, &run), "completed");
-    refused(&home.runs(&["gates", "answer", &run, "1"]), 1, &["waits for no answer: it is completed"]);
+    // Who comes second is told by the daemon, which knows the first.
+    refused(&home.runs(&["gates", "answer", &run, "1"]), 1, &[" answer"]);
+    refused(&home.runs(&["gates", "answer", &run, "1", "--gate", &gate]), 1, &["already answered by"]);
 
     let shown = home.runs(&["runs", "show", &run]).well();
     assert!(shown.contains("returned  STATUS = green") && shown.contains("state     completed"), "{shown}");
@@ -289,11 +292,56 @@ fn a_workflow_is_drawn_as_a_picture_in_a_file() {
 #[test]
 fn what_is_wrong_with_the_configuration_is_told_as_json_too() {
     let home = home();
-    assert_eq!(home.runs(&["config", "check", "--json"]).json(), json!({"problems": []}));
+    assert_eq!(home.runs(&["config", "check", "--json"]).json(), json!({"success": true, "problems": []}));
     let folder = home.path().join(".config/steplatch");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("config.toml"), "no_such_setting = 1\n").unwrap();
     let wrong = home.runs(&["config", "check", "--json"]);
     assert_eq!(wrong.code, 2);
     assert!(wrong.json()["problems"][0].as_str().unwrap().contains("no_such_setting"), "{wrong:?}");
+}
+
+/// Asserts that a failure is told twice: as a sentence, and as one JSON object.
+fn told_twice(said: &Said, code: i32, part: &str) {
+    assert_eq!(said.code, code, "{said:?}");
+    assert!(said.stderr.contains(part), "no {part:?} in {}", said.stderr);
+    let object: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(object["success"], false, "{object}");
+    assert!(object["error"].as_str().unwrap().contains(part), "no {part:?} in {object}");
+}
+
+#[test]
+fn whoever_asks_for_json_gets_it_when_nothing_came_of_it_too() {
+    let home = home();
+    for (arguments, code, part) in [
+        (&["daemon", "status"][..], 1, "no daemon"),
+        (&["runs", "show", "run_0123456789abcdef"], 2, "'run_0123456789abcdef' not found"),
+        (&["runs", "events", "run_0123456789abcdef"], 2, "'run_0123456789abcdef' not found"),
+        (&["runs", "show", "nothing"], 2, "no run's id begins with 'nothing'"),
+        (&["runs", "cancel", "nothing"], 2, "no run's id begins with 'nothing'"),
+        (&["gates", "answer", "run_0123456789abcdef", "1"], 2, "'run_0123456789abcdef' not found"),
+        (&["run", "./nothing.json"], 2, "nothing.json"),
+        (&["run", "nothing"], 2, "nothing"),
+        (&["workflow", "show", "nothing"], 2, "nothing"),
+        (&["workflow", "graph", "nothing"], 2, "nothing"),
+        (&["workflow", "test", "./nothing.json"], 2, "nothing.json"),
+        (&["terminal", "send", "term_nothing", "x"], 1, "term_nothing"),
+        (&["terminal", "run", "term_nothing", "ls"], 1, "term_nothing"),
+        // What is no command at all.
+        (&["runs", "list", "--limit", "none"], 2, "none"),
+        (&["gates", "answer"], 2, "required arguments"),
+    ] {
+        let arguments = [&[arguments[0], arguments[1], "--json"], &arguments[2..]].concat();
+        told_twice(&home.runs(&arguments), code, part);
+    }
+    // Without the flag nothing but the sentence is said, also where another program is meant by it.
+    let plain = home.runs(&["runs", "list", "--limit", "none", "--", "--json"]);
+    assert_eq!((plain.code, plain.stdout.as_str()), (2, ""), "{plain:?}");
+    // With several names each has its place in a list, and its sentence.
+    let removed = home.runs(&["workflow", "rm", "nothing", "neither", "--json"]);
+    let list: Value = serde_json::from_str(&removed.stdout).unwrap();
+    assert_eq!((removed.code, list.as_array().unwrap().len(), &list[1]["success"]), (2, 2, &false.into()));
+    assert!(removed.stderr.contains("'nothing'") && removed.stderr.contains("'neither'"), "{}", removed.stderr);
+    let schema = home.runs(&["workflow", "schema", "--json"]).json();
+    assert!(schema["properties"]["states"].is_object());
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use serde_json::json;
 
-use crate::failure::{Failure, USAGE};
+use crate::failure::Failure;
 use crate::print;
 use crate::settings::{Settings, file};
 
@@ -59,6 +59,10 @@ impl Config {
 
 /// Prints what is wrong with the configuration as JSON.
 fn found(problems: &[String]) -> Result<ExitCode, Failure> {
-    print::json(&json!({ "problems": problems }))?;
-    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(USAGE) })
+    let reply = json!({"success": problems.is_empty(), "problems": problems});
+    if !problems.is_empty() {
+        return Err(Failure::usage(problems.join("\n")).with(&reply));
+    }
+    print::json(&reply)?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -292,10 +292,11 @@ async fn status(place: &Place, json: bool) -> Result<ExitCode, Failure> {
         Ok((client, _)) => client,
         Err(error @ ConnectError::NotRunning(_)) => {
             if json {
-                print::json(&serde_json::json!({"running": false, "state_dir": place.state()}))?;
-            } else {
-                print::line(error)?;
+                let reply = serde_json::json!({"running": false, "state_dir": place.state()});
+                return Err(Failure::work(error.to_string()).with(&reply));
             }
+            // Asked how it is, that it is not there is the answer.
+            print::line(error)?;
             return Ok(ExitCode::from(FAILED));
         }
         Err(error) => return Err(error.into()),

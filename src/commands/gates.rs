@@ -95,8 +95,10 @@ impl Answer {
         let record = front::ask(place, GetWorkflowRun { run_id: id.clone() }).await?;
         let Some(run) = record.run else { return Err(not_found(&id)) };
         let gate = match (&self.gate, &run.pending_gates[..]) {
-            (_, []) => {
-                return Err(Failure::work(format!("run {id} waits for no answer: it is {}", run.state)));
+            // Only the daemon knows who was faster.
+            (asked, []) => {
+                let answer = AnswerGate { run_id: id, gate_id: asked.clone(), answer: self.choice.clone() };
+                return self.give(place, answer).await;
             }
             (None, [gate]) => gate,
             (Some(asked), gates) => gates.iter().find(|gate| gate.gate_id == *asked).ok_or_else(|| {
@@ -121,16 +123,21 @@ impl Answer {
             return Err(Failure::usage(error));
         };
         let answer = AnswerGate { run_id: id, gate_id: Some(gate.gate_id.clone()), answer: choice.to_owned() };
+        self.give(place, answer).await
+    }
+
+    async fn give(&self, place: &Place, answer: AnswerGate) -> Result<ExitCode, Failure> {
+        let choice = visible(&answer.answer);
         let reply = front::ask(place, answer).await?;
         if !reply.success {
-            let error =
-                reply.error.unwrap_or_else(|| "the answer was not taken, and the daemon did not say why".to_owned());
-            return Err(Failure::work(error));
+            let error = reply.error.clone();
+            let error = error.unwrap_or_else(|| "the answer was not taken, and the daemon did not say why".to_owned());
+            return Err(Failure::work(error).with(&reply));
         }
         if self.json {
             print::json(&reply)?;
         } else {
-            print::line(format!("answered: {}; the run is now {}", visible(choice), reply.status))?;
+            print::line(format!("answered: {choice}; the run is now {}", reply.status))?;
         }
         Ok(ExitCode::SUCCESS)
     }

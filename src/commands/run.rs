@@ -80,10 +80,8 @@ impl Run {
         let daemon = front::steady(place)?;
         let started = daemon.call(self.verb()?).await?;
         if started.run_id.is_empty() {
-            if json {
-                print::json(&started)?;
-            }
-            return Err(Failure::usage(started.error.unwrap_or_else(|| "the run did not start".to_owned())));
+            let error = started.error.clone().unwrap_or_else(|| "the run did not start".to_owned());
+            return Err(Failure::usage(error).with(&started));
         }
         if detach {
             if json {

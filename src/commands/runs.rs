@@ -170,19 +170,15 @@ async fn cancel(place: &Place, ids: &[String], json: bool) -> Result<ExitCode, F
         replies.push(front::ask(place, CancelWorkflow { run_id: run }).await?);
     }
     let failed = replies.iter().any(|reply| !reply.success);
+    for reply in &replies {
+        if !reply.success {
+            print::error(&format!("run '{}' not found; see which there are with: steplatch runs list", reply.run_id));
+        } else if !json {
+            print::line(format!("{}: {}", reply.run_id, reply.message))?;
+        }
+    }
     if json {
         print::json(&replies)?;
-    } else {
-        for reply in &replies {
-            if reply.success {
-                print::line(format!("{}: {}", reply.run_id, reply.message))?;
-            } else {
-                print::error(&format!(
-                    "run '{}' not found; see which there are with: steplatch runs list",
-                    reply.run_id
-                ));
-            }
-        }
     }
     Ok(if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }

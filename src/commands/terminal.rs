@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
 use steplatch_protocol::{
     ContentMode, ExitTerminal, GetScreenContent, ListTerminalSessions, OpenTerminal, Place, RunCommand, ScreenFormat,
     SendInput, SessionInfo,
@@ -196,11 +197,12 @@ impl Terminal {
     }
 }
 
-fn worked(success: bool, error: Option<&String>) -> Result<(), Failure> {
+fn worked(success: bool, error: Option<&String>, reply: &impl Serialize) -> Result<(), Failure> {
     if success {
         return Ok(());
     }
-    Err(Failure::work(error.cloned().unwrap_or_else(|| "it did not work, and the daemon did not say why".to_owned())))
+    let error = error.cloned().unwrap_or_else(|| "it did not work, and the daemon did not say why".to_owned());
+    Err(Failure::work(error).with(reply))
 }
 
 impl Open {
@@ -219,7 +221,7 @@ impl Open {
             },
         )
         .await?;
-        worked(reply.success, reply.error.as_ref())?;
+        worked(reply.success, reply.error.as_ref(), &reply)?;
         if self.json {
             print::json(&reply)?;
         } else {
@@ -299,7 +301,7 @@ impl Send {
             },
         )
         .await?;
-        worked(reply.success, reply.error.as_ref())?;
+        worked(reply.success, reply.error.as_ref(), &reply)?;
         if self.json {
             print::json(&reply)?;
         } else {
@@ -358,13 +360,14 @@ impl RunOne {
             },
         )
         .await?;
+        if !self.json {
+            print::exactly(&reply.output)?;
+        }
+        if let Some(error) = reply.error.clone().filter(|_| !reply.success) {
+            return Err(Failure::work(error).with(&reply));
+        }
         if self.json {
             print::json(&reply)?;
-        } else {
-            print::exactly(&reply.output)?;
-            if let Some(error) = reply.error.filter(|_| !reply.success) {
-                return Err(Failure::work(error));
-            }
         }
         // As a shell passes on the exit code of what it ran.
         Ok(ExitCode::from(reply.exit_code.map_or(FAILED, |code| u8::try_from(code & 0xff).unwrap_or(FAILED))))
@@ -398,7 +401,7 @@ impl Screen {
         }
         loop {
             let reply = front::ask(place, verb.clone()).await?;
-            worked(reply.success, reply.error.as_ref())?;
+            worked(reply.success, reply.error.as_ref(), &reply)?;
             let more = self.history && reply.truncated;
             verb.offset = reply.next_offset;
             if self.json {
@@ -424,12 +427,10 @@ impl Close {
         let verb = ExitTerminal { session_id: self.id.clone(), signal: self.signal, force: self.force };
         let reply = front::ask(place, verb).await?;
         if !reply.success && reply.message == "Session not found" {
-            return Err(Failure::work(format!(
-                "terminal '{}' not found; see which there are with: steplatch terminal list",
-                self.id
-            )));
+            let error = format!("terminal '{}' not found; see which there are with: steplatch terminal list", self.id);
+            return Err(Failure::work(error).with(&reply));
         }
-        worked(reply.success, Some(&reply.message))?;
+        worked(reply.success, Some(&reply.message), &reply)?;
         if self.json {
             print::json(&reply)?;
         } else {

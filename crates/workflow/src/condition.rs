@@ -94,16 +94,6 @@ impl Condition {
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
     }
-
-    /// Tells whether the condition holds whatever happens.
-    pub(crate) fn always(&self) -> bool {
-        self.tests.is_empty() && self.description.is_none()
-    }
-
-    /// Tells whether the condition asks for nothing but this success or failure.
-    pub(crate) fn is_success(&self, success: bool) -> bool {
-        self.description.is_none() && matches!(self.tests[..], [Test::Success(expected)] if expected == success)
-    }
 }
 
 /// In a few words, as authors would say it: `success and exit_code = 0`.

@@ -16,6 +16,9 @@ use crate::substitute;
 pub(crate) use schema::KEYWORDS;
 pub use schema::ValueSchema;
 
+/// What stands in the place of a secret.
+pub(crate) const HIDDEN: &str = "••••••";
+
 /// The variables of one side of a contract, in the order of the document.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Contract {

@@ -8,6 +8,7 @@
 mod catalog;
 mod contracts;
 mod document;
+mod ends;
 mod parse;
 mod problem;
 mod reach;
@@ -25,6 +26,7 @@ use crate::contract::Contract;
 
 pub use catalog::ToolCatalog;
 pub(crate) use document::{Findings, Place, kind, suggestion};
+pub(crate) use ends::Ends;
 pub use parse::LONGEST_DOCUMENT;
 pub use problem::{Problem, Problems, Severity};
 pub use schema::{documentation, schema};

@@ -7,7 +7,7 @@ mod svg;
 
 use std::fmt::Write as _;
 
-use crate::definition::Definition;
+use crate::definition::{Definition, Ends, State};
 
 pub use svg::svg;
 
@@ -39,11 +39,40 @@ pub fn mermaid(definition: &Definition) -> String {
         if let Some(target) = state.on_timeout() {
             let _ = writeln!(graph, "    s{index} --> s{}: on timeout", id(target));
         }
-        if state.may_end() {
-            let _ = writeln!(graph, "    s{index} --> [*]");
+        for End { when, completes } in ends(state) {
+            let target = if completes { "[*]" } else { "failed" };
+            let when = if when.is_empty() { String::new() } else { format!(": {when}") };
+            let _ = writeln!(graph, "    s{index} --> {target}{when}");
         }
     }
+    if states.iter().any(|state| state.ends().fails) {
+        // Mermaid has one mark for all ends, and that of a run that broke off must not look like the other.
+        graph.push_str("    classDef bad stroke:#b3261e,color:#b3261e\n    class failed bad\n");
+    }
     graph
+}
+
+/// An end that a run may come to in a state.
+struct End {
+    /// In which case; nothing where there is no other.
+    when: &'static str,
+    /// Whether the run completes, rather than fails.
+    completes: bool,
+}
+
+/// Returns how a run may end in a state, the good end first.
+fn ends(state: &State) -> Vec<End> {
+    let Ends { completes, fails } = state.ends();
+    let leads_on = !state.transitions().is_empty() || state.on_timeout().is_some();
+    let when = |alone: bool, action: &'static str, otherwise: &'static str| match (leads_on, alone) {
+        (true, true) => "otherwise",
+        (true, false) => otherwise,
+        (false, true) => "",
+        (false, false) => action,
+    };
+    let good = completes.then(|| End { when: when(!fails, "success", "otherwise, success"), completes: true });
+    let bad = fails.then(|| End { when: when(!completes, "failure", "otherwise, failure"), completes: false });
+    good.into_iter().chain(bad).collect()
 }
 
 /// Makes a text one that Mermaid takes for a label: `#`, `;` and what is in angle brackets mean something to it.

@@ -5,6 +5,7 @@
 //! same whenever it is played again.
 
 mod act;
+mod secrets;
 mod stubs;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use crate::decide::{Effect, Input, Start, decide};
 use crate::definition::Definition;
 use crate::event::{Event, Limits, ShellAnswer, Side};
 use crate::history::{History, Status};
+use crate::substitute;
 use crate::time::{Timestamp, seconds};
 use crate::tool;
 
@@ -25,11 +27,12 @@ pub(crate) use stubs::StubFile;
 pub use stubs::Stubs;
 
 use act::{Played, act};
+use secrets::Secrets;
 
 /// The terminal of a run that opens none and is given none by its stubs.
 const GIVEN_TERMINAL: &str = "term_given";
 
-/// What a rehearsal came to.
+/// What a rehearsal came to. Secrets are hidden in all of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Rehearsal {
     /// What happened, in order.
@@ -44,7 +47,7 @@ pub struct Rehearsal {
     /// The time that the run would have taken, as far as the stubs tell.
     #[serde(with = "seconds")]
     pub elapsed_time: Duration,
-    /// What the run returned; secrets are hidden.
+    /// What the run returned.
     pub return_values: BTreeMap<String, String>,
     /// Answers that were written down and not asked for, each in a sentence without a full stop.
     pub left_over: Vec<String>,
@@ -121,7 +124,7 @@ pub enum Passage {
         at: f64,
         /// Which side.
         side: Side,
-        /// The variables that are set; secrets are hidden.
+        /// The variables that are set.
         variables: BTreeMap<String, String>,
         /// Whether the run may go on.
         holds: bool,
@@ -147,14 +150,16 @@ pub enum Source {
 
 /// Plays a run of `definition` to its end, with the variables that it begins with.
 ///
-/// Pure: the same arguments give the same rehearsal.
+/// Pure: the same arguments give the same rehearsal. Secrets of the contract and what is typed as one are hidden in it.
 #[must_use]
 pub fn rehearse(definition: &Definition, stubs: &Stubs, variables: Map<String, Value>, limits: Limits) -> Rehearsal {
     let opens = definition.states().iter().any(|state| state.action().tool() == tool::OPEN_TERMINAL);
     let session_id = stubs.session_id.clone().or_else(|| (!opens).then(|| GIVEN_TERMINAL.to_owned()));
     let run = "run_0000000000000000".parse().expect("this is the shape of an id");
-    let start = Start { run, session_id, variables, limits, keep_terminals: false, parent: None, depth: 0 };
     let mut stage = Stage::new(definition, stubs);
+    stage.secrets.learn_values(variables.iter().map(|(name, value)| (name, substitute::as_text(value))));
+    stage.secrets.learn_values(stubs.shell.iter().map(|(name, value)| (name, value.clone())));
+    let start = Start { run, session_id, variables, limits, keep_terminals: false, parent: None, depth: 0 };
     let mut input = Input::Start(start);
     let stuck = loop {
         match stage.play(input) {
@@ -179,6 +184,7 @@ struct Stage<'a> {
     /// Where the result of the current state comes from, and when it was entered.
     current: Option<(Source, CurrentState)>,
     path: Vec<Passage>,
+    secrets: Secrets,
 }
 
 /// How often answers were asked for, by the name that they stand under.
@@ -212,6 +218,7 @@ impl<'a> Stage<'a> {
             used: Used::default(),
             current: None,
             path: Vec::new(),
+            secrets: Secrets::of(definition),
         }
     }
 
@@ -311,6 +318,7 @@ impl<'a> Stage<'a> {
     fn tell(&mut self, event: &Event) {
         match event {
             Event::StateEntered { at, tool, params, limit, .. } => {
+                self.secrets.learn_params(params);
                 let (tool, params, limit, at) = (tool.clone(), params.clone(), *limit, *at);
                 self.current = Some((Source::Usual, CurrentState { tool, params, limit, at }));
             }
@@ -364,15 +372,16 @@ impl<'a> Stage<'a> {
                 RehearsalEnd::Stuck { error: "The run waits for something that nobody brings".to_owned() }
             }
         };
-        Rehearsal {
+        let left_over = self.left_over();
+        self.secrets.hidden(Rehearsal {
             end,
             final_state: self.history.final_state().map(str::to_owned),
             states_executed: self.history.states_executed(),
             elapsed_time: self.now.since(Timestamp(0)),
             return_values: self.history.return_values().clone(),
-            left_over: self.left_over(),
+            left_over,
             path: self.path,
-        }
+        })
     }
 
     fn left_over(&self) -> Vec<String> {

@@ -24,13 +24,13 @@ pub(crate) struct List {
 impl List {
     pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
         let reply = front::ask(place, ListWorkflows { containing: self.containing, limit: ALL }).await?;
+        if !reply.success {
+            let error = reply.error.clone().unwrap_or_else(|| "the library can not be read".to_owned());
+            return Err(Failure::work(error).with(&reply));
+        }
         if self.json {
             print::json(&reply)?;
-        }
-        if !reply.success {
-            return Err(Failure::work(reply.error.unwrap_or_else(|| "the library can not be read".to_owned())));
-        }
-        if !self.json {
+        } else {
             show(&reply)?;
         }
         Ok(ExitCode::SUCCESS)

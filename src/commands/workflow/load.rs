@@ -35,7 +35,7 @@ impl Load {
                 }
                 Err(error) => CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() },
             };
-            if !self.json {
+            if !self.json || !reply.success {
                 show(file, &reply)?;
             }
             replies.push(reply);

@@ -28,16 +28,15 @@ impl Remove {
             if !reply.success {
                 code = ExitCode::from(USAGE);
             }
-            if self.json {
-                replies.push(reply);
-            } else if reply.success {
+            if !reply.success {
+                print::error(reply.error.as_deref().unwrap_or(&format!("'{name}' was not removed")));
+            } else if !self.json {
                 print::line(format!("removed {}", reply.file.as_deref().unwrap_or(&name)))?;
-                if let Some(remaining) = reply.remaining {
+                if let Some(remaining) = &reply.remaining {
                     print::note(&format!("'{name}' is {remaining} now"));
                 }
-            } else {
-                print::error(&reply.error.unwrap_or_else(|| format!("'{name}' was not removed")));
             }
+            replies.push(reply);
         }
         if self.json {
             print::json(&replies)?;

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::json;
 use steplatch_daemon::TerminalTools;
 use steplatch_workflow::{documentation, schema};
 
@@ -14,11 +15,16 @@ pub(crate) struct Schema {
     /// Print a page to read instead, in Markdown
     #[arg(long)]
     documentation: bool,
+    /// Print JSON: the schema, or with --documentation an object with the page
+    #[arg(long)]
+    json: bool,
 }
 
 impl Schema {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        if self.documentation {
+        if self.documentation && self.json {
+            print::json(&json!({ "documentation": documentation(&TerminalTools) }))?;
+        } else if self.documentation {
             print::exactly(&documentation(&TerminalTools))?;
         } else {
             print::json(&schema(&TerminalTools))?;

@@ -23,13 +23,13 @@ pub(crate) struct Show {
 impl Show {
     pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
         let reply = front::ask(place, DescribeWorkflow { name: self.name }).await?;
+        if !reply.success {
+            let error = reply.error.clone().unwrap_or_else(|| "there is no such workflow".to_owned());
+            return Err(Failure::usage(error).with(&reply));
+        }
         if self.json {
             print::json(&reply)?;
-        }
-        if !reply.success {
-            return Err(Failure::usage(reply.error.unwrap_or_else(|| "there is no such workflow".to_owned())));
-        }
-        if !self.json {
+        } else {
             print::line(page(&reply).trim_end())?;
         }
         Ok(ExitCode::SUCCESS)

@@ -12,13 +12,11 @@ use steplatch_ids::StepId;
 
 use super::{Decision, Move, exchanging};
 use crate::contract::Contract;
+use crate::contract::HIDDEN;
 use crate::event::{Event, FailureReason, Purpose, ShellAnswer, Side};
 use crate::history::{Exchange, Terminals, learned};
 use crate::substitute::Lookup;
 use crate::tool;
-
-/// What stands in the place of a secret.
-const HIDDEN: &str = "••••••";
 
 impl Move<'_> {
     /// Goes to the first state, by way of the arguments as far as they can be known yet.

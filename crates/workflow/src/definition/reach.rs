@@ -37,16 +37,6 @@ impl State {
     fn targets(&self) -> impl Iterator<Item = &str> {
         self.transitions.iter().map(|transition| transition.next_state.as_str()).chain(self.on_timeout())
     }
-
-    /// Tells whether a run may end here: unless some transition holds whatever happens.
-    pub(crate) fn may_end(&self) -> bool {
-        let any = |covers: &dyn Fn(&crate::condition::Condition) -> bool| {
-            self.transitions.iter().any(|transition| covers(&transition.condition))
-        };
-        let always = any(&|condition| condition.always());
-        let both = any(&|condition| condition.is_success(true)) && any(&|condition| condition.is_success(false));
-        !always && !both
-    }
 }
 
 /// Returns everything that can be reached from `start`, itself included.

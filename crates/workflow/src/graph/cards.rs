@@ -2,6 +2,7 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
+use super::{End, ends};
 use crate::condition::Test;
 use crate::definition::{Definition, State};
 use crate::tool;
@@ -56,8 +57,10 @@ pub(super) struct Row {
 pub(super) enum Way {
     /// To another state, by its number; for want of time or not.
     To { state: usize, late: bool },
-    /// The run is over.
-    End,
+    /// The run is over, and did what it was written for.
+    Completes,
+    /// The run is over, and broke off.
+    Fails,
 }
 
 /// A text that is cut where it is too long, and the whole of it.
@@ -105,9 +108,10 @@ fn card(state: &State, number: &impl Fn(&str) -> Option<usize>) -> Card {
     if let Some(state) = state.on_timeout().and_then(number) {
         rows.push(Row { line: Line::new("on timeout"), way: Way::To { state, late: true } });
     }
-    if state.may_end() {
-        let line = if rows.is_empty() { "end" } else { "otherwise: end" };
-        rows.push(Row { line: Line::new(line), way: Way::End });
+    for End { when, completes } in ends(state) {
+        let (end, way) = if completes { ("completes", Way::Completes) } else { ("fails", Way::Fails) };
+        let line = if when.is_empty() { end.to_owned() } else { format!("{when}: {end}") };
+        rows.push(Row { line: Line::new(&line), way });
     }
     let judged = state.transitions().iter().any(|transition| transition.condition().description().is_some());
     let kind = match state.action().tool() {

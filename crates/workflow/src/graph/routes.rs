@@ -1,15 +1,20 @@
 //! Where cards stand and how lines go between them.
 //!
-//! A line leaves a card beside it or below it, goes down into the gap between two
+//! A line leaves a card beside the row whose way it is, or below a card that has no other; it goes down into the gap between two
 //! layers, across on a track of that gap, and down onto the card that it leads to.
 //! One that leads further goes up or down beside the picture: ways back on the
 //! left, ways ahead on the right. So no line crosses a card, and lines that run in the
 //! same direction have a track or a lane each.
 
+mod bundles;
+mod landings;
+
 use std::collections::BTreeMap;
 
 use super::cards::{Card, HEAD, ROW, Way};
 use super::layers::Layers;
+use bundles::{bundles, number_ports};
+use landings::{land, step_aside, straighten};
 
 /// Pixels between lines that run beside each other.
 const TRACK: f64 = 10.0;
@@ -36,8 +41,17 @@ pub(super) struct Route {
     /// From the card that it leaves to the one that it leads to.
     pub(super) points: Vec<(f64, f64)>,
     /// Those of further rows, each from its row to the line.
-    pub(super) stubs: Vec<[(f64, f64); 2]>,
+    pub(super) stubs: Vec<Stub>,
     /// Whether it is only taken for want of time.
+    pub(super) late: bool,
+}
+
+/// A short line from a row to the line that it joins.
+#[derive(Debug)]
+pub(super) struct Stub {
+    pub(super) from: (f64, f64),
+    pub(super) to: (f64, f64),
+    /// Whether it is taken for want of time.
     pub(super) late: bool,
 }
 
@@ -45,8 +59,8 @@ pub(super) struct Route {
 struct Bundle {
     from: usize,
     to: usize,
-    rows: Vec<usize>,
-    late: bool,
+    /// The rows, and which of them are taken for want of time.
+    rows: Vec<(usize, bool)>,
     side: Side,
     course: Course,
     /// Which line it is on its side of the card, from the inside.
@@ -87,6 +101,8 @@ pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
     let ports = number_ports(&mut bundles, cards.len());
     let left = columns(cards, layers, &ports);
     land(&mut bundles, cards, &left);
+    straighten(&mut bundles, cards, &left);
+    step_aside(&mut bundles, cards, layers, &left);
     let lanes = [Course::Back, Course::Ahead].map(|course| assign_lanes(&mut bundles, layers, course));
 
     let edge_of = |state: usize| {
@@ -136,9 +152,12 @@ pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
         let (card, corner) = (&cards[bundle.from], corners[bundle.from]);
         let row_y = |row: usize| corner.1 + HEAD + ROW * (0.5 + row_number(row));
         let row_x = if bundle.side == Side::Left { corner.0 } else { corner.0 + card.width };
+        // A line that goes up begins at the lowest of its rows, so that it passes the others.
+        let first = if bundle.course == Course::Loop { bundle.rows.len() - 1 } else { 0 };
+        let begin_y = row_y(bundle.rows[first].0);
         let mut points = match bundle.side {
             Side::Below => vec![(exit, corner.1 + card.height)],
-            Side::Left | Side::Right => vec![(row_x, row_y(bundle.rows[0])), (exit, row_y(bundle.rows[0]))],
+            Side::Left | Side::Right => vec![(row_x, begin_y), (exit, begin_y)],
         };
         match bundle.course {
             Course::Next => {
@@ -155,8 +174,12 @@ pub(super) fn plan(cards: &[Card], layers: &Layers) -> Plan {
             }
         }
         points.push((landing, corners[bundle.to].1));
-        let stubs = bundle.rows.iter().skip(1).map(|row| [(row_x, row_y(*row)), (exit, row_y(*row))]).collect();
-        Route { points, stubs, late: bundle.late }
+        let stub =
+            |(row, late): &(usize, bool)| Stub { from: (row_x, row_y(*row)), to: (exit, row_y(*row)), late: *late };
+        let joining = bundle.rows.iter().enumerate().filter(|(index, _)| *index != first).map(|(_, row)| stub(row));
+        // The line itself is dashed where all of it is.
+        let late = bundle.rows.iter().all(|(_, late)| *late);
+        Route { points, stubs: joining.collect(), late }
     });
     let lines = lines.collect();
     Plan { corners, lines, width: end + shift + pixels(lanes[1]) + TRACK + MARGIN, height }
@@ -176,11 +199,11 @@ struct Across {
 
 fn across(bundle: &Bundle, cards: &[Card], left: &[f64], (begin, end): (f64, f64)) -> Across {
     let (from, card) = (left[bundle.from], &cards[bundle.from]);
+    // A line that goes up lies between those of the card above, which come down.
+    let between = if bundle.course == Course::Loop { TRACK / 2.0 } else { 0.0 };
     let exit = match bundle.side {
-        Side::Left => from - AIR - pixels(bundle.port),
-        // A line that goes up lies between those of the card above, which come down.
-        Side::Right if bundle.course == Course::Loop => from + card.width + AIR + pixels(bundle.port) + TRACK / 2.0,
-        Side::Right => from + card.width + AIR + pixels(bundle.port),
+        Side::Left => from - AIR - pixels(bundle.port) - between,
+        Side::Right => from + card.width + AIR + pixels(bundle.port) + between,
         Side::Below => from + card.width / 2.0,
     };
     let lane = match bundle.course {
@@ -188,58 +211,6 @@ fn across(bundle: &Bundle, cards: &[Card], left: &[f64], (begin, end): (f64, f64
         Course::Next | Course::Loop | Course::Ahead => end + pixels(bundle.lane + 1),
     };
     Across { exit, landing: left[bundle.to] + cards[bundle.to].width * bundle.landing, lane }
-}
-
-/// Gathers the ways between each two states, and chooses the side on which they leave.
-fn bundles(cards: &[Card], layers: &Layers, left: &[f64]) -> Vec<Bundle> {
-    let middle = |state: usize| left[state] + cards[state].width / 2.0;
-    let mut all: Vec<Bundle> = Vec::new();
-    for (from, card) in cards.iter().enumerate() {
-        let begin = all.len();
-        for (row, way) in card.rows.iter().map(|row| row.way).enumerate() {
-            let Way::To { state: to, late } = way else { continue };
-            if let Some(known) = all[begin..].iter_mut().find(|bundle| bundle.to == to) {
-                known.rows.push(row);
-                known.late &= late;
-                continue;
-            }
-            let course = match (layers.of[from], layers.of[to]) {
-                _ if from == to => Course::Loop,
-                (source, target) if target == source + 1 => Course::Next,
-                (source, target) if target > source => Course::Ahead,
-                _ => Course::Back,
-            };
-            let to_left = course == Course::Back || (course == Course::Next && middle(to) < middle(from) - 1.0);
-            let side = if to_left { Side::Left } else { Side::Right };
-            all.push(Bundle { from, to, rows: vec![row], late, side, course, port: 0, landing: 0.5, lane: 0 });
-        }
-        // The last way leaves below, where nothing is in between: a chain of states is one straight line.
-        let last = card.rows.iter().rposition(|row| row.way != Way::End);
-        let below = all[begin..].iter_mut().find(|bundle| {
-            bundle.course == Course::Next && bundle.rows.len() == 1 && bundle.rows.first().copied() == last
-        });
-        if let Some(bundle) = below {
-            bundle.side = Side::Below;
-        }
-    }
-    all
-}
-
-/// Numbers the lines on each side of each card, and returns how many there are on the left and on the right.
-fn number_ports(bundles: &mut [Bundle], cards: usize) -> Vec<(usize, usize)> {
-    let mut ports = vec![(0, 0); cards];
-    // From the last row up: the line of an upper row lies outside of those below it, and crosses none of them.
-    for bundle in bundles.iter_mut().rev() {
-        let (left, right) = &mut ports[bundle.from];
-        let count = match bundle.side {
-            Side::Left => left,
-            Side::Right => right,
-            Side::Below => continue,
-        };
-        bundle.port = *count;
-        *count += 1;
-    }
-    ports
 }
 
 /// Returns the left edge of each card, with room beside it for so many lines on the left and on the right.
@@ -283,38 +254,6 @@ fn columns(cards: &[Card], layers: &Layers, ports: &[(usize, usize)]) -> Vec<f64
         }
     }
     left
-}
-
-/// Spreads the lines that lead to a card over its upper edge, in the order in which they come from the left.
-fn land(bundles: &mut [Bundle], cards: &[Card], left: &[f64]) {
-    for (to, card) in cards.iter().enumerate() {
-        let comes_from = |bundle: &Bundle| match bundle.course {
-            Course::Back => f64::NEG_INFINITY,
-            Course::Ahead | Course::Loop => f64::INFINITY,
-            Course::Next => left[bundle.from] + cards[bundle.from].width / 2.0,
-        };
-        let mut incoming: Vec<&mut Bundle> = bundles.iter_mut().filter(|bundle| bundle.to == to).collect();
-        incoming.sort_by(|one, other| comes_from(one).total_cmp(&comes_from(other)));
-        let count = incoming.len();
-        // A line straight from above stays straight, where the middle is not another's.
-        let middle = count / 2;
-        let straight = |bundle: &Bundle| {
-            bundle.side == Side::Below
-                && (left[bundle.from] + cards[bundle.from].width / 2.0 - left[to] - card.width / 2.0).abs() < 2.0
-        };
-        let at = incoming.iter().position(|bundle| straight(bundle));
-        for (index, bundle) in incoming.into_iter().enumerate() {
-            #[allow(clippy::cast_precision_loss, reason = "at most a hundred states lead to one")]
-            let share = |part: usize, of: usize| part as f64 / of as f64;
-            bundle.landing = match at {
-                Some(at) if index == at => 0.5,
-                Some(at) if index < at => 0.5 * share(index + 1, at + 1),
-                Some(at) => 0.5 + 0.5 * share(index - at, count - at),
-                None if count % 2 == 1 && index == middle => 0.5,
-                None => share(index + 1, count + 1),
-            };
-        }
-    }
 }
 
 /// Gives lines that go along the picture a lane each, the inner ones to the shorter; returns how many lanes there are.
@@ -422,6 +361,42 @@ mod tests {
                         // Touching the edge is how a line begins and ends.
                         let inside = left < one.2 - 0.5 && right > one.0 + 0.5 && top < one.3 - 0.5 && bottom > one.1 + 0.5;
                         prop_assert!(!inside, "{:?} goes through {:?}", pair, one);
+                    }
+                }
+            }
+            // A line begins at a row, but for the only one of its card.
+            for route in &plan.lines {
+                let (x, y) = route.points[0];
+                let below = boxes.iter().position(|one| one.0 < x && x < one.2 && (y - one.3).abs() < 0.01);
+                prop_assert!(below.is_none_or(|card| cards[card].rows.len() == 1), "{:?} begins below {:?}", route, below);
+            }
+            // What joins a line meets it.
+            for route in &plan.lines {
+                for stub in &route.stubs {
+                    let met = route.points.windows(2).any(|pair| {
+                        (pair[0].0 - stub.to.0).abs() < 0.01
+                            && (pair[1].0 - stub.to.0).abs() < 0.01
+                            && pair[0].1.min(pair[1].1) <= stub.to.1
+                            && stub.to.1 <= pair[0].1.max(pair[1].1)
+                    });
+                    prop_assert!(met, "{:?} does not meet {:?}", stub, route);
+                }
+            }
+            // Lines that leave the same card do not run along each other, upright or level.
+            let segments = |route: &Route| -> Vec<_> { route.points.windows(2).map(|pair| (pair[0], pair[1])).collect() };
+            let leaves = |route: &Route| boxes.iter().position(|one| {
+                let (x, y) = route.points[0];
+                one.0 - 0.5 < x && x < one.2 + 0.5 && one.1 < y && y < one.3 + 0.5
+            });
+            for (index, one) in plan.lines.iter().enumerate() {
+                for other in plan.lines[..index].iter().filter(|other| leaves(other) == leaves(one)) {
+                    for (a, b) in segments(one) {
+                        for (c, d) in segments(other) {
+                            let shared = |a: f64, b: f64, c: f64, d: f64| f64::min(a.max(b), c.max(d)) - f64::max(a.min(b), c.min(d));
+                            let upright = a.0 == b.0 && c.0 == d.0 && (a.0 - c.0).abs() < 1.0 && shared(a.1, b.1, c.1, d.1) > 0.5;
+                            let level = a.1 == b.1 && c.1 == d.1 && (a.1 - c.1).abs() < 1.0 && shared(a.0, b.0, c.0, d.0) > 0.5;
+                            prop_assert!(!upright && !level, "{:?} runs along {:?}", (a, b), (c, d));
+                        }
                     }
                 }
             }

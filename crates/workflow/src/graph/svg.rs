@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::cards::{Card, HEAD, Kind, Line, ROW, Way, cards};
 use super::layers::layers;
-use super::routes::{Plan, Route, plan};
+use super::routes::{Plan, Route, Stub, plan};
 use crate::definition::Definition;
 
 /// The colours, for bright surroundings and for dark ones. Renderers that do not ask paint the bright ones.
@@ -12,16 +12,17 @@ const STYLE: &str = "\
 text{font:12px ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace;fill:#3d4450}\
 .paper{fill:#fbfbfc}.card{fill:#fff;stroke:#8a94a6;stroke-width:1.2}.name{font-weight:bold;font-size:13px;fill:#14181f}\
 .tool{fill:#5f6b7c}.rule{stroke:#d5dae2}.line{fill:none;stroke:#4a6fa5;stroke-width:1.4}.late{stroke:#b0622c;stroke-dasharray:5 4}\
-.tip{fill:#4a6fa5}.latetip{fill:#b0622c}.mark{fill:#14181f}.ring{fill:none;stroke:#14181f;stroke-width:1.4}\
+.tip{fill:#4a6fa5}.latetip{fill:#b0622c}.mark{fill:#14181f}.ring{fill:none;stroke:#14181f;stroke-width:1.4}.cross{fill:none;stroke:#b3261e;stroke-width:2}.joint{fill:#4a6fa5}.latejoint{fill:#b0622c}\
 .nested .card{fill:#eef6ef;stroke:#4f8a5b}.judged .card{fill:#fff7e0;stroke:#b48a1e}.side{stroke:#4f8a5b}.lost{opacity:.5}\
 @media (prefers-color-scheme:dark){text{fill:#c3cad6}.paper{fill:#15181d}.card{fill:#1f242c;stroke:#5f6b7c}.name{fill:#f2f4f8}\
 .tool{fill:#93a0b4}.rule{stroke:#363d49}.line{stroke:#7fa8e0}.late{stroke:#e09a5f}.tip{fill:#7fa8e0}.latetip{fill:#e09a5f}\
-.mark{fill:#f2f4f8}.ring{stroke:#f2f4f8}.nested .card{fill:#1b2a20;stroke:#6fb07c}.judged .card{fill:#2e2713;stroke:#d6ad45}.side{stroke:#6fb07c}}";
+.mark{fill:#f2f4f8}.ring{stroke:#f2f4f8}.cross{stroke:#f2857c}.joint{fill:#7fa8e0}.latejoint{fill:#e09a5f}.nested .card{fill:#1b2a20;stroke:#6fb07c}.judged .card{fill:#2e2713;stroke:#d6ad45}.side{stroke:#6fb07c}}";
 
 /// Returns a machine as a picture in SVG 1.1, which needs nothing besides itself.
 ///
 /// Each state is a card with the ways out of it, in the order in which they are tried. The state that a run begins with
-/// hangs on a dot, and a ring stands where a run may end. Ways that are taken for want of time are dashed, ways back go
+/// hangs on a dot; a ring stands where a run may complete, a cross where it may fail. A line begins at the row whose way it
+/// is, or below a card with one way only; rows that lead to the same state join it at a dot. Ways that are taken for want of time are dashed, ways back go
 /// along the left. A state that runs another workflow has double sides, one that somebody judges has its corners cut,
 /// and one that no run comes to is pale.
 ///
@@ -50,7 +51,7 @@ pub fn svg(definition: &Definition) -> String {
         draw_line(&mut out, route);
     }
     if let (Some((x, y)), Some(card)) = (plan.corners.get(initial), cards.get(initial)) {
-        begin(&mut out, x + card.width / 2.0, *y, &plan);
+        begin(&mut out, (x + card.width / 2.0, card.width), *y, &plan);
     }
     for (card, corner) in cards.iter().zip(&plan.corners) {
         draw_card(&mut out, card, *corner);
@@ -79,23 +80,36 @@ fn tip(class: &str) -> String {
 }
 
 /// The dot that a run begins at, above its first state.
-fn begin(out: &mut String, x: f64, top: f64, plan: &Plan) {
-    // A line that comes down in the middle moves the dot aside.
-    let taken = plan
-        .lines
-        .iter()
-        .any(|route| route.points.last().is_some_and(|(at, y)| (at - x).abs() < 9.0 && (y - top).abs() < 1.0));
-    let x = if taken { x - 16.0 } else { x };
+fn begin(out: &mut String, (x, width): (f64, f64), top: f64, plan: &Plan) {
+    // Between the lines that come from the left and those that come from the right, it crosses none.
+    let (left, right) = (x - width / 2.0, x + width / 2.0);
+    let (mut begin, mut end) = (left, right);
+    for route in &plan.lines {
+        if let [.., (from, _), _, (at, y)] = route.points[..]
+            && (y - top).abs() < 1.0
+            && (left..=right).contains(&at)
+        {
+            if from < at {
+                begin = f64::max(begin, at);
+            } else {
+                end = f64::min(end, at);
+            }
+        }
+    }
+    let x = f64::midpoint(begin, end);
     let _ = writeln!(out, "<circle class=\"mark\" cx=\"{x:.1}\" cy=\"16\" r=\"6\"/>");
     let _ = writeln!(out, "<path class=\"line\" marker-end=\"url(#tip)\" d=\"M{x:.1} 22V{top:.1}\"/>");
 }
 
 fn draw_line(out: &mut String, route: &Route) {
     let (class, tip) = if route.late { ("line late", "latetip") } else { ("line", "tip") };
-    for [from, to] in &route.stubs {
-        let _ = writeln!(out, "<path class=\"{class}\" d=\"M{:.1} {:.1}H{:.1}\"/>", from.0, from.1, to.0);
-    }
     let _ = writeln!(out, "<path class=\"{class}\" marker-end=\"url(#{tip})\" d=\"{}\"/>", rounded(&route.points));
+    for Stub { from, to, late } in &route.stubs {
+        let (class, joint) = if *late { ("line late", "latejoint") } else { ("line", "joint") };
+        let _ = writeln!(out, "<path class=\"{class}\" d=\"M{:.1} {:.1}H{:.1}\"/>", from.0, from.1, to.0);
+        // Where lines only cross there is none.
+        let _ = writeln!(out, "<circle class=\"{joint}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\"/>", to.0, to.1);
+    }
 }
 
 /// How far from a corner a line leaves its direction.
@@ -165,12 +179,19 @@ fn draw_card(out: &mut String, card: &Card, (x, y): (f64, f64)) {
     let mut middle = HEAD + ROW / 2.0;
     for row in &card.rows {
         draw_text(out, "row", &row.line, 12.0, middle + 4.0);
-        if row.way == Way::End {
-            let at = width - 14.0;
-            let _ = writeln!(
-                out,
-                "<circle class=\"ring\" cx=\"{at}\" cy=\"{middle}\" r=\"6\"/><circle class=\"mark\" cx=\"{at}\" cy=\"{middle}\" r=\"3\"/>"
-            );
+        let at = width - 14.0;
+        match row.way {
+            Way::To { .. } => {}
+            Way::Completes => {
+                let _ = writeln!(
+                    out,
+                    "<circle class=\"ring\" cx=\"{at}\" cy=\"{middle}\" r=\"6\"/><circle class=\"mark\" cx=\"{at}\" cy=\"{middle}\" r=\"3\"/>"
+                );
+            }
+            Way::Fails => {
+                let (left, top) = (at - 4.5, middle - 4.5);
+                let _ = writeln!(out, "<path class=\"cross\" d=\"M{left} {top}l9 9m0 -9l-9 9\"/>");
+            }
         }
         middle += ROW;
     }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::json;
-use steplatch_workflow::{Definition, svg};
+use steplatch_workflow::{Definition, mermaid, svg};
 
 use crate::generated::machines;
 use crate::machine::{Tools, definition};
@@ -30,12 +30,39 @@ fn a_picture_tells_the_kinds_of_states_and_ways_apart_and_keeps_foreign_text_tex
     assert_eq!(count("<g class=\"judged\""), 1);
     assert_eq!(count("class=\"line late\" marker-end"), 1, "on timeout is dashed");
     assert_eq!(count("class=\"line\" marker-end"), 5, "four ways, and the one from the dot");
-    assert_eq!(count("class=\"ring\""), 4, "a run may end in each state");
+    assert_eq!(count("class=\"ring\""), 4, "a run may complete in each state");
+    assert_eq!(
+        count("class=\"cross\""),
+        4,
+        "and fail in each: the time-out of a leads on, a terminal that is gone does not"
+    );
     assert!(picture.contains("/&lt;/text&gt;&lt;script&gt;&amp;&quot;&#39; /") && !picture.contains("<script"));
     assert!(picture.contains(
         "a text that is…<title>screen_content contains a text that is far too long for a card to hold</title>"
     ));
     assert!(picture.contains("prefers-color-scheme:dark"));
+}
+
+#[test]
+fn an_end_that_is_a_failure_does_not_look_like_a_good_one() {
+    let machine = definition(&json!({"name": "ends", "initial_state": "open", "states": {
+        "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "nap"}]},
+        "nap": {"action": {"tool": "sleep", "params": {"seconds": 1}}, "transitions": [
+            {"condition": {"success": true, "pattern_match": "x"}, "next_state": "bad"}
+        ]},
+        "bad": {"action": {"tool": "fail", "params": {"message": "no"}}}
+    }}));
+    let picture = svg(&machine);
+    let count = |part: &str| picture.matches(part).count();
+    assert_eq!(
+        (count(">otherwise: fails<"), count(">otherwise: completes<"), count(">fails<")),
+        (1, 1, 1),
+        "{picture}"
+    );
+    assert_eq!((count("class=\"cross\""), count("class=\"ring\"")), (2, 1));
+    let diagram = mermaid(&machine);
+    assert!(diagram.contains("s0 --> failed: otherwise\n") && diagram.contains("s1 --> [*]: otherwise\n"), "{diagram}");
+    assert!(diagram.contains("s2 --> failed\n") && !diagram.contains("s2 --> [*]"), "{diagram}");
 }
 
 proptest! {

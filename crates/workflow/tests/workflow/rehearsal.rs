@@ -278,3 +278,118 @@ proptest! {
         }
     }
 }
+
+/// A machine that does everything with its secrets that gives them away.
+fn careless() -> Value {
+    json!({
+        "initial_state": "open",
+        "arguments": {
+            "TOKEN": {"secret": true}, "PIN": {"secret": true}, "KEY": {"secret": true, "default": "default-key-1"},
+            "USER_NAME": "who"
+        },
+        "return_values": {"OUT_TOKEN": {"secret": true}},
+        "states": {
+            "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "login"}]},
+            "login": {
+                "action": {"tool": "send_input", "params": {"input_text": "{USER_NAME}-pass\n", "secret": true}},
+                "transitions": [{"condition": "success", "next_state": "say"}]
+            },
+            "say": {
+                "action": {"tool": "send_input", "params": {"input_text": "echo {TOKEN} {TOKEN|sh} {TOKEN|json} {TOKEN|regex}\n"}},
+                "transitions": [{"condition": {"field_contains": {"screen_content": "{TOKEN}"}}, "next_state": "pin"}]
+            },
+            "pin": {
+                "action": {"tool": "send_input", "params": {"input_text": "{PIN}\n"}},
+                "transitions": [{"condition": {"field_equals": {"message": "{TOKEN}"}}, "next_state": "nested"}]
+            },
+            "nested": {
+                "action": {"tool": "run_workflow", "params": {
+                    "workflow_definition": {
+                        "initial_state": "a", "arguments": {"INNER": {"secret": true}},
+                        "states": {"a": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}
+                    },
+                    "initial_variables": {"INNER": "inner-secret", "OTHER": "seen"}
+                }},
+                "transitions": [{"condition": "success", "next_state": "judge"}]
+            },
+            "judge": {
+                "action": {"tool": "get_screen_content"},
+                "transitions": [{"condition": {"description": "{TOKEN} was printed"}, "next_state": "end"}]
+            },
+            "end": {"action": {"tool": "get_screen_content"}}
+        }
+    })
+}
+
+/// Text that needs quotes in a shell, in JSON and in a pattern, each in another way.
+const TOKEN: &str = r#"it's "QUOTED" \d secret"#;
+
+fn careless_stubs() -> Value {
+    json!({
+        "states": {
+            "login": {"screen_content": "Password: ana-pass refused"},
+            "say": {"screen_content": format!("got {TOKEN}, default-key-1, out-secret")},
+            "pin": {"message": TOKEN, "PIN": 917, "env": {"PIN": "917", "lines": ["917", "0917"]}},
+            "nested": {"return_values": {"INNER": "x"}, "message": "inner-secret and seen"},
+            "end": {"success": false, "error": format!("{TOKEN} was refused, and so was inner-secret")}
+        },
+        "gates": {"judge": format!("{TOKEN} was printed")},
+        "shell": {"OUT_TOKEN": "out-secret"}
+    })
+}
+
+/// What of the secrets of [`careless`] stands in a text.
+fn seen(text: &str) -> Vec<&'static str> {
+    let all = ["QUOTED", "default-key", "inner-secret", "out-secret", "ana-pass", "\"917", "917,", "917\\n"];
+    all.into_iter().filter(|secret| text.contains(secret)).collect()
+}
+
+#[test]
+fn secrets_are_nowhere_in_a_rehearsal_that_was_played_with_them() {
+    let variables = json!({"TOKEN": TOKEN, "PIN": "917", "USER_NAME": "ana"});
+    let rehearsal = play_with(&careless(), &careless_stubs(), &variables, Limits::default());
+    assert_eq!(rehearsal.states_executed, 7, "{rehearsal:#?}");
+    let text = serde_json::to_string(&rehearsal).unwrap();
+    assert_eq!(seen(&text), [""; 0], "{text}");
+    let state = |wanted: &str| {
+        let of = |passage: &Passage| match passage {
+            Passage::State { state, params, result, .. } if state == wanted => {
+                Some((Value::Object(params.clone()), Value::Object(result.clone())))
+            }
+            _ => None,
+        };
+        rehearsal.path.iter().find_map(of).unwrap()
+    };
+    assert_eq!(state("login").0["input_text"], "••••••");
+    assert_eq!(state("login").1["screen_content"], "Password: •••••• refused");
+    assert_eq!(state("say").0["input_text"], "echo •••••• •••••• •••••• ••••••\n");
+    assert_eq!(state("say").1["screen_content"], "got ••••••, ••••••, ••••••", "a default and a return value too");
+    assert_eq!(state("pin").0["input_text"], "••••••");
+    // What only looks like a short secret is left alone where more stands around it.
+    assert_eq!(state("pin").1["env"], json!({"PIN": "••••••", "lines": ["••••••", "0917"]}));
+    assert_eq!(state("nested").0["initial_variables"], json!({"INNER": "••••••", "OTHER": "seen"}));
+    assert_eq!(state("nested").1["return_values"], json!({"INNER": "••••••"}));
+    let failed = RehearsalEnd::Failed {
+        error: "State 'end' failed: •••••• was refused, and so was ••••••".into()
+    };
+    assert_eq!(rehearsal.end, failed);
+}
+
+#[test]
+fn a_rehearsal_that_is_stuck_or_returns_something_shows_no_secret_either() {
+    let variables = json!({"TOKEN": TOKEN, "PIN": "917", "USER_NAME": "ana"});
+    let mut stubs = careless_stubs();
+    stubs["gates"] = json!({"judge": format!("{TOKEN} was not printed")});
+    let stuck = play_with(&careless(), &stubs, &variables, Limits::default());
+    let RehearsalEnd::Stuck { error } = &stuck.end else { panic!("{:?}", stuck.end) };
+    assert!(error.contains("does not offer '•••••• was not printed'"), "{error}");
+    let mut stubs = careless_stubs();
+    stubs["gates"] = json!({"judge": "none of these"});
+    let returned = play_with(&careless(), &stubs, &variables, Limits::default());
+    assert_eq!(returned.end, RehearsalEnd::Completed);
+    assert_eq!(returned.return_values["OUT_TOKEN"], "••••••");
+    for rehearsal in [stuck, returned] {
+        let text = serde_json::to_string(&rehearsal).unwrap();
+        assert_eq!(seen(&text), [""; 0], "{text}");
+    }
+}

@@ -270,9 +270,13 @@ fn a_diagram_shows_every_state_and_every_way() {
             s0 --> s0: not /err#58; #34;x#34;/
             s0 --> s2: judged#58; it is fine
             s0 --> s1: on timeout
-            s0 --> [*]
+            s0 --> [*]: otherwise, success
+            s0 --> failed: otherwise, failure
             s1 --> s0: always
-            s2 --> [*]
+            s2 --> [*]: success
+            s2 --> failed: failure
+            classDef bad stroke:#b3261e,color:#b3261e
+            class failed bad
     "#]]
     .assert_eq(&mermaid(&definition(&document)));
 }

@@ -1,0 +1,200 @@
+//! How a run may end in a state, as far as the state itself tells.
+//!
+//! What an action comes to is one of a few [`Ending`]s. One that no transition is
+//! sure to take, and that does not lead on for want of time, is where a run may end: it
+//! completes if the action succeeded and fails if it did not, as `decide` has it.
+//! What fields and screens hold nobody knows beforehand, except that a pattern is found in a text or it is not.
+
+use super::State;
+use crate::condition::{Condition, PatternText, Test};
+use crate::tool;
+
+/// The ways in which a run may end in a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ends {
+    /// It may do what it was written for.
+    pub(crate) completes: bool,
+    /// It may break off.
+    pub(crate) fails: bool,
+}
+
+/// What an action comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Succeeded,
+    /// An `await_output` ended without what it waited for, which is a success.
+    FoundNothing,
+    Failed,
+    /// The state's limit passed.
+    TimedOut,
+    /// The daemon died in between.
+    Unknown,
+}
+
+impl State {
+    /// Tells how a run may end here.
+    pub(crate) fn ends(&self) -> Ends {
+        let left: Vec<Ending> = self.endings().into_iter().filter(|ending| !self.goes_on(*ending)).collect();
+        let success = |ending: &Ending| matches!(ending, Ending::Succeeded | Ending::FoundNothing);
+        Ends { completes: left.iter().any(success), fails: left.iter().any(|ending| !success(ending)) }
+    }
+
+    /// Tells whether a run may end here at all.
+    pub(crate) fn may_end(&self) -> bool {
+        let Ends { completes, fails } = self.ends();
+        completes || fails
+    }
+
+    /// What the action may come to.
+    fn endings(&self) -> Vec<Ending> {
+        let tool = self.action.tool();
+        let mut endings = match tool {
+            // Neither needs anybody: one always succeeds, the other never does.
+            tool::SLEEP => vec![Ending::Succeeded],
+            tool::FAIL => return vec![Ending::Failed],
+            tool::AWAIT_OUTPUT => vec![Ending::Succeeded, Ending::FoundNothing, Ending::Failed, Ending::Unknown],
+            _ => vec![Ending::Succeeded, Ending::Failed, Ending::Unknown],
+        };
+        let bounds_itself = matches!(tool, tool::AWAIT_OUTPUT | tool::SLEEP | tool::RUN_WORKFLOW);
+        if self.timeout.is_some() || !bounds_itself {
+            endings.push(Ending::TimedOut);
+        }
+        endings
+    }
+
+    /// Whether the state is sure to lead to another one.
+    fn goes_on(&self, ending: Ending) -> bool {
+        let late = matches!(ending, Ending::TimedOut | Ending::FoundNothing) && self.on_timeout().is_some();
+        let conditions = || self.transitions.iter().map(|transition| &transition.condition);
+        // Of those that depend on one pattern only: each with whether it must be found.
+        let patterns: Vec<(&str, bool)> = conditions().filter_map(|condition| ending.leaves_to(condition)).collect();
+        late || conditions().any(|condition| ending.surely_holds(condition))
+            || patterns.iter().any(|(pattern, found)| patterns.contains(&(*pattern, !*found)))
+    }
+}
+
+impl Ending {
+    /// Whether a test holds, where that can be told.
+    fn decides(self, test: &Test) -> Option<bool> {
+        let success = matches!(self, Self::Succeeded | Self::FoundNothing);
+        match test {
+            Test::Success(expected) => Some(success == *expected),
+            Test::TimeoutOccurred(expected) => Some(matches!(self, Self::TimedOut | Self::FoundNothing) == *expected),
+            Test::OutcomeUnknown(expected) => Some((self == Self::Unknown) == *expected),
+            Test::Pattern { .. } | Test::FieldEquals { .. } | Test::FieldContains { .. } => None,
+        }
+    }
+
+    fn surely_holds(self, condition: &Condition) -> bool {
+        condition.description.is_none() && condition.tests.iter().all(|test| self.decides(test) == Some(true))
+    }
+
+    /// Returns the one pattern that a condition depends on, if everything else in it holds.
+    fn leaves_to(self, condition: &Condition) -> Option<(&str, bool)> {
+        let mut open = condition.tests.iter().filter(|test| self.decides(test) != Some(true));
+        match (open.next()?, open.next(), &condition.description) {
+            (Test::Pattern { pattern: PatternText::Compiled(pattern), found }, None, None) => {
+                Some((pattern.as_str(), *found))
+            }
+            (Test::Pattern { pattern: PatternText::Template(template), found }, None, None) => Some((template, *found)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, Value, json};
+
+    use super::*;
+    use crate::definition::{Definition, Problem, ToolCatalog};
+
+    struct Terminals;
+
+    impl ToolCatalog for Terminals {
+        fn tools(&self) -> Vec<String> {
+            ["open_terminal", "await_output"].map(str::to_owned).to_vec()
+        }
+
+        fn check(&self, _: &str, _: &Map<String, Value>) -> Vec<Problem> {
+            Vec::new()
+        }
+
+        fn takes_session(&self, _: &str) -> bool {
+            true
+        }
+
+        fn has_judges(&self) -> bool {
+            true
+        }
+    }
+
+    fn ends(state: &Value) -> &'static str {
+        let document = json!({"initial_state": "a", "states": {"a": state}});
+        let definition = Definition::parse(&document, &Terminals).unwrap_or_else(|problems| panic!("{problems}"));
+        match definition.states()[0].ends() {
+            Ends { completes: true, fails: true } => "either",
+            Ends { completes: true, fails: false } => "completes",
+            Ends { completes: false, fails: true } => "fails",
+            Ends { completes: false, fails: false } => "goes on",
+        }
+    }
+
+    #[test]
+    fn what_no_transition_is_sure_to_take_is_an_end() {
+        let cases = |tool: &str, params: Value, cases: &[(Value, &str)]| {
+            for (conditions, expected) in cases {
+                let to = |condition: &Value| json!({"condition": condition, "next_state": "a"});
+                let transitions: Vec<Value> = conditions.as_array().unwrap().iter().map(to).collect();
+                let state = json!({"action": {"tool": tool, "params": params}, "transitions": transitions});
+                assert_eq!(ends(&state), *expected, "{state}");
+            }
+        };
+        let judged = json!({"success": true, "description": "it works"});
+        cases(
+            "open_terminal",
+            json!({}),
+            &[
+                (json!([]), "either"),
+                (json!(["success"]), "fails"),
+                (json!(["failure"]), "completes"),
+                (json!(["success", "failure"]), "goes on"),
+                (json!([{}]), "goes on"),
+                (json!([judged]), "either"),
+                (json!([judged, "success"]), "fails"),
+                (json!([{"success": true, "pattern_match": "x"}]), "either"),
+                (json!([{"pattern_match": "x"}, {"pattern_not_match": "x"}]), "goes on"),
+                (json!([{"pattern_match": "x"}, {"success": true, "pattern_not_match": "x"}]), "fails"),
+                (json!([{"pattern_match": "x"}, {"pattern_not_match": "y"}]), "either"),
+                (json!([{"field_equals": {"success": true}}]), "either"),
+                (json!([{"timeout_occurred": true}, {"timeout_occurred": false}]), "goes on"),
+                (json!([{"timeout_occurred": true}]), "either"),
+                (json!(["success", {"success": false, "outcome_unknown": false}]), "fails"),
+                (
+                    json!(["success", {"success": false, "outcome_unknown": false}, {"outcome_unknown": true}]),
+                    "goes on",
+                ),
+            ],
+        );
+        cases("sleep", json!({"seconds": 1}), &[(json!([]), "completes"), (json!(["success"]), "goes on")]);
+        cases("fail", json!({"message": "no"}), &[(json!([]), "fails")]);
+    }
+
+    #[test]
+    fn a_time_out_that_leads_on_is_no_end() {
+        let state = |more: Value| {
+            let mut state = json!({"action": {"tool": "await_output", "params": {"pattern": "x"}}, "transitions": [
+                {"condition": {"success": true, "timeout_occurred": false}, "next_state": "a"}
+            ]});
+            state.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            state
+        };
+        assert_eq!(ends(&state(json!({}))), "either", "what did not come completes a run");
+        assert_eq!(ends(&state(json!({"timeout": 3, "on_timeout": "a"}))), "fails", "the terminal may be gone");
+        let nap = |more: Value| {
+            json!({"action": {"tool": "sleep", "params": {"seconds": 9}}, "timeout": 1,
+            "transitions": [{"condition": "success", "next_state": "a"}], "on_timeout": more})
+        };
+        assert_eq!((ends(&nap(Value::Null)), ends(&nap("a".into()))), ("fails", "goes on"));
+    }
+}

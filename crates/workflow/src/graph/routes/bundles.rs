@@ -1,0 +1,70 @@
+//! Which ways share a line, and on which side of its card a line leaves.
+
+use super::super::cards::{Card, Way};
+use super::super::layers::Layers;
+use super::{Bundle, Course, Side};
+
+/// Gathers the ways between each two states, and chooses the side on which they leave.
+pub(super) fn bundles(cards: &[Card], layers: &Layers, left: &[f64]) -> Vec<Bundle> {
+    let middle = |state: usize| left[state] + cards[state].width / 2.0;
+    let mut all: Vec<Bundle> = Vec::new();
+    for (from, card) in cards.iter().enumerate() {
+        let begin = all.len();
+        for (row, way) in card.rows.iter().map(|row| row.way).enumerate() {
+            let Way::To { state: to, late } = way else { continue };
+            if let Some(known) = all[begin..].iter_mut().find(|bundle| bundle.to == to) {
+                known.rows.push((row, late));
+                continue;
+            }
+            let course = match (layers.of[from], layers.of[to]) {
+                _ if from == to => Course::Loop,
+                (source, target) if target == source + 1 => Course::Next,
+                (source, target) if target > source => Course::Ahead,
+                _ => Course::Back,
+            };
+            let to_left = course == Course::Back || (course == Course::Next && middle(to) < middle(from) - 1.0);
+            let side = if to_left { Side::Left } else { Side::Right };
+            all.push(Bundle { from, to, rows: vec![(row, late)], side, course, port: 0, landing: 0.5, lane: 0 });
+        }
+        // The only way leaves below, where it can not be taken for another's: a chain of states is one straight line.
+        if let [bundle] = &mut all[begin..]
+            && bundle.course == Course::Next
+            && bundle.rows.len() == 1
+        {
+            bundle.side = Side::Below;
+        }
+        turn_loop(&mut all[begin..]);
+    }
+    all
+}
+
+/// Lets the line from a card to itself go up on the side where it crosses fewer others: those of the rows above it.
+fn turn_loop(bundles: &mut [Bundle]) {
+    let Some(index) = bundles.iter().position(|bundle| bundle.course == Course::Loop) else { return };
+    let last = bundles[index].rows.iter().map(|(row, _)| *row).max();
+    let crossed = |side: Side| {
+        let others = bundles.iter().enumerate().filter(|(other, bundle)| *other != index && bundle.side == side);
+        others.flat_map(|(_, bundle)| &bundle.rows).filter(|(row, _)| Some(*row) < last).count()
+    };
+    let beside = |side: Side| bundles.iter().enumerate().any(|(other, bundle)| other != index && bundle.side == side);
+    let to_left = (crossed(Side::Left), beside(Side::Left)) < (crossed(Side::Right), beside(Side::Right));
+    bundles[index].side = if to_left { Side::Left } else { Side::Right };
+}
+
+/// Numbers the lines on each side of each card, and returns how many there are on the left and on the right.
+pub(super) fn number_ports(bundles: &mut [Bundle], cards: usize) -> Vec<(usize, usize)> {
+    let mut ports = vec![(0, 0); cards];
+    // From the last row up: the line of an upper row lies outside of those below it, and crosses none of them.
+    for bundle in bundles.iter_mut().rev() {
+        let (left, right) = &mut ports[bundle.from];
+        let count = match bundle.side {
+            Side::Left => left,
+            Side::Right => right,
+            Side::Below => continue,
+        };
+        bundle.port = *count;
+        // One that goes up lies between two ports, and keeps its distance to its neighbours.
+        *count += if bundle.course == Course::Loop { 2 } else { 1 };
+    }
+    ports
+}

@@ -1,0 +1,192 @@
+//! What must not be seen of a rehearsal, although it was played with it.
+//!
+//! A rehearsal is shown to people and kept in the logs of whoever tests machines,
+//! and its stubs may be made of a real run. Secrets are known by value and by name: the
+//! values of variables that a contract calls secret, and texts that are typed as
+//! one, are hidden wherever they stand, in the forms that our filters write too. One of fewer than
+//! [`SHORTEST`] characters would black out half of every text, so it is hidden where it is all
+//! that there is, and in fields that bear the name of its variable.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::{Passage, Rehearsal, RehearsalEnd};
+use crate::contract::HIDDEN;
+use crate::definition::Definition;
+use crate::substitute::{as_text, filtered_forms};
+
+/// The fewest characters that are looked for inside of other text.
+const SHORTEST: usize = 4;
+
+/// The secrets of one rehearsal.
+#[derive(Debug, Default)]
+pub(super) struct Secrets {
+    /// Variables whose values are secret.
+    names: BTreeSet<String>,
+    /// What is hidden inside of any text.
+    texts: BTreeSet<String>,
+    /// What is hidden where nothing else stands.
+    short: BTreeSet<String>,
+}
+
+impl Secrets {
+    /// Knows what the contract of a workflow calls secret: the names, and the defaults.
+    pub(super) fn of(definition: &Definition) -> Self {
+        let mut secrets = Self::default();
+        let contract = definition.arguments().iter().chain(definition.return_values());
+        for variable in contract.filter(|variable| variable.is_secret()) {
+            secrets.names.insert(variable.name().to_owned());
+            variable.default().iter().for_each(|default| secrets.learn(default));
+        }
+        secrets
+    }
+
+    /// Learns the values of secret variables among these.
+    pub(super) fn learn_values<'v>(&mut self, variables: impl Iterator<Item = (&'v String, String)>) {
+        let secret: Vec<String> =
+            variables.filter(|(name, _)| self.names.contains(*name)).map(|(_, value)| value).collect();
+        secret.iter().for_each(|value| self.learn(value));
+    }
+
+    /// Learns what an action is given: a text that is typed as a secret, and the secrets of a workflow inside of this one.
+    pub(super) fn learn_params(&mut self, params: &Map<String, Value>) {
+        if is_typed_unseen(params)
+            && let Some(typed) = params.get("input_text")
+        {
+            self.learn(&as_text(typed));
+        }
+        if let Some(nested) = params.get("workflow_definition") {
+            self.learn_nested(nested);
+            let given = params.get("initial_variables").and_then(Value::as_object).into_iter().flatten();
+            self.learn_values(given.map(|(name, value)| (name, as_text(value))));
+        }
+    }
+
+    /// Learns what a workflow inside of this one calls secret, however deep it stands. It need not be valid.
+    fn learn_nested(&mut self, document: &Value) {
+        for contract in ["arguments", "return_values"] {
+            for (name, variable) in document[contract].as_object().into_iter().flatten() {
+                if variable["secret"] == true {
+                    self.names.insert(name.clone());
+                    self.learn(&as_text(&variable["default"]));
+                }
+            }
+        }
+        for state in document["states"].as_object().into_iter().flat_map(Map::values) {
+            if let Some(params) = state["action"]["params"].as_object() {
+                self.learn_params(params);
+            }
+        }
+    }
+
+    /// Learns a secret, line by line: a screen does not show more of it in one piece.
+    fn learn(&mut self, secret: &str) {
+        for line in secret.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            if line.chars().count() < SHORTEST {
+                self.short.insert(line.to_owned());
+                continue;
+            }
+            let quoted = Value::from(line).to_string();
+            self.texts.extend(filtered_forms(line));
+            // Without its quotes, it may stand in the middle of more JSON.
+            self.texts.insert(quoted[1..quoted.len() - 1].to_owned());
+            self.texts.insert(line.to_owned());
+        }
+    }
+
+    /// Returns a rehearsal without any secret in it.
+    pub(super) fn hidden(&self, mut rehearsal: Rehearsal) -> Rehearsal {
+        for passage in &mut rehearsal.path {
+            match passage {
+                Passage::State { params, result, .. } => {
+                    self.hide_fields(params);
+                    self.hide_fields(result);
+                }
+                Passage::Transition { because, .. } => self.hide(because),
+                Passage::Gate { choices, answer, .. } => {
+                    choices.iter_mut().for_each(|choice| self.hide(choice));
+                    self.hide(answer);
+                }
+                Passage::Contract { variables, error, .. } => {
+                    self.hide_variables(variables.iter_mut());
+                    error.iter_mut().for_each(|error| self.hide(error));
+                }
+            }
+        }
+        match &mut rehearsal.end {
+            RehearsalEnd::Completed => {}
+            RehearsalEnd::Failed { error } | RehearsalEnd::Stuck { error } => self.hide(error),
+        }
+        self.hide_variables(rehearsal.return_values.iter_mut());
+        rehearsal
+    }
+
+    fn hide_variables<'v>(&self, variables: impl Iterator<Item = (&'v String, &'v mut String)>) {
+        for (name, value) in variables {
+            if self.names.contains(name) {
+                HIDDEN.clone_into(value);
+            } else {
+                self.hide(value);
+            }
+        }
+    }
+
+    fn hide_fields(&self, fields: &mut Map<String, Value>) {
+        let unseen = is_typed_unseen(fields);
+        for (name, value) in fields {
+            match value {
+                // All of it, however short it is and whatever ends the line.
+                Value::String(typed) if unseen && name == "input_text" => HIDDEN.clone_into(typed),
+                Value::Null | Value::Bool(_) | Value::Object(_) => self.hide_in(value),
+                scalar if self.names.contains(name) => *scalar = HIDDEN.into(),
+                other => self.hide_in(other),
+            }
+        }
+    }
+
+    fn hide_in(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => self.hide(text),
+            Value::Number(number) => {
+                let text = number.to_string();
+                if self.texts.contains(&text) || self.short.contains(&text) {
+                    *value = HIDDEN.into();
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.hide_in(item)),
+            Value::Object(fields) => self.hide_fields(fields),
+            Value::Null | Value::Bool(_) => {}
+        }
+    }
+
+    /// Hides secrets in one pass; of two in one place the longer is taken, which leaves no rest behind.
+    fn hide(&self, text: &mut String) {
+        if self.short.contains(text.trim()) {
+            HIDDEN.clone_into(text);
+            return;
+        }
+        if !self.texts.iter().any(|secret| text.contains(secret)) {
+            return;
+        }
+        let mut hidden = String::with_capacity(text.len());
+        let mut rest = text.as_str();
+        while let Some(character) = rest.chars().next() {
+            let here = self.texts.iter().filter(|secret| rest.starts_with(secret.as_str()));
+            let taken = if let Some(secret) = here.max_by_key(|secret| secret.len()) {
+                hidden.push_str(HIDDEN);
+                secret.len()
+            } else {
+                hidden.push(character);
+                character.len_utf8()
+            };
+            rest = &rest[taken..];
+        }
+        *text = hidden;
+    }
+}
+
+/// Whether these are the parameters of something that is typed as a secret.
+fn is_typed_unseen(params: &Map<String, Value>) -> bool {
+    params.get("secret").is_some_and(|secret| *secret == Value::Bool(true) || *secret == "true")
+}

@@ -1,6 +1,7 @@
 //! The task that drives one run: decide, append, perform, and again.
 
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -396,8 +397,14 @@ impl Driver {
 
     fn await_input(&mut self, step: StepId, input: impl Future<Output = Input> + Send + 'static) {
         let inputs = self.inputs.clone();
+        let mut input = Box::pin(input);
+        // What is known at once needs no task, and costs no other thread a turn.
+        if let Poll::Ready(input) = input.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            // A run that is over does not mind, here and below.
+            let _ = inputs.send(input);
+            return;
+        }
         let task = tokio::spawn(async move {
-            // A run that is over does not mind.
             let _ = inputs.send(input.await);
         });
         self.in_flight = Some((step, task.abort_handle()));

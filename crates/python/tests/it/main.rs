@@ -1,0 +1,7 @@
+//! Files and functions, from outside.
+
+mod declarations;
+mod functions;
+mod limits;
+mod replay;
+mod story;

@@ -8,9 +8,11 @@
 //!
 //! Knows nothing of runs, nodes or journals. No clock, no files, no randomness: the
 //! same file and the same answers give the same calls. An interpreter may abort its
-//! process, so executions belong into a process of their own .
+//! process, so executions belong into a process of their own ([`worker`]), of
+//! which [`client`] is the other side.
 
 mod call;
+pub mod client;
 mod declaration;
 mod execution;
 mod failure;
@@ -19,6 +21,8 @@ mod limits;
 mod program;
 mod source;
 mod value;
+pub mod wire;
+pub mod worker;
 
 pub use call::{Answer, Call, CallKind, Entry};
 pub use declaration::{Declaration, Kind};

@@ -5,3 +5,4 @@ mod functions;
 mod limits;
 mod replay;
 mod story;
+mod worker;

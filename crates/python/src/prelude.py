@@ -3,6 +3,10 @@
 # which calls are made, and in which order, makes runs that are under way diverge.
 import asyncio as _asyncio
 
+# A file may call one of its nodes "list".
+_dict, _int, _isinstance, _len, _list = dict, int, isinstance, len, list
+_min, _range, _repr, _str, _tuple = min, range, repr, str, tuple
+
 _declared = {}
 _entries = {}
 
@@ -25,22 +29,22 @@ class _Declared:
 
 
 def _id_of(node):
-    return node.id if isinstance(node, _Declared) else node
+    return node.id if _isinstance(node, _Declared) else node
 
 
 def _plain(value):
-    if isinstance(value, _Declared):
+    if _isinstance(value, _Declared):
         return value.id
-    if isinstance(value, dict):
+    if _isinstance(value, _dict):
         return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
+    if _isinstance(value, (_list, _tuple)):
         return [_plain(item) for item in value]
     return value
 
 
 def _check_id(id):
-    rest = id[1:].replace("_", "").replace("-", "") if isinstance(id, str) else ""
-    if not isinstance(id, str) or id == "" or not id.isascii() or not id[0].isalpha() or not (rest == "" or rest.isalnum()):
+    rest = id[1:].replace("_", "").replace("-", "") if _isinstance(id, _str) else ""
+    if not _isinstance(id, _str) or id == "" or not id.isascii() or not id[0].isalpha() or not (rest == "" or rest.isalnum()):
         raise ValueError(f"ID {id!r} is not valid: it begins with a letter, and letters, digits, '_' and '-' follow")
     return id
 
@@ -57,7 +61,7 @@ def _declare(kind, id, settings):
 def _check_function(kind, id, fn):
     if fn is None:
         raise ValueError(f"{kind} '{id}' needs fn=, an async function that takes the context")
-    name = repr(fn)
+    name = _repr(fn)
     parts = name.split("'")
     name = parts[1] if name.startswith("<function '") else ""
     about = _steplatch_functions.get(name)
@@ -114,7 +118,7 @@ def Step(id=None, node=None, **settings):
 
 
 def Graph(id=None, session=None, steps=None, **settings):
-    if not isinstance(steps, (list, tuple)):
+    if not _isinstance(steps, (_list, _tuple)):
         raise ValueError(f"Graph '{id}' needs steps=, a list of steps")
     return _declare("graph", id, {"word": "graph", "settings": _plain({"steps": steps, **settings})})
 
@@ -138,7 +142,7 @@ _exceptions = {
 
 
 def _given(answer):
-    if len(answer) == 1:
+    if _len(answer) == 1:
         return answer[0]
     name, message = answer
     if name in _exceptions:
@@ -168,12 +172,12 @@ class WorkflowContext:
         return _given(await _steplatch_ask("run_graph", {"graph": _id_of(id), "input": input, "timeout": timeout}))
 
     async def run_parallel(self, calls, limit=None):
-        calls = list(calls)
-        if limit is not None and (not isinstance(limit, int) or limit < 1):
+        calls = _list(calls)
+        if limit is not None and (not _isinstance(limit, _int) or limit < 1):
             raise ValueError("limit of run_parallel must be a whole number from 1")
-        lanes = len(calls) if limit is None else min(limit, len(calls))
+        lanes = _len(calls) if limit is None else _min(limit, _len(calls))
         results = [None for _ in calls]
-        waiting = list(range(len(calls)))
+        waiting = _list(_range(_len(calls)))
 
         async def lane():
             while waiting:
@@ -186,8 +190,8 @@ class WorkflowContext:
                     results[at] = {
                         "success": False,
                         "output": None,
-                        "error": str(error),
-                        "error_type": repr(error).split("(")[0],
+                        "error": _str(error),
+                        "error_type": _repr(error).split("(")[0],
                         "node_type": None,
                         "node_id": _id_of(node),
                         "input": given,
@@ -195,7 +199,7 @@ class WorkflowContext:
                     }
 
         if lanes > 0:
-            await _asyncio.gather(*[lane() for _ in range(lanes)])
+            await _asyncio.gather(*[lane() for _ in _range(lanes)])
         return results
 
     async def sleep(self, seconds):

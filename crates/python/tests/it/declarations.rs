@@ -2,9 +2,9 @@
 
 use expect_test::{Expect, expect};
 use serde_json::json;
-use steplatch_python::{FailureKind, Kind};
+use steplatch_python::{Answer, FailureKind, Kind};
 
-use crate::story::{load, refused};
+use crate::story::{Story, load, refused, start_of};
 
 fn says(text: &str, expected: &Expect) {
     expected.assert_eq(&refused(text).to_string());
@@ -73,6 +73,20 @@ Graph(id="both", session=session, steps=[
         .clone()
     );
     assert!(program.entry("tidy-up").is_some() && program.entry("shout").is_some() && program.entry("one").is_none());
+}
+
+#[test]
+fn a_file_may_use_the_names_that_python_has() {
+    let names = ["list", "range", "len", "min", "str", "repr", "dict", "tuple", "int", "isinstance"];
+    let nodes: String = names.iter().map(|name| format!("{name} = BashNode(id='{name}', command='ls')\n")).collect();
+    let program = load(&format!(
+        "{nodes}async def it(ctx):\n    return await ctx.run_parallel([(list, 1), (range, 2)], limit=1)\nWorkflow(id='it', fn=it)\n"
+    ));
+    assert_eq!(program.declarations().len(), names.len() + 1);
+    let mut run = Story::begin(&program, &start_of("it", json!(null)));
+    run.answer(1, Answer::refused("no"));
+    run.value(2, json!("two"));
+    assert_eq!((&run.result()[0]["node_id"], &run.result()[1]), (&json!("list"), &json!("two")));
 }
 
 #[test]

@@ -193,6 +193,14 @@ fn what_is_not_json_fails_with_the_place() {
 }
 
 #[test]
+fn a_function_node_is_executed_like_a_workflow() {
+    let program = load(
+        "async def shout(ctx):\n    return ctx.input.upper()\nFunctionNode(id='shout', session=session, fn=shout)\n",
+    );
+    assert_eq!(Story::begin(&program, &start_of("shout", json!("hey"))).result(), json!("HEY"));
+}
+
+#[test]
 fn a_function_that_is_not_there_is_named() {
     let run = Story::begin(&load(&workflow("return 1")), &start_of("other", json!(null)));
     assert_eq!(run.failure().kind, FailureKind::Unknown);

@@ -61,7 +61,9 @@ pub(crate) fn micro(repository: &Repository, arguments: &[&str]) -> anyhow::Resu
     command.args(["--bench", "ingest", "--bench", "waiting", "--"]).args(arguments);
     step::run("micro benchmarks", &mut command)?;
     let mut command = repository.cargo(&["bench", "--locked", "-p", "steplatch-picture", "--bench", "painting", "--"]);
-    step::run("painting", command.args(arguments))
+    step::run("painting", command.args(arguments))?;
+    let mut command = repository.cargo(&["bench", "--locked", "-p", "steplatch-python", "--bench", "executing", "--"]);
+    step::run("executing", command.args(arguments))
 }
 
 /// Returns the median time from printed to returned without MCP and daemon, in milliseconds.

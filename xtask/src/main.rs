@@ -27,7 +27,8 @@ cargo xtask test [--quick] [ARGUMENTS]   Check format and lints, then run all te
 cargo xtask bench terminals [--no-peer]  Measure terminals over MCP, beside a peer (which needs tmux) and a bare
                                          pseudo-terminal, and print one table.
 cargo xtask bench engine                 Measure the journal of runs, beside a bare loop of SQLite on the same disk.
-cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search of a wait and painting; ARGUMENTS go to Criterion.
+cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search of a wait, painting and functions; ARGUMENTS go
+                                         to Criterion.
 cargo xtask conformance --suite FOLDER   Run the test suite esctest2 in a terminal of ours and write what it found into
                                          docs/conformance.md. --include REGEX runs a part and writes nothing.
 ";

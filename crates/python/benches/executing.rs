@@ -1,0 +1,105 @@
+//! What an execution costs: to begin, for each call, to be brought back, to be put away.
+
+use std::hint::black_box;
+use std::process::Command;
+use std::time::Duration;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use serde_json::{Map, json};
+use steplatch_python::client::Worker;
+use steplatch_python::wire::{Ask, Begin};
+use steplatch_python::{Answer, Entry, Execution, Limits, Program, Start, State};
+
+const RELEASE_NOTES: &str = include_str!("../tests/it/release_notes.py");
+
+const MANY: &str = "async def it(ctx):
+    total = 0
+    for n in range(ctx.input):
+        result = await ctx.run('node', {'n': n})
+        if result['success']:
+            total += len(result['output'])
+    return total
+
+Workflow(id='it', session=session, fn=it)
+";
+
+fn start(id: &str, input: serde_json::Value) -> Start {
+    Start { id: id.to_owned(), input, params: Map::new() }
+}
+
+fn result() -> Answer {
+    Answer::Value(json!({ "success": true, "output": "some output of a command\n", "error": null, "attributes": {} }))
+}
+
+/// Executes `many` calls, and returns their history.
+fn history(program: &Program, many: u64) -> Vec<Entry> {
+    let (mut execution, mut progress) = Execution::begin(program, &start("it", json!(many)), &Limits::default());
+    let mut history = Vec::new();
+    loop {
+        history.extend(progress.calls.drain(..).map(Entry::Called));
+        let State::Waiting(waiting) = &progress.state else { return history };
+        let ordinal = waiting[0];
+        history.push(Entry::Answered { ordinal, answer: result() });
+        progress = execution.answer(ordinal, result());
+    }
+}
+
+fn executing(criterion: &mut Criterion) {
+    let limits = Limits::default();
+    let notes = Program::load("notes.py", RELEASE_NOTES).expect("it is right");
+    let many = Program::load("many.py", MANY).expect("it is right");
+    let mut group = criterion.benchmark_group("python");
+    group.measurement_time(Duration::from_secs(3));
+    group.bench_function("load a file", |bench| bench.iter(|| Program::load("notes.py", black_box(RELEASE_NOTES))));
+    group.bench_function("begin", |bench| {
+        bench.iter(|| Execution::begin(&notes, &start("release_notes", json!(null)), &limits));
+    });
+    group.bench_function("park and go on", |bench| {
+        let (mut execution, _) =
+            Execution::begin(&many, &start("it", json!(u32::MAX)), &Limits { calls: u64::MAX, ..limits.clone() });
+        let mut ordinal = 0;
+        bench.iter(|| {
+            ordinal += 1;
+            execution.park();
+            execution.answer(ordinal, result())
+        });
+    });
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("a call", |bench| {
+        let (mut execution, _) =
+            Execution::begin(&many, &start("it", json!(u32::MAX)), &Limits { calls: u64::MAX, ..limits.clone() });
+        let mut ordinal = 0;
+        bench.iter(|| {
+            ordinal += 1;
+            execution.answer(ordinal, result())
+        });
+    });
+    group.bench_function("a call, through the pipes of a worker", |bench| {
+        let mut worker =
+            Worker::start(&mut Command::new(env!("CARGO_BIN_EXE_steplatch-python-worker"))).expect("it starts");
+        let begin = Begin {
+            execution: 1,
+            file: "many.py".to_owned(),
+            text: MANY.to_owned(),
+            start: start("it", json!(u32::MAX)),
+            limits: Limits { calls: u64::MAX, ..limits.clone() },
+            history: Vec::new(),
+        };
+        worker.ask(Ask::Begin(Box::new(begin))).expect("it lives");
+        let mut ordinal = 0;
+        bench.iter(|| {
+            ordinal += 1;
+            worker.ask(Ask::Answer { execution: 1, ordinal, answer: result() }).expect("it lives")
+        });
+    });
+    let history = history(&many, 10_000);
+    group.throughput(Throughput::Elements(10_000));
+    group.sample_size(10);
+    group.bench_function("replay 10,000 calls", |bench| {
+        bench.iter(|| Execution::replay(&many, &start("it", json!(10_000)), &limits, history.iter().cloned()));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, executing);
+criterion_main!(benches);

@@ -1,0 +1,196 @@
+//! What a function asks of the world, and what it is answered.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// One thing that a function asked for or told, through its context or with `print`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// Its number within the execution, from 1. The same on every replay, so it is the name of the step.
+    pub ordinal: u64,
+    /// What is asked for.
+    #[serde(flatten)]
+    pub kind: CallKind,
+}
+
+/// What is asked for. Times are seconds, `None` is without end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "call", rename_all = "snake_case")]
+pub enum CallKind {
+    /// Run a node; answered with its result, also when it failed. `TimeoutError` after `timeout`, `ValueError` for one
+    /// that does not exist.
+    Run {
+        /// Which.
+        node: String,
+        /// What it is given.
+        input: Value,
+        /// How long to wait.
+        timeout: Option<f64>,
+        /// What else the function passed by name.
+        kwargs: Map<String, Value>,
+    },
+    /// Ask a person; answered with their text. `TimeoutError` after `timeout`.
+    Gate {
+        /// The question.
+        prompt: String,
+        /// How long to wait.
+        timeout: Option<f64>,
+        /// What can be answered, if not anything.
+        choices: Option<Vec<String>>,
+        /// A form to fill, for those who can show one.
+        form: Option<Value>,
+        /// Who may answer.
+        answered_by: Option<String>,
+        /// What there is to judge.
+        context: Option<Value>,
+    },
+    /// Start a run of another workflow; answered with its result. What became of it is raised if that was no result.
+    RunWorkflow {
+        /// Which.
+        workflow: String,
+        /// Its input.
+        input: Value,
+        /// Its parameters.
+        params: Map<String, Value>,
+        /// How long to wait.
+        timeout: Option<f64>,
+    },
+    /// Run a graph; answered with its result.
+    RunGraph {
+        /// Which.
+        graph: String,
+        /// Its input.
+        input: Value,
+        /// How long to wait.
+        timeout: Option<f64>,
+    },
+    /// Wait, durably; answered with anything.
+    Sleep {
+        /// How long.
+        seconds: f64,
+    },
+    /// What time is it? Answered with seconds since 1970 in UTC.
+    Now {},
+    /// Draw a number; answered with one from 0 to below 1.
+    Random {},
+    /// An event. It has no answer.
+    Emit {
+        /// Its type.
+        event_type: String,
+        /// What it carries.
+        data: Value,
+    },
+    /// What was printed since the last call. It has no answer.
+    Log {
+        /// The text, without the end of its last line.
+        text: String,
+    },
+}
+
+impl CallKind {
+    /// Returns whether the function goes on only, or at some time, with an answer.
+    #[must_use]
+    pub fn wants_answer(&self) -> bool {
+        !matches!(self, Self::Emit { .. } | Self::Log { .. })
+    }
+
+    /// Whether the function stops until the answer is there, rather than awaiting it.
+    pub(crate) fn stops(&self) -> bool {
+        matches!(self, Self::Now {} | Self::Random {})
+    }
+
+    /// Reads what the prelude passed on. The error is for the author of the function.
+    pub(crate) fn read(call: &str, mut asked: Map<String, Value>) -> Result<Self, String> {
+        for (name, what) in [("node", "node_id"), ("workflow", "id"), ("graph", "id"), ("event_type", "event_type")] {
+            if asked.get(name).is_some_and(|value| !value.is_string()) {
+                return Err(format!("{what} of ctx.{} must be a string", spoken(call)));
+            }
+        }
+        for name in ["timeout", "seconds"] {
+            let Some(value) = asked.get(name) else { continue };
+            let endless = name == "timeout" && value.is_null();
+            if !endless && value.as_f64().is_none_or(|seconds| seconds < 0.0) {
+                return Err(format!("{name} of ctx.{} must be a number of seconds from 0, not {value}", spoken(call)));
+            }
+        }
+        asked.insert("call".to_owned(), Value::String(call.to_owned()));
+        serde_json::from_value(Value::Object(asked))
+            .map_err(|error| format!("ctx.{} can not be called like this: {error}", spoken(call)))
+    }
+
+    /// Returns what a person who reads of a divergence wants to know.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let fields = match serde_json::to_value(self) {
+            Ok(Value::Object(fields)) => fields,
+            _ => Map::new(),
+        };
+        let (mut name, mut told) = (String::new(), Vec::new());
+        for (field, value) in &fields {
+            if field == "call" {
+                name = value.as_str().unwrap_or_default().to_owned();
+            } else if !value.is_null() && *value != Value::Object(Map::new()) {
+                told.push(format!("{field}={}", shortened(value)));
+            }
+        }
+        let dot = if name == "log" { "" } else { "ctx." };
+        format!("{dot}{}({})", spoken(&name), told.join(", "))
+    }
+}
+
+/// Returns a value's JSON, not longer than a line.
+fn shortened(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(60) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+fn spoken(call: &str) -> &str {
+    if call == "log" { "print" } else { call }
+}
+
+/// What a function is answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// A value.
+    Value(Value),
+    /// An exception, which the function may catch.
+    Raise {
+        /// Its name, as `TimeoutError`. One that Python does not have is raised as `RuntimeError`.
+        exception: String,
+        /// What it says.
+        message: String,
+    },
+}
+
+impl Answer {
+    /// Returns the exception for what took too long, which both of Python's names for it catch.
+    #[must_use]
+    pub fn timed_out(message: impl Into<String>) -> Self {
+        Self::Raise { exception: "TimeoutError".to_owned(), message: message.into() }
+    }
+
+    /// Returns the exception for what makes no sense, as a node that does not exist.
+    #[must_use]
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self::Raise { exception: "ValueError".to_owned(), message: message.into() }
+    }
+}
+
+/// One entry of the history of an execution.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Entry {
+    /// The function asked.
+    Called(Call),
+    /// It was answered. The order of answers matters: it decides which of two functions goes on first.
+    Answered {
+        /// Which call.
+        ordinal: u64,
+        /// With what.
+        answer: Answer,
+    },
+}

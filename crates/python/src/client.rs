@@ -1,0 +1,176 @@
+//! The side that asks a worker.
+//!
+//! [`Conversation`] is what has to be remembered, without a thread or a socket, for
+//! those who read and write in their own way. [`Worker`] blocks.
+
+use std::collections::VecDeque;
+use std::io::{self, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+
+use crate::wire::{Ask, Asked, Reply, Said, WIRE_VERSION, line_of, read_line};
+use crate::worker::OUT_OF_MEMORY;
+
+/// What was asked of one worker and what it answered.
+#[derive(Debug, Default)]
+pub struct Conversation {
+    greeted: bool,
+    last: u64,
+    /// What was asked and is not answered, with the execution concerned.
+    open: VecDeque<(u64, Option<u64>)>,
+    memory: usize,
+}
+
+/// What a line from a worker means.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Heard {
+    /// It is alive, and has nothing to tell.
+    Alive,
+    /// It answers the question of this number.
+    Reply(u64, Reply),
+}
+
+/// What can not be a line from a worker of ours.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConversationError {
+    /// It is not what workers say, or not now.
+    #[error("a worker said what makes no sense: {0}")]
+    Senseless(String),
+    /// It is of another version.
+    #[error("a worker speaks version {0}, and this program speaks {WIRE_VERSION}; restart the daemon")]
+    Version(u32),
+}
+
+impl Conversation {
+    /// Begins one with a worker that was just started.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks. Returns the question's number, and the line to write.
+    pub fn ask(&mut self, ask: Ask) -> (u64, Vec<u8>) {
+        self.last += 1;
+        let number = self.last;
+        self.open.push_back((number, ask.execution()));
+        (number, line_of(&Asked { number, ask }))
+    }
+
+    /// Takes a line from the worker.
+    ///
+    /// # Errors
+    /// When no worker of ours says that. It is of no use any more then.
+    pub fn heard(&mut self, line: &str) -> Result<Heard, ConversationError> {
+        let senseless = |what: &dyn std::fmt::Display| ConversationError::Senseless(what.to_string());
+        match serde_json::from_str(line).map_err(|error| senseless(&error))? {
+            Said::Hello { wire: WIRE_VERSION } if !self.greeted => {
+                self.greeted = true;
+                Ok(Heard::Alive)
+            }
+            Said::Hello { wire } if !self.greeted => Err(ConversationError::Version(wire)),
+            Said::StillAt(number) if self.open.front().is_some_and(|open| open.0 == number) => Ok(Heard::Alive),
+            Said::Replied { number, reply, memory } if self.open.front().is_some_and(|open| open.0 == number) => {
+                self.open.pop_front();
+                self.memory = memory;
+                Ok(Heard::Reply(number, reply))
+            }
+            said => Err(senseless(&format!("{said:?}").chars().take(200).collect::<String>())),
+        }
+    }
+
+    /// Returns whether it owes an answer, and the execution that it is busy with then. One that dies, or says nothing
+    /// for long, does so because of that; all others can go on elsewhere, by their histories.
+    #[must_use]
+    pub fn busy_with(&self) -> Option<Option<u64>> {
+        self.open.front().map(|(_, execution)| *execution)
+    }
+
+    /// Returns the bytes that the worker had in use when it answered last.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.memory
+    }
+}
+
+/// Why a worker does not answer any more.
+#[derive(Debug, thiserror::Error)]
+pub enum Lost {
+    /// It had no memory left for what it was at.
+    #[error("the worker ran out of memory")]
+    Memory,
+    /// It ended otherwise.
+    #[error("the worker ended ({0})")]
+    Ended(ExitStatus),
+    /// What it says makes no sense.
+    #[error(transparent)]
+    Conversation(#[from] ConversationError),
+    /// It can not be read from.
+    #[error("the worker can not be asked")]
+    Io(#[from] io::Error),
+}
+
+impl Lost {
+    /// Tells from the end of its process why a worker was lost.
+    #[must_use]
+    pub fn of(status: ExitStatus) -> Self {
+        if status.code() == Some(OUT_OF_MEMORY) { Self::Memory } else { Self::Ended(status) }
+    }
+}
+
+/// A worker, for those who can wait. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Worker {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    conversation: Conversation,
+}
+
+impl Worker {
+    /// Starts one: a program that calls [`serve`](crate::worker::serve) with its standard input and output.
+    ///
+    /// # Errors
+    /// When it can not be started.
+    pub fn start(command: &mut Command) -> io::Result<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(io::Error::other("the pipes of a worker are gone"));
+        };
+        Ok(Self { child, input, output: BufReader::new(output), conversation: Conversation::new() })
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// When the worker is lost. Nothing can be asked of it then.
+    pub fn ask(&mut self, ask: Ask) -> Result<Reply, Lost> {
+        let (_, line) = self.conversation.ask(ask);
+        // One that is gone is noticed below, with the reason.
+        let _ = self.input.write_all(&line);
+        loop {
+            let Ok(Some(line)) = read_line(&mut self.output) else { return Err(Lost::of(self.child.wait()?)) };
+            if let Heard::Reply(_, reply) = self.conversation.heard(&line)? {
+                return Ok(reply);
+            }
+        }
+    }
+
+    /// Returns what is known of the conversation with it.
+    #[must_use]
+    pub fn conversation(&self) -> &Conversation {
+        &self.conversation
+    }
+
+    /// Returns the id of its process.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It has nothing that would have to be put away.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

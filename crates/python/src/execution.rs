@@ -1,0 +1,341 @@
+//! One execution of a function, from outside: it asks, it is answered, it ends.
+//!
+//! Everything that an execution does follows from its file, from what it begins
+//! with and from the answers in their order. So its state need not be kept: its
+//! history is enough, and [`Execution::replay`] brings it to where it was. Answers
+//! are taken one at a time, each as far as it leads, which makes their order count
+//! and nothing else.
+
+mod divergence;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::call::{Answer, Call, CallKind, Entry};
+use crate::failure::{Failure, FailureKind};
+use crate::interpreter::{Paused, Resume, Step, Stop};
+use crate::limits::{Limits, PATIENCE};
+use crate::program::Program;
+use crate::value::weight;
+
+pub use divergence::Divergence;
+
+/// What an execution begins with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Start {
+    /// The workflow or function node.
+    pub id: String,
+    /// `ctx.input`
+    pub input: Value,
+    /// `ctx.params`
+    pub params: Map<String, Value>,
+}
+
+/// What came of the beginning, of an answer, or of a replay.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
+    /// What was asked and told meanwhile, in order. To be recorded before any of it is done.
+    pub calls: Vec<Call>,
+    /// Calls whose answers nobody waits for any more: another one, gathered with them, failed, or it is over.
+    pub abandoned: Vec<u64>,
+    /// Where it stands now.
+    pub state: State,
+}
+
+/// Where an execution stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It waits for answers to these calls, or at least to one of them; in order.
+    Waiting(Vec<u64>),
+    /// It returned this.
+    Completed(Value),
+    /// It failed.
+    Failed(Failure),
+}
+
+/// One execution. To end it early, drop it.
+pub struct Execution {
+    standing: Standing,
+    /// The number of the last call.
+    last: u64,
+    most: u64,
+    /// Bytes that it told since it was answered, and how many may be.
+    told: usize,
+    most_told: usize,
+    /// The calls that have no answer, with the numbers under which the program awaits them.
+    open: BTreeMap<u64, u32>,
+    /// Answers that came while the program stood at a call that stops it.
+    early: VecDeque<(u64, Answer)>,
+    state: State,
+}
+
+enum Standing {
+    /// At a call that stops it.
+    Stopped {
+        ordinal: u64,
+        paused: Box<dyn Paused>,
+    },
+    /// All of it waits.
+    Waiting {
+        numbers: Vec<u32>,
+        paused: Box<dyn Paused>,
+    },
+    Over,
+}
+
+impl Execution {
+    /// Begins one.
+    #[must_use]
+    pub fn begin(program: &Program, start: &Start, limits: &Limits) -> (Self, Progress) {
+        let mut execution = Self {
+            standing: Standing::Over,
+            last: 0,
+            most: limits.calls,
+            told: 0,
+            most_told: limits.told,
+            open: BTreeMap::new(),
+            early: VecDeque::new(),
+            state: State::Waiting(Vec::new()),
+        };
+        let mut calls = Vec::new();
+        if program.entry(&start.id).is_some() {
+            let given = json!({ "id": start.id, "input": start.input, "params": start.params });
+            let step = program.compiled().start(&given, limits);
+            execution.run(step, &mut calls);
+        } else {
+            let message = format!("no workflow and no function node '{}' is declared in the file", start.id);
+            execution.end(State::Failed(Failure::new(FailureKind::Unknown, "LookupError", message)));
+        }
+        let progress = execution.progress(calls);
+        (execution, progress)
+    }
+
+    /// Answers a call. An answer that is not waited for, because there is one already, the call was abandoned or there
+    /// never was one, changes nothing.
+    pub fn answer(&mut self, ordinal: u64, answer: Answer) -> Progress {
+        let mut calls = Vec::new();
+        if self.open.contains_key(&ordinal) && !self.early.iter().any(|(early, _)| *early == ordinal) {
+            match std::mem::replace(&mut self.standing, Standing::Over) {
+                Standing::Stopped { ordinal: stopped, paused } if stopped == ordinal => {
+                    self.open.remove(&ordinal);
+                    let step = paused.go_on(match &answer {
+                        Answer::Value(value) => Resume::Return(value),
+                        Answer::Raise { exception, message } => Resume::Raise { exception, message },
+                    });
+                    self.run(step, &mut calls);
+                }
+                standing @ Standing::Stopped { .. } => {
+                    self.early.push_back((ordinal, answer));
+                    self.standing = standing;
+                }
+                Standing::Waiting { numbers, paused } => {
+                    self.early.push_back((ordinal, answer));
+                    let step = Step { printed: String::new(), stop: Stop::Waiting { numbers, paused } };
+                    self.run(step, &mut calls);
+                }
+                Standing::Over => {}
+            }
+        }
+        self.progress(calls)
+    }
+
+    /// Returns where it stands.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Makes it small for a long wait, at the cost of some 100 µs. Nothing else changes.
+    pub fn park(&mut self) {
+        self.standing = match std::mem::replace(&mut self.standing, Standing::Over) {
+            Standing::Stopped { ordinal, paused } => Standing::Stopped { ordinal, paused: paused.park() },
+            Standing::Waiting { numbers, paused } => Standing::Waiting { numbers, paused: paused.park() },
+            Standing::Over => Standing::Over,
+        };
+    }
+
+    /// Brings a new execution to where an earlier one was. The calls of the progress are those that the history does
+    /// not have: what was asked and was not recorded any more. What the history has asked, and is neither answered there
+    /// nor waited for now, is abandoned.
+    ///
+    /// # Errors
+    /// When the function does something else than the history has.
+    pub fn replay(
+        program: &Program,
+        start: &Start,
+        limits: &Limits,
+        history: impl IntoIterator<Item = Entry>,
+    ) -> Result<(Self, Progress), Box<Divergence>> {
+        let mut history = history.into_iter().peekable();
+        if history.peek().is_none() {
+            return Ok(Self::begin(program, start, limits));
+        }
+        let patient = Limits { time: limits.time * PATIENCE, ..limits.clone() };
+        let (mut execution, progress) = Self::begin(program, start, &patient);
+        let mut asked: VecDeque<Call> = progress.calls.into();
+        for entry in history {
+            match entry {
+                Entry::Called(recorded) => match asked.pop_front() {
+                    Some(call) if call == recorded => {}
+                    call => return Err(Divergence::boxed(Some(recorded), call, &execution.state)),
+                },
+                Entry::Answered { ordinal, answer } => {
+                    if let Some(call) = asked.pop_front() {
+                        return Err(Divergence::boxed(None, Some(call), &execution.state));
+                    }
+                    asked.extend(execution.answer(ordinal, answer).calls);
+                }
+            }
+        }
+        match &mut execution.standing {
+            Standing::Stopped { paused, .. } | Standing::Waiting { paused, .. } => paused.allow(limits.time),
+            Standing::Over => {}
+        }
+        let progress = Progress { calls: asked.into(), abandoned: Vec::new(), state: execution.state.clone() };
+        Ok((execution, progress))
+    }
+
+    /// Goes on until answers are needed.
+    fn run(&mut self, mut step: Step, calls: &mut Vec<Call>) {
+        self.told = 0;
+        loop {
+            let Step { printed, stop } = step;
+            let text = printed.strip_suffix('\n').unwrap_or(&printed);
+            self.told += printed.len();
+            if let Stop::Called { arguments: Ok(arguments), .. } = &stop {
+                self.told += weight(arguments);
+            }
+            if !printed.is_empty() {
+                calls.push(self.numbered(CallKind::Log { text: text.to_owned() }));
+            }
+            step = match stop {
+                Stop::Called { paused, .. } if self.last >= self.most => {
+                    let most = self.most;
+                    paused.go_on(Resume::Abort(&format!("{TOO_MANY} of {most} calls")))
+                }
+                Stop::Called { paused, .. } if self.told > self.most_told => {
+                    let most = self.most_told >> 10;
+                    paused.go_on(Resume::Abort(&format!("{TOO_LONG} of {most} KiB")))
+                }
+                Stop::Called { number, arguments, paused } => match arguments.and_then(read) {
+                    Err(why) => paused.go_on(Resume::Raise { exception: "TypeError", message: &why }),
+                    Ok(kind) => {
+                        let (wants_answer, stops) = (kind.wants_answer(), kind.stops());
+                        let call = self.numbered(kind);
+                        let ordinal = call.ordinal;
+                        calls.push(call);
+                        if wants_answer {
+                            self.open.insert(ordinal, number);
+                        }
+                        if stops {
+                            self.standing = Standing::Stopped { ordinal, paused };
+                            return;
+                        }
+                        paused.go_on(if wants_answer { Resume::Later } else { Resume::Return(&Value::Null) })
+                    }
+                },
+                Stop::Waiting { numbers, paused } => match self.next_early(&numbers) {
+                    Some((number, answer)) => paused.go_on(Resume::Arrived(
+                        number,
+                        match &answer {
+                            Answer::Value(value) => Ok(value),
+                            Answer::Raise { exception, message } => Err((exception, message)),
+                        },
+                    )),
+                    None if !self.open.values().any(|number| numbers.contains(number)) => {
+                        let message = "the function waits for something that nobody was asked for";
+                        self.end(State::Failed(Failure::new(FailureKind::Stuck, "RuntimeError", message)));
+                        return;
+                    }
+                    None => {
+                        self.standing = Standing::Waiting { numbers, paused };
+                        return;
+                    }
+                },
+                Stop::Returned(Ok(result)) => return self.end(State::Completed(result)),
+                Stop::Returned(Err(why)) => {
+                    let message = format!("the result is not JSON: {why}");
+                    let failure = Failure::new(FailureKind::NotJson, "TypeError", message);
+                    return self.end(State::Failed(failure));
+                }
+                Stop::Failed(mut failure) => {
+                    if failure.kind == FailureKind::Raised && failure.message.starts_with(TOO_MANY) {
+                        failure.kind = FailureKind::Calls;
+                    } else if failure.kind == FailureKind::Raised && failure.message.starts_with(TOO_LONG) {
+                        failure.kind = FailureKind::Told;
+                    }
+                    if failure.frames.is_empty() {
+                        // The interpreter does not tell where it was stopped; this is as near as can be said.
+                        let place = match self.last {
+                            0 => "before its first call".to_owned(),
+                            last => format!("after call {last}"),
+                        };
+                        failure.message = format!("{} ({place})", failure.message);
+                    }
+                    return self.end(State::Failed(failure));
+                }
+            };
+        }
+    }
+
+    /// Takes the first answer that came early and is still waited for.
+    fn next_early(&mut self, numbers: &[u32]) -> Option<(u32, Answer)> {
+        while let Some((ordinal, answer)) = self.early.pop_front() {
+            if let Some(number) = self.open.remove(&ordinal)
+                && numbers.contains(&number)
+            {
+                return Some((number, answer));
+            }
+        }
+        None
+    }
+
+    fn numbered(&mut self, kind: CallKind) -> Call {
+        self.last += 1;
+        Call { ordinal: self.last, kind }
+    }
+
+    fn end(&mut self, state: State) {
+        self.standing = Standing::Over;
+        self.early.clear();
+        self.state = state;
+    }
+
+    fn progress(&mut self, calls: Vec<Call>) -> Progress {
+        let waited = |number: &u32| match &self.standing {
+            Standing::Stopped { .. } => true,
+            Standing::Waiting { numbers, .. } => numbers.contains(number),
+            Standing::Over => false,
+        };
+        let abandoned: Vec<u64> =
+            self.open.iter().filter(|(_, number)| !waited(number)).map(|(ordinal, _)| *ordinal).collect();
+        for ordinal in &abandoned {
+            self.open.remove(ordinal);
+        }
+        if !matches!(self.standing, Standing::Over) {
+            let early = |ordinal: &u64| self.early.iter().any(|(early, _)| early == ordinal);
+            self.state = State::Waiting(self.open.keys().copied().filter(|ordinal| !early(ordinal)).collect());
+        }
+        Progress { calls, abandoned, state: self.state.clone() }
+    }
+}
+
+/// How the failure begins that ends what calls too often.
+const TOO_MANY: &str = "the function asked and told more than its limit";
+
+/// How the failure begins that ends what asks and tells too much at once.
+const TOO_LONG: &str = "the function asked and told more before it was answered than its limit";
+
+/// Reads the arguments with which the prelude calls out: the name of the call, and what is asked.
+fn read(arguments: Value) -> Result<CallKind, String> {
+    match arguments {
+        Value::Array(arguments) => match <[Value; 2]>::try_from(arguments) {
+            Ok([Value::String(call), Value::Object(asked)]) => CallKind::read(&call, asked),
+            _ => Err("workflows call out through their context only".to_owned()),
+        },
+        _ => Err("workflows call out through their context only".to_owned()),
+    }
+}

@@ -1,0 +1,48 @@
+//! How a function differs from its own history.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::State;
+use crate::call::Call;
+
+/// The first difference between what a history has and what the function does now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Divergence {
+    /// What the history has here. `None`: the next answer, without another call before it.
+    pub recorded: Option<Call>,
+    /// What the function asks here. `None`: nothing more.
+    pub asked: Option<Call>,
+    /// What it does instead of asking.
+    pub instead: String,
+}
+
+impl Divergence {
+    pub(super) fn boxed(recorded: Option<Call>, asked: Option<Call>, state: &State) -> Box<Self> {
+        let instead = match state {
+            State::Waiting(_) => "it waits for answers".to_owned(),
+            State::Completed(_) => "it is at its end".to_owned(),
+            State::Failed(failure) => format!("it fails: {}", failure.summary()),
+        };
+        Box::new(Self { recorded, asked, instead })
+    }
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = self.recorded.iter().chain(&self.asked).map(|call| call.ordinal).next().unwrap_or(0);
+        write!(f, "the function does not follow its own history any more, beginning with call {at}.")?;
+        match &self.recorded {
+            Some(call) => write!(f, "\n  recorded: {}", call.kind.describe())?,
+            None => write!(f, "\n  recorded: no call before the next answer")?,
+        }
+        match &self.asked {
+            Some(call) => write!(f, "\n  now:      {}", call.kind.describe())?,
+            None => write!(f, "\n  now:      no call; {}", self.instead)?,
+        }
+        write!(f, "\nWas it edited while it ran? Start a new run, or put the file back as it was.")
+    }
+}
+
+impl std::error::Error for Divergence {}

@@ -1,0 +1,117 @@
+//! Why a file can not be used, or a function came to a bad end.
+//!
+//! Told as Python tells it, with file, line and carets, because that is what the
+//! authors of these files know how to read. Frames of our own prelude are left out.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A failure of a file or of a function.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// What kind of failure it is.
+    pub kind: FailureKind,
+    /// The name of the exception, as `ValueError`.
+    pub exception: String,
+    /// What it says, without its name.
+    pub message: String,
+    /// Where it happened, the outermost call first. Only places in the file, never in what stands before it.
+    pub frames: Vec<Frame>,
+}
+
+/// What kind of failure it is, for those who have to act on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// The file is not Python, or uses what the interpreter does not have.
+    Unreadable,
+    /// The file, or the function, raised an exception.
+    Raised,
+    /// The result is nothing that JSON can say.
+    NotJson,
+    /// More memory than the limit.
+    Memory,
+    /// More time between two calls than the limit.
+    Time,
+    /// Functions called each other more deeply than the limit.
+    Recursion,
+    /// More bytes asked for, emitted and printed at once than the limit.
+    Told,
+    /// More calls than the limit.
+    Calls,
+    /// No function of this id is in the file.
+    Unknown,
+    /// The function waits for something that nobody was asked for.
+    Stuck,
+}
+
+/// One place in the file on the way to a failure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frame {
+    /// The file, as it was named when it was loaded.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The first column, from 1, in characters.
+    pub column: u32,
+    /// The column after the last one, or after the line if the place goes on below it.
+    pub end_column: u32,
+    /// The function, or `None` in the file itself.
+    pub function: Option<String>,
+    /// The line's text, without its indentation.
+    pub text: Option<String>,
+    /// The columns to underline in `text`, from 0, if more is known than the line.
+    pub marked: Option<(u32, u32)>,
+}
+
+/// How many frames of a deep recursion are kept, half of them from either end.
+const MOST_FRAMES: usize = 20;
+
+impl Failure {
+    pub(crate) fn new(kind: FailureKind, exception: &str, message: impl Into<String>) -> Self {
+        Self { kind, exception: exception.to_owned(), message: message.into(), frames: Vec::new() }
+    }
+
+    /// Keeps both ends of a long way.
+    pub(crate) fn with_frames(mut self, mut frames: Vec<Frame>) -> Self {
+        if frames.len() > MOST_FRAMES {
+            frames.drain(MOST_FRAMES / 2..frames.len() - MOST_FRAMES / 2);
+        }
+        self.frames = frames;
+        self
+    }
+
+    /// Returns the exception and what it says, on one line as far as the message is.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        if self.message.is_empty() { self.exception.clone() } else { format!("{}: {}", self.exception, self.message) }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.frames.is_empty() && self.kind != FailureKind::Unreadable {
+            writeln!(f, "Traceback (most recent call last):")?;
+        }
+        for frame in &self.frames {
+            write!(f, "  File \"{}\", line {}", frame.file, frame.line)?;
+            match &frame.function {
+                Some(function) => writeln!(f, ", in {function}")?,
+                None => writeln!(f)?,
+            }
+            let Some(text) = &frame.text else { continue };
+            writeln!(f, "    {text}")?;
+            // A mark under all of it says nothing, unless it is about what stands there.
+            let all = |marked: &(u32, u32)| *marked == (0, text.chars().count() as u32);
+            if let Some((from, to)) = frame.marked.filter(|marked| self.kind == FailureKind::Unreadable || !all(marked))
+            {
+                let (from, to) = (from as usize, to.max(from + 1) as usize);
+                writeln!(f, "    {}{}", " ".repeat(from), "^".repeat(to - from))?;
+            }
+        }
+        f.write_str(&self.summary())
+    }
+}
+
+impl std::error::Error for Failure {}

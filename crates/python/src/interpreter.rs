@@ -1,0 +1,83 @@
+//! What an interpreter must be able to do, whichever it is.
+//!
+//! A program runs until it calls out, until all of it waits, or until its end, and
+//! then stands still as a value that somebody resumes. The one there is lives in
+//! [`monty`]; nothing else in this crate names it.
+
+pub(crate) mod monty;
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::limits::Limits;
+
+/// A file, compiled and ready to be run any number of times.
+pub(crate) trait Compiled {
+    /// Runs it until it stops for the first time. `given` is what it begins with.
+    fn start(&self, given: &Value, limits: &Limits) -> Step;
+}
+
+/// A program that stands still.
+pub(crate) trait Paused: Send {
+    /// Runs it until it stops again.
+    fn go_on(self: Box<Self>, how: Resume<'_>) -> Step;
+
+    /// Lets it compute for this long between two calls, from its next one on.
+    fn allow(&mut self, time: Duration);
+
+    /// Makes it as small as it can be for as long as it stands still. It goes on as before.
+    fn park(self: Box<Self>) -> Box<dyn Paused>;
+}
+
+/// How a program goes on.
+pub(crate) enum Resume<'a> {
+    /// The call returns this.
+    Return(&'a Value),
+    /// The call raises this.
+    Raise {
+        /// The name of the exception.
+        exception: &'a str,
+        /// What it says.
+        message: &'a str,
+    },
+    /// The call returns something to be awaited.
+    Later,
+    /// What is awaited under this number is there. Only for a program that stands [`Stop::Waiting`] for it.
+    Arrived(u32, Result<&'a Value, (&'a str, &'a str)>),
+    /// End it here; no handler of the program sees that.
+    Abort(&'a str),
+}
+
+/// What came of running.
+pub(crate) struct Step {
+    /// What was printed meanwhile.
+    pub(crate) printed: String,
+    /// Why it stands still.
+    pub(crate) stop: Stop,
+}
+
+/// Why a program stands still.
+pub(crate) enum Stop {
+    /// It calls out.
+    Called {
+        /// The number under which an answer that comes later is awaited.
+        number: u32,
+        /// The arguments, or why they are not JSON.
+        arguments: Result<Value, String>,
+        /// Where to go on.
+        paused: Box<dyn Paused>,
+    },
+    /// All of it waits for at least one of these.
+    Waiting {
+        /// The numbers of calls.
+        numbers: Vec<u32>,
+        /// Where to go on.
+        paused: Box<dyn Paused>,
+    },
+    /// It returned.
+    Returned(Result<Value, String>),
+    /// It failed.
+    Failed(Failure),
+}

@@ -1,0 +1,338 @@
+//! The interpreter there is: the crate `monty`.
+//!
+//! It counts time itself, and memory where the process has its allocator
+//! (`monty-alloc`): that is one number for the whole process, so it is set up
+//! anew around each piece of work, for the one execution that is doing it. A
+//! process with that allocator must run executions on one thread.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ::monty::{FunctionCall, MontyRun, ResolveFutures, RunProgress};
+use monty_types::{
+    BASELINE_MEMORY, CompileOptions, ExcType, ExtFunctionResult, LIVE_MEMORY, MontyException, MontyObject,
+    NameLookupResult, PrintWriter, ResourceLimits, ResourceTracker,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::{Compiled, Paused, Resume, Step, Stop};
+use crate::failure::{Failure, FailureKind};
+use crate::limits::Limits;
+use crate::source::Source;
+use crate::value::{from_json, to_json};
+
+/// The function through which a program calls out.
+const ASK: &str = "_steplatch_ask";
+/// What a program knows about the functions of its file.
+const FUNCTIONS: &str = "_steplatch_functions";
+/// What a program begins with.
+const START: &str = "_steplatch_start";
+
+/// What stands after a file.
+const ENTER: &str = "\nawait _steplatch_enter(_steplatch_start)\n";
+
+/// A compiled file.
+pub(crate) struct MontyProgram {
+    source: Arc<Source>,
+    run: MontyRun,
+    functions: Value,
+    /// The compiled file as it is packed: most of what an execution of it is.
+    packed: Arc<[u8]>,
+}
+
+impl MontyProgram {
+    /// Compiles `text`, which is the file of `source` as it is to be run, after what stands before it.
+    pub(crate) fn compile(source: &Arc<Source>, prelude: &str, text: &str) -> Result<Self, Failure> {
+        let names = [ASK, FUNCTIONS, START].map(str::to_owned).to_vec();
+        let code = [prelude, text, ENTER].concat();
+        let run = MontyRun::new(code, source.file(), names, CompileOptions::default())
+            .map_err(|error| told(source, &error, None))?;
+        let packed = postcard::to_allocvec(&run).unwrap_or_default().into();
+        Ok(Self { source: source.clone(), run, functions: source.functions(), packed })
+    }
+}
+
+impl Compiled for MontyProgram {
+    fn start(&self, given: &Value, limits: &Limits) -> Step {
+        let (source, packed) = (self.source.clone(), self.packed.clone());
+        let about = Arc::new(About { source, packed, limits: limits.clone() });
+        let limits = ResourceLimits::default()
+            .max_duration(limits.time)
+            .max_memory(limits.memory)
+            .max_recursion_depth(limits.recursion)
+            // Counted by whoever answers.
+            .max_suspensions(usize::MAX);
+        counted(about, 0, |print| {
+            let ask = MontyObject::Function { name: ASK.to_owned(), docstring: None };
+            let inputs = vec![ask, from_json(&self.functions), from_json(given)];
+            self.run.clone().start(inputs, ResourceTracker::new(limits), print)
+        })
+    }
+}
+
+/// What an execution is about; the same from its beginning to its end.
+#[derive(Clone)]
+struct About {
+    source: Arc<Source>,
+    packed: Arc<[u8]>,
+    limits: Limits,
+}
+
+/// A program that called out.
+struct Calling {
+    about: Arc<About>,
+    memory: usize,
+    call: Box<FunctionCall>,
+}
+
+impl Paused for Calling {
+    fn go_on(self: Box<Self>, how: Resume<'_>) -> Step {
+        let Self { about, memory, call } = *self;
+        let mut call = unboxed(call);
+        call.tracker_mut().set_max_duration(about.limits.time);
+        counted(about, memory, |print| match how {
+            Resume::Return(value) => call.resume(wrapped(Ok(value)), print),
+            Resume::Raise { exception, message } => call.resume(raised(exception, message), print),
+            Resume::Later => call.resume_pending(print),
+            Resume::Abort(message) => call.abort(raised("RuntimeError", message), print),
+            Resume::Arrived(..) => unreachable!("a program that calls out waits for nothing else"),
+        })
+    }
+
+    fn allow(&mut self, time: Duration) {
+        Arc::make_mut(&mut self.about).limits.time = time;
+    }
+
+    fn park(self: Box<Self>) -> Box<dyn Paused> {
+        match packed(&self.call, &self.about) {
+            Some(bytes) => Box::new(Parked { about: self.about, memory: self.memory, calling: true, bytes }),
+            None => self,
+        }
+    }
+}
+
+/// A program all of which waits.
+struct Waiting {
+    about: Arc<About>,
+    memory: usize,
+    futures: Box<ResolveFutures>,
+}
+
+impl Paused for Waiting {
+    fn go_on(self: Box<Self>, how: Resume<'_>) -> Step {
+        let Self { about, memory, futures } = *self;
+        let futures = unboxed(futures);
+        counted(about, memory, |print| match how {
+            Resume::Arrived(number, answer) => {
+                futures.resume(vec![(number, ExtFunctionResult::Return(wrapped(answer)))], print)
+            }
+            Resume::Abort(message) => futures.abort(raised("RuntimeError", message), print),
+            Resume::Return(_) | Resume::Raise { .. } | Resume::Later => {
+                unreachable!("a program that waits has called out before")
+            }
+        })
+    }
+
+    fn allow(&mut self, time: Duration) {
+        Arc::make_mut(&mut self.about).limits.time = time;
+    }
+
+    fn park(self: Box<Self>) -> Box<dyn Paused> {
+        match packed(&self.futures, &self.about) {
+            Some(bytes) => Box::new(Parked { about: self.about, memory: self.memory, calling: false, bytes }),
+            None => self,
+        }
+    }
+}
+
+/// Takes a program out of its box, which was not counted when it was made and must not be when it is given back.
+#[expect(clippy::boxed_local, reason = "the box has to be gone before the counting begins")]
+fn unboxed<T>(program: Box<T>) -> T {
+    *program
+}
+
+/// A program that stands still for long, in a few kilobytes.
+struct Parked {
+    about: Arc<About>,
+    memory: usize,
+    calling: bool,
+    bytes: Box<[u8]>,
+}
+
+impl Paused for Parked {
+    fn go_on(self: Box<Self>, how: Resume<'_>) -> Step {
+        let Self { about, memory, calling, bytes } = *self;
+        let awake: Box<dyn Paused> = if calling {
+            Box::new(Calling { call: unpacked(&bytes, &about), about, memory })
+        } else {
+            Box::new(Waiting { futures: unpacked(&bytes, &about), about, memory })
+        };
+        drop(bytes);
+        awake.go_on(how)
+    }
+
+    fn allow(&mut self, time: Duration) {
+        Arc::make_mut(&mut self.about).limits.time = time;
+    }
+
+    fn park(self: Box<Self>) -> Box<dyn Paused> {
+        self
+    }
+}
+
+/// Packs a program. The compiled file is in it, and is known, so what remains is little.
+fn packed(program: &impl Serialize, about: &About) -> Option<Box<[u8]>> {
+    let whole = postcard::to_allocvec(program).ok()?;
+    Some(lz4_flex::block::compress_prepend_size_with_dict(&whole, &about.packed).into())
+}
+
+fn unpacked<T: DeserializeOwned>(bytes: &[u8], about: &About) -> T {
+    let whole = lz4_flex::block::decompress_size_prepended_with_dict(bytes, &about.packed);
+    let whole = whole.expect("what was packed here can be unpacked");
+    postcard::from_bytes(&whole).expect("what was packed here can be read")
+}
+
+/// Reads the arguments of a call: its name, and what is asked by name.
+fn asked(arguments: &[MontyObject]) -> Result<Value, String> {
+    let [MontyObject::String(call), MontyObject::Dict(fields)] = arguments else {
+        return Err("workflows call out through their context only".to_owned());
+    };
+    let mut read = Map::new();
+    for (name, value) in fields {
+        let name = name.to_string();
+        let value = to_json(value).map_err(|why| format!("{name} of ctx.{call} is not JSON: {why}"))?;
+        read.insert(name, value);
+    }
+    Ok(Value::Array(vec![Value::from(call.as_str()), Value::Object(read)]))
+}
+
+/// Packs what a call is answered for the prelude, which unpacks or raises it: an exception that the interpreter itself
+/// delivers to one of several gathered functions can not be caught within that function.
+fn wrapped(answer: Result<&Value, (&str, &str)>) -> MontyObject {
+    MontyObject::List(match answer {
+        Ok(value) => vec![from_json(value)],
+        Err((exception, message)) => [exception, message].map(|text| MontyObject::String(text.to_owned())).to_vec(),
+    })
+}
+
+fn raised(exception: &str, message: &str) -> MontyException {
+    let kind = exception.parse().unwrap_or(ExcType::RuntimeError);
+    MontyException::new(kind, Some(message.to_owned()))
+}
+
+/// Runs a program from one stop to the next. `before` is the memory that it has, in bytes.
+fn counted(
+    about: Arc<About>,
+    before: usize,
+    work: impl FnOnce(PrintWriter<'_>) -> Result<RunProgress, MontyException>,
+) -> Step {
+    let counting = LIVE_MEMORY.load(Ordering::Relaxed) > 0;
+    let baseline = LIVE_MEMORY.load(Ordering::Relaxed).saturating_sub(before);
+    if counting {
+        BASELINE_MEMORY.store(baseline, Ordering::Relaxed);
+    }
+    let mut printed = String::new();
+    let progress = run_on(&mut printed, about.limits.told, work);
+    // What leaves the interpreter is not its memory any more: the JSON of a call, and the text printed.
+    let mut left = printed.capacity();
+    let next = match progress {
+        Ok(RunProgress::FunctionCall(mut call)) => {
+            let taken = std::mem::take(&mut call.args);
+            let before = LIVE_MEMORY.load(Ordering::Relaxed);
+            let arguments = asked(&taken);
+            left += LIVE_MEMORY.load(Ordering::Relaxed).saturating_sub(before);
+            Next::Called(call, arguments)
+        }
+        Ok(RunProgress::ResolveFutures(futures)) => Next::Waiting(futures),
+        Ok(RunProgress::Complete(object)) => Next::Over(Stop::Returned(to_json(&object))),
+        Ok(RunProgress::OsCall(_) | RunProgress::NameLookup(_)) => unreachable!("run_on answers these"),
+        Err(error) => Next::Over(Stop::Failed(told(&about.source, &error, Some(&about.limits)))),
+    };
+    let memory = LIVE_MEMORY.load(Ordering::Relaxed).saturating_sub(baseline + left);
+    let stop = match next {
+        Next::Called(call, arguments) => {
+            let number = call.call_id;
+            Stop::Called { number, arguments, paused: Box::new(Calling { about, memory, call: Box::new(call) }) }
+        }
+        Next::Waiting(futures) => {
+            let numbers = futures.pending_call_ids().to_vec();
+            Stop::Waiting { numbers, paused: Box::new(Waiting { about, memory, futures: Box::new(futures) }) }
+        }
+        Next::Over(stop) => stop,
+    };
+    Step { printed, stop }
+}
+
+enum Next {
+    Called(FunctionCall, Result<Value, String>),
+    Waiting(ResolveFutures),
+    Over(Stop),
+}
+
+/// Runs on over everything that is answered the same way whatever the program: names and services that there are not.
+fn run_on(
+    printed: &mut String,
+    most: usize,
+    work: impl FnOnce(PrintWriter<'_>) -> Result<RunProgress, MontyException>,
+) -> Result<RunProgress, MontyException> {
+    let mut progress = work(PrintWriter::CollectString(printed, Some(most)))?;
+    loop {
+        let print = PrintWriter::CollectString(printed, Some(most));
+        progress = match progress {
+            RunProgress::NameLookup(lookup) => lookup.resume(NameLookupResult::Undefined, print)?,
+            // The interpreter takes every name that nobody defined, and that is called, for one of ours.
+            RunProgress::FunctionCall(call) if call.function_name != ASK || call.object_id.is_some() => {
+                let name = call.function_name.clone();
+                call.resume(ExtFunctionResult::NotFound(name), print)?
+            }
+            RunProgress::OsCall(call) => {
+                let why = "a workflow has no files, no environment and no clock of its own; \
+                           ask a node for what it needs, and ctx.now() for the time";
+                call.resume(raised("PermissionError", why), print)?
+            }
+            other => return Ok(other),
+        };
+    }
+}
+
+/// Tells a failure in the words of this crate.
+fn told(source: &Source, error: &MontyException, limits: Option<&Limits>) -> Failure {
+    let message = error.message().unwrap_or_default();
+    let (kind, message) = match (error.exc_type(), limits) {
+        (ExcType::MemoryError, Some(limits)) if message.ends_with(&format!("> {} bytes", limits.memory)) => {
+            let most = limits.memory >> 20;
+            (FailureKind::Memory, format!("the function needs more memory than its limit of {most} MiB"))
+        }
+        (ExcType::MemoryError, Some(limits)) if message.ends_with(&format!("> {} bytes", limits.told)) => {
+            let most = limits.told >> 10;
+            (FailureKind::Told, format!("the function prints more than its limit of {most} KiB between two calls"))
+        }
+        (ExcType::TimeoutError, Some(limits)) if message.starts_with("time limit exceeded: ") => {
+            let most = limits.time;
+            (
+                FailureKind::Time,
+                format!("the function computed for longer than its limit of {most:?} between two calls"),
+            )
+        }
+        (ExcType::RecursionError, Some(limits)) => {
+            let most = limits.recursion;
+            (FailureKind::Recursion, format!("the function calls itself more deeply than its limit of {most} levels"))
+        }
+        (_, None) => {
+            let said = message.strip_prefix("The monty syntax parser does not yet support ");
+            let message = said.map_or_else(|| message.to_owned(), |what| format!("workflows can not use {what}"));
+            (FailureKind::Unreadable, message)
+        }
+        _ => (FailureKind::Raised, message.to_owned()),
+    };
+    let frames = error.traceback().iter().filter_map(|frame| {
+        let to = if frame.end.line == frame.start.line { frame.end.column } else { u32::MAX };
+        // Where a file can not be read, the place is all that there is to tell.
+        let to = (!frame.hide_caret || limits.is_none()).then_some(to);
+        source.frame(frame.start.line, frame.start.column, to, frame.frame_name.as_deref())
+    });
+    Failure::new(kind, &error.exc_type().to_string(), message).with_frames(frames.collect())
+}

@@ -1,0 +1,43 @@
+//! How far one execution may go.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// How far one execution may go. Going further fails it, uncatchably except for the recursion.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Bytes that its values may take. It holds where the process counts its allocations, as a worker does.
+    pub memory: usize,
+    /// Time that it may compute between two calls; waiting does not count.
+    pub time: Duration,
+    /// How deeply its functions may call each other.
+    pub recursion: usize,
+    /// Calls in all, with what it emits and prints.
+    pub calls: u64,
+    /// Bytes that it may ask for, emit and print before it is answered.
+    pub told: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { memory: 64 << 20, time: Duration::from_secs(5), recursion: 500, calls: 100_000, told: 8 << 20 }
+    }
+}
+
+impl Limits {
+    /// Returns how long a worker that is busy with this may say nothing. One that is silent for longer is stuck where
+    /// the interpreter counts no time, and has to be killed.
+    #[must_use]
+    pub fn longest_silence(&self) -> Duration {
+        self.time * PATIENCE + GRACE
+    }
+}
+
+/// How much longer a function may compute while it is replayed: what was fast enough once is not to fail because the
+/// machine is slower now.
+pub(crate) const PATIENCE: u32 = 4;
+
+/// What a loaded machine may take for everything that is not the function's.
+const GRACE: Duration = Duration::from_secs(5);

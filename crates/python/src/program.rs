@@ -1,0 +1,75 @@
+//! A file that was read: what it declares, ready to be executed.
+
+use std::rc::Rc;
+
+use serde_json::Value;
+
+use crate::declaration::{Declaration, Kind, Told};
+use crate::failure::{Failure, FailureKind};
+use crate::interpreter::monty::MontyProgram;
+use crate::interpreter::{Compiled, Stop};
+use crate::limits::Limits;
+use crate::source::{PRELUDE, Source};
+
+/// A file that was read. Cheap to clone, and at home on one thread.
+#[derive(Clone)]
+pub struct Program {
+    compiled: Rc<dyn Compiled>,
+    declarations: Rc<[Declaration]>,
+}
+
+impl Program {
+    /// Reads a file: what stands in it outside of functions is executed once, within the default limits, and again at
+    /// the beginning of every execution. `file` is how failures name it.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where. Nothing of a file that can not be read is declared.
+    pub fn load(file: &str, text: &str) -> Result<Self, Failure> {
+        let source = std::sync::Arc::new(Source::read(file, text)?);
+        let compiled = Rc::new(MontyProgram::compile(&source, PRELUDE, &source.runnable())?);
+        let told = match compiled.start(&Value::Null, &Limits::default()).stop {
+            Stop::Returned(told) => told.map_err(|why| {
+                Failure::new(
+                    FailureKind::NotJson,
+                    "TypeError",
+                    format!("a declaration of {file} can not be kept: {why}"),
+                )
+            })?,
+            Stop::Failed(failure) => return Err(failure),
+            Stop::Called { .. } | Stop::Waiting { .. } => {
+                let message = "a file only declares; what asks for something belongs into a function";
+                return Err(Failure::new(FailureKind::Stuck, "RuntimeError", message));
+            }
+        };
+        let told: Vec<Told> = serde_json::from_value(told).map_err(|error| {
+            Failure::new(FailureKind::Raised, "TypeError", format!("a declaration of {file} is not right: {error}"))
+        })?;
+        let declarations = told.into_iter().map(|told| declared(&source, told)).collect();
+        Ok(Self { compiled, declarations })
+    }
+
+    /// Returns what the file declares, in its order.
+    #[must_use]
+    pub fn declarations(&self) -> &[Declaration] {
+        &self.declarations
+    }
+
+    /// Returns the workflow or function node of this id, which are what can be executed.
+    #[must_use]
+    pub fn entry(&self, id: &str) -> Option<&Declaration> {
+        let runs = |declared: &&Declaration| matches!(declared.kind, Kind::Workflow | Kind::Function);
+        self.declarations.iter().filter(runs).find(|declared| declared.id == id)
+    }
+
+    pub(crate) fn compiled(&self) -> &dyn Compiled {
+        &*self.compiled
+    }
+}
+
+fn declared(source: &Source, told: Told) -> Declaration {
+    let Told { id, kind, function, description, metadata, settings } = told;
+    let written = function.as_deref().and_then(|name| source.function(name));
+    let description = description.or_else(|| written.and_then(|function| function.docstring.clone()));
+    let line = source.line_of(&id).or(written.map(|function| function.line));
+    Declaration { id, kind, function, description, metadata, settings, line }
+}

@@ -1,0 +1,330 @@
+//! What can be told from a file without running it.
+//!
+//! Read with the parser that the interpreter itself uses, so that both agree on
+//! what Python is. It tells what the interpreter does not: which functions are
+//! asynchronous, what they take, and how they describe themselves.
+
+use std::collections::{BTreeMap, HashMap};
+
+use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
+use ruff_python_ast::{Expr, ExprCall, Parameters, Stmt, StmtFunctionDef};
+use ruff_python_parser::parse_module;
+use ruff_text_size::{Ranged, TextRange};
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, FailureKind, Frame};
+
+/// What stands before every file.
+pub(crate) const PRELUDE: &str = include_str!("prelude.py");
+
+/// What declares something.
+const DECLARING: [&str; 8] =
+    ["Workflow", "FunctionNode", "BashNode", "PTYNode", "HttpNode", "McpNode", "LLMNode", "Graph"];
+
+/// The modules that the interpreter has.
+const MODULES: [&str; 18] = [
+    "__future__",
+    "asyncio",
+    "base64",
+    "binascii",
+    "collections",
+    "dataclasses",
+    "datetime",
+    "functools",
+    "gc",
+    "itertools",
+    "json",
+    "math",
+    "os",
+    "pathlib",
+    "re",
+    "sys",
+    "typing",
+    "unicodedata",
+];
+
+/// A function of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Function {
+    pub(crate) asynchronous: bool,
+    /// Whether it can be called with one argument and nothing else.
+    pub(crate) takes_one: bool,
+    pub(crate) docstring: Option<String>,
+    pub(crate) line: u32,
+}
+
+/// A file, as it was written.
+pub(crate) struct Source {
+    file: String,
+    text: String,
+    /// Where its lines begin.
+    lines: Vec<usize>,
+    functions: BTreeMap<String, Function>,
+    /// The lines of what is declared under an id that is written out.
+    declared: HashMap<String, u32>,
+    /// What is written differently before the file is run: places in `text`, with what stands there then.
+    changes: Vec<(TextRange, String)>,
+}
+
+impl Source {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it is not Python, or uses something of which it is known that it is not there.
+    pub(crate) fn read(file: &str, text: &str) -> Result<Self, Failure> {
+        let text = text.trim_start_matches('\u{feff}');
+        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        let mut source = Self {
+            file: file.to_owned(),
+            text: text.to_owned(),
+            lines,
+            functions: BTreeMap::new(),
+            declared: HashMap::new(),
+            changes: Vec::new(),
+        };
+        let parsed = match parse_module(text) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                let failure = Failure::new(FailureKind::Unreadable, "SyntaxError", error.error.to_string());
+                return Err(failure.with_frames(vec![source.frame_at(error.location)]));
+            }
+        };
+        let mut reading = Reading { source: &mut source, in_class: false, in_doubt: false, missing: None };
+        reading.visit_body(parsed.suite());
+        if let Some((range, message)) = reading.missing.take() {
+            let failure = Failure::new(FailureKind::Unreadable, "NotImplementedError", message);
+            return Err(failure.with_frames(vec![source.frame_at(range)]));
+        }
+        Ok(source)
+    }
+
+    /// Returns the file's name.
+    pub(crate) fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Returns the text to run: every line and column is where it was.
+    pub(crate) fn runnable(&self) -> String {
+        let mut text = self.text.clone();
+        for (range, instead) in &self.changes {
+            text.replace_range(range.start().to_usize()..range.end().to_usize(), instead);
+        }
+        text
+    }
+
+    /// Returns what the prelude wants to know of the functions.
+    pub(crate) fn functions(&self) -> Value {
+        let about =
+            |function: &Function| json!({ "asynchronous": function.asynchronous, "takes_one": function.takes_one });
+        self.functions.iter().map(|(name, function)| (name.clone(), about(function))).collect()
+    }
+
+    /// Returns the function of this name; of several, the last.
+    pub(crate) fn function(&self, name: &str) -> Option<&Function> {
+        self.functions.get(name)
+    }
+
+    /// Returns the line on which this id is declared, if it is written out there.
+    pub(crate) fn line_of(&self, id: &str) -> Option<u32> {
+        self.declared.get(id).copied()
+    }
+
+    /// Makes a frame of a place in what is run: `line` counts what stands before the file.
+    pub(crate) fn frame(&self, line: u32, column: u32, to: Option<u32>, function: Option<&str>) -> Option<Frame> {
+        let function = function.filter(|function| *function != "<module>");
+        let line = line.checked_sub(prelude_lines()).filter(|line| *line > 0 && *line as usize <= self.lines.len())?;
+        Some(self.mark(line, column, to, function))
+    }
+
+    fn frame_at(&self, range: TextRange) -> Frame {
+        // What is wrong with the end of a file is wrong with its last line.
+        let last = self.text.trim_end().len();
+        let (line, column) = self.position(range.start().to_usize().min(last));
+        let (end, to) = self.position(range.end().to_usize());
+        self.mark(line, column, Some(if end == line { to } else { u32::MAX }), None)
+    }
+
+    fn mark(&self, line: u32, column: u32, to: Option<u32>, function: Option<&str>) -> Frame {
+        let whole = self.line(line);
+        let text = whole.trim_start();
+        let indentation = (whole.chars().count() - text.chars().count()) as u32;
+        let text = text.trim_end();
+        let length = text.chars().count() as u32;
+        let marked = to.map(|to| {
+            let from = (column - 1).saturating_sub(indentation);
+            (from, (to - 1).saturating_sub(indentation).clamp(from + 1, length.max(from + 1)))
+        });
+        Frame {
+            file: self.file.clone(),
+            line,
+            column,
+            end_column: to.unwrap_or(column).min(indentation + length + 1).max(column),
+            function: function.map(str::to_owned),
+            text: (!text.is_empty()).then(|| text.to_owned()),
+            marked,
+        }
+    }
+
+    fn line(&self, line: u32) -> &str {
+        let from = self.lines.get(line as usize - 1).copied().unwrap_or(self.text.len());
+        self.text[from..].split('\n').next().unwrap_or_default()
+    }
+
+    /// Returns line and column of a place in the file, both from 1.
+    fn position(&self, at: usize) -> (u32, u32) {
+        let line = self.lines.partition_point(|begin| *begin <= at);
+        let before = &self.text[self.lines[line - 1]..at.min(self.text.len())];
+        (line as u32, before.chars().count() as u32 + 1)
+    }
+}
+
+fn prelude_lines() -> u32 {
+    PRELUDE.matches('\n').count() as u32
+}
+
+/// Walks through a file.
+struct Reading<'a> {
+    source: &'a mut Source,
+    in_class: bool,
+    in_doubt: bool,
+    missing: Option<(TextRange, String)>,
+}
+
+impl<'a> Visitor<'a> for Reading<'_> {
+    fn visit_stmt(&mut self, statement: &'a Stmt) {
+        match statement {
+            Stmt::FunctionDef(definition) if !self.in_class => self.function(definition),
+            Stmt::ClassDef(_) => {
+                let around = std::mem::replace(&mut self.in_class, true);
+                walk_stmt(self, statement);
+                self.in_class = around;
+                return;
+            }
+            // What a file imports for its editor is there without it.
+            Stmt::ImportFrom(import) if import.level == 0 && import.module.as_deref() == Some("steplatch") => {
+                self.blank(import.range, "pass");
+            }
+            Stmt::ImportFrom(import) if import.level == 0 => {
+                self.import(import.module.as_deref().unwrap_or_default(), import.range);
+            }
+            Stmt::Import(import) => {
+                for name in &import.names {
+                    self.import(name.name.as_str(), name.range);
+                }
+            }
+            // Here it may be known that a module is not there.
+            Stmt::Try(_) | Stmt::If(_) => {
+                let around = std::mem::replace(&mut self.in_doubt, true);
+                walk_stmt(self, statement);
+                self.in_doubt = around;
+                return;
+            }
+            _ => {}
+        }
+        walk_stmt(self, statement);
+    }
+
+    fn visit_expr(&mut self, expression: &'a Expr) {
+        match expression {
+            Expr::Call(call) => self.call(call),
+            Expr::Attribute(attribute) => {
+                if let Expr::Name(module) = &*attribute.value
+                    && module.id.as_str() == "asyncio"
+                {
+                    self.asyncio(attribute.attr.as_str(), attribute.range);
+                }
+            }
+            _ => {}
+        }
+        walk_expr(self, expression);
+    }
+}
+
+impl Reading<'_> {
+    fn function(&mut self, definition: &StmtFunctionDef) {
+        let docstring = match definition.body.first() {
+            Some(Stmt::Expr(first)) => match &*first.value {
+                Expr::StringLiteral(text) => Some(cleaned(text.value.to_str())),
+                _ => None,
+            },
+            _ => None,
+        };
+        let function = Function {
+            asynchronous: definition.is_async,
+            takes_one: takes_one(&definition.parameters),
+            docstring: docstring.filter(|text| !text.is_empty()),
+            line: self.source.position(definition.name.range().start().to_usize()).0,
+        };
+        self.source.functions.insert(definition.name.to_string(), function);
+    }
+
+    fn call(&mut self, call: &ExprCall) {
+        let Expr::Name(name) = &*call.func else { return };
+        if !DECLARING.contains(&name.id.as_str()) {
+            return;
+        }
+        let named = call.arguments.keywords.iter().find(|keyword| keyword.arg.as_deref() == Some("id"));
+        if let Some(Expr::StringLiteral(id)) = named.map(|keyword| &keyword.value).or(call.arguments.args.first()) {
+            let line = self.source.position(call.range().start().to_usize()).0;
+            self.source.declared.entry(id.value.to_str().to_owned()).or_insert(line);
+        }
+    }
+
+    /// Looks at a module that is imported: a function that runs for a day should not fail then for want of it.
+    fn import(&mut self, module: &str, range: TextRange) {
+        let first = module.split('.').next().unwrap_or_default();
+        if self.in_doubt || MODULES.contains(&first) {
+            return;
+        }
+        let instead = match first {
+            "random" | "secrets" | "uuid" => "; ctx.random() gives a number that is the same on every replay",
+            "time" => "; ctx.now() tells the time, and ctx.sleep(seconds) waits",
+            "subprocess" => "; declare a BashNode, and ctx.run it",
+            "requests" | "httpx" | "urllib" | "aiohttp" | "http" | "socket" => "; declare an HttpNode, and ctx.run it",
+            _ => "",
+        };
+        self.missing.get_or_insert((range, format!("the module {module} is not available in a workflow{instead}")));
+    }
+
+    /// Looks at a name of the module `asyncio`, of which there is little.
+    fn asyncio(&mut self, name: &str, range: TextRange) {
+        let instead = match name {
+            "gather" | "run" => return,
+            // The same class under another name, since Python 3.11.
+            "TimeoutError" => return self.blank(range, "(TimeoutError)"),
+            "sleep" => "; await ctx.sleep(seconds) instead, which a restart does not cut short",
+            "wait_for" | "timeout" => "; give the call a timeout= instead",
+            "create_task" | "TaskGroup" | "wait" | "as_completed" => "; asyncio.gather(…) and ctx.run_parallel(…) are",
+            "Semaphore" | "BoundedSemaphore" => "; ctx.run_parallel(…, limit=…) is",
+            _ => "",
+        };
+        let message = format!("asyncio.{name} is not available in a workflow{instead}");
+        self.missing.get_or_insert((range, message));
+    }
+
+    /// Puts something else where `range` is, as long as that was in characters, so that nothing moves.
+    fn blank(&mut self, range: TextRange, instead: &str) {
+        let before = &self.source.text[range.start().to_usize()..range.end().to_usize()];
+        let mut given = instead.chars();
+        let after = before.chars().map(|old| if old == '\n' { '\n' } else { given.next().unwrap_or(' ') }).collect();
+        self.source.changes.push((range, after));
+    }
+}
+
+fn takes_one(parameters: &Parameters) -> bool {
+    let positional = || parameters.posonlyargs.iter().chain(&parameters.args);
+    let required = positional().filter(|parameter| parameter.default.is_none()).count();
+    let possible = positional().count() > 0 || parameters.vararg.is_some();
+    required <= 1 && possible && parameters.kwonlyargs.iter().all(|parameter| parameter.default.is_some())
+}
+
+/// Takes the indentation off a docstring, as Python's `inspect.cleandoc` does.
+fn cleaned(text: &str) -> String {
+    let indentation = |line: &str| line.len() - line.trim_start().len();
+    let rest = text.lines().skip(1).filter(|line| !line.trim().is_empty()).map(indentation).min().unwrap_or(0);
+    let lines = text
+        .lines()
+        .enumerate()
+        .map(|(at, line)| if at == 0 { line.trim_start() } else { line.get(rest..).unwrap_or_default() }.trim_end());
+    lines.collect::<Vec<_>>().join("\n").trim_matches('\n').to_owned()
+}

@@ -1,0 +1,120 @@
+//! Values between the interpreter and JSON.
+
+use monty_types::MontyObject;
+use num_bigint::BigInt;
+use serde_json::{Map, Number, Value};
+
+/// How deep a value may be nested. A reader of JSON gives up at 128, and this travels inside of something.
+const DEEPEST: usize = 100;
+
+/// Returns the value as JSON, or says what in it is not JSON.
+pub(crate) fn to_json(object: &MontyObject) -> Result<Value, String> {
+    convert(object, &mut Vec::new())
+}
+
+enum Part<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+fn convert<'a>(object: &'a MontyObject, path: &mut Vec<Part<'a>>) -> Result<Value, String> {
+    if path.len() > DEEPEST {
+        return Err(format!("it is nested more deeply than {DEEPEST} levels"));
+    }
+    match object {
+        MontyObject::None => Ok(Value::Null),
+        MontyObject::Bool(value) => Ok(Value::Bool(*value)),
+        MontyObject::Int(value) => Ok(Value::from(*value)),
+        MontyObject::BigInt(value) => match u64::try_from(value) {
+            Ok(value) => Ok(Value::from(value)),
+            Err(_) => refuse(path, "a number that is too large for JSON as others read it"),
+        },
+        MontyObject::Float(value) => match Number::from_f64(*value) {
+            Some(value) => Ok(Value::Number(value)),
+            None => refuse(path, &format!("the number {value}, which JSON does not have")),
+        },
+        MontyObject::String(value) => Ok(Value::String(value.clone())),
+        MontyObject::List(items) | MontyObject::Tuple(items) | MontyObject::NamedTuple { values: items, .. } => {
+            let mut converted = Vec::with_capacity(items.len());
+            for (index, item) in items.iter().enumerate() {
+                path.push(Part::Index(index));
+                converted.push(convert(item, path)?);
+                path.pop();
+            }
+            Ok(Value::Array(converted))
+        }
+        MontyObject::Dict(pairs) => {
+            let mut converted = Map::new();
+            for (key, item) in pairs {
+                let name = match key {
+                    MontyObject::String(name) => name.clone(),
+                    // As `json.dumps` does.
+                    MontyObject::Int(number) => number.to_string(),
+                    other => {
+                        return refuse(path, &format!("a dict with the key {other}, and only strings can be keys"));
+                    }
+                };
+                path.push(match key {
+                    MontyObject::String(name) => Part::Key(name),
+                    _ => Part::Key("…"),
+                });
+                converted.insert(name, convert(item, path)?);
+                path.pop();
+            }
+            Ok(Value::Object(converted))
+        }
+        MontyObject::Set(_) | MontyObject::FrozenSet(_) => refuse(path, "a set; sorted(…) makes a list of it"),
+        MontyObject::Bytes(_) => refuse(path, "bytes; .decode() makes a string of them"),
+        MontyObject::Cycle(..) => refuse(path, "a value that contains itself"),
+        MontyObject::ClassInstance(instance) => {
+            refuse(path, &format!("an object of the class {}", instance.class_type.name))
+        }
+        MontyObject::Date(_) | MontyObject::DateTime(_) | MontyObject::Time(_) => {
+            refuse(path, "a date or time; .isoformat() makes a string of it")
+        }
+        other => refuse(path, &other.to_string()),
+    }
+}
+
+fn refuse(path: &[Part<'_>], what: &str) -> Result<Value, String> {
+    let mut place = String::new();
+    for part in path {
+        match part {
+            Part::Key(key) => place.push_str(&format!("[{key:?}]")),
+            Part::Index(index) => place.push_str(&format!("[{index}]")),
+        }
+    }
+    let what: String = what.chars().take(200).collect();
+    Err(if place.is_empty() { format!("it is {what}") } else { format!("at {place} it has {what}") })
+}
+
+/// Returns about how many bytes a value takes as text.
+pub(crate) fn weight(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| weight(item) + 1).sum::<usize>() + 2,
+        Value::Object(fields) => fields.iter().map(|(name, item)| name.len() + weight(item) + 4).sum::<usize>() + 2,
+    }
+}
+
+/// Returns a value of JSON as the interpreter knows it.
+pub(crate) fn from_json(value: &Value) -> MontyObject {
+    match value {
+        Value::Null => MontyObject::None,
+        Value::Bool(value) => MontyObject::Bool(*value),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(value), _) => MontyObject::Int(value),
+            (None, Some(value)) => MontyObject::BigInt(BigInt::from(value)),
+            (None, None) => MontyObject::Float(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => MontyObject::String(text.clone()),
+        Value::Array(items) => MontyObject::List(items.iter().map(from_json).collect()),
+        Value::Object(fields) => MontyObject::dict(
+            fields
+                .iter()
+                .map(|(name, value)| (MontyObject::String(name.clone()), from_json(value)))
+                .collect::<Vec<_>>(),
+        ),
+    }
+}

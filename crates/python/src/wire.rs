@@ -1,0 +1,154 @@
+//! What is spoken with a worker.
+//!
+//! Lines of JSON: to it [`Asked`], from it [`Said`]. It answers in the order in which
+//! it was asked, and everything once, except that it may say before that it is still
+//! at it. A field or a question may be added; anything else raises [`WIRE_VERSION`].
+
+use std::io::{self, BufRead, Read};
+
+use serde::{Deserialize, Serialize};
+
+use crate::call::{Answer, Entry};
+use crate::declaration::Declaration;
+use crate::execution::{Divergence, Progress, Start};
+use crate::failure::Failure;
+use crate::limits::Limits;
+
+/// The version of what is spoken. A worker says it before anything else.
+pub const WIRE_VERSION: u32 = 1;
+
+/// The longest line, in bytes: what one execution may hold by default, escaped, and some more.
+pub const LONGEST: u64 = 256 << 20;
+
+/// A line to a worker.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Asked {
+    /// A number for the answer to carry.
+    pub number: u64,
+    /// What is asked.
+    pub ask: Ask,
+}
+
+/// What can be asked of a worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// What does this file declare? → [`Reply::Declares`] or [`Reply::Refused`]
+    Load {
+        /// How failures name it.
+        file: String,
+        /// What stands in it.
+        text: String,
+    },
+    /// Begin an execution, or bring it back by its history. → [`Reply::Progressed`], [`Reply::Refused`] or
+    /// [`Reply::Diverged`]
+    Begin(Box<Begin>),
+    /// Answer a call. → [`Reply::Progressed`], or [`Reply::Unknown`]
+    Answer {
+        /// Whose.
+        execution: u64,
+        /// Which.
+        ordinal: u64,
+        /// With what.
+        answer: Answer,
+    },
+    /// Forget an execution; one that is over is forgotten by itself. → [`Reply::Forgotten`]
+    Forget {
+        /// Which.
+        execution: u64,
+    },
+}
+
+/// An execution to begin or to bring back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Begin {
+    /// How the asker calls it.
+    pub execution: u64,
+    /// How failures name its file.
+    pub file: String,
+    /// What stands in the file.
+    pub text: String,
+    /// What it begins with.
+    pub start: Start,
+    /// How far it may go.
+    pub limits: Limits,
+    /// What is known of it, empty for a new one.
+    pub history: Vec<Entry>,
+}
+
+impl Ask {
+    /// Returns the execution that this is about.
+    #[must_use]
+    pub fn execution(&self) -> Option<u64> {
+        match self {
+            Self::Load { .. } => None,
+            Self::Begin(begin) => Some(begin.execution),
+            Self::Answer { execution, .. } | Self::Forget { execution } => Some(*execution),
+        }
+    }
+}
+
+/// A line from a worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Said {
+    /// Before anything else.
+    Hello {
+        /// What it speaks.
+        wire: u32,
+    },
+    /// It is still at this question, and alive.
+    StillAt(u64),
+    /// The answer to a question.
+    Replied {
+        /// The question's number.
+        number: u64,
+        /// The answer.
+        reply: Reply,
+        /// Bytes that the worker has in use now.
+        memory: usize,
+    },
+}
+
+/// What a worker answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// The file's declarations.
+    Declares(Vec<Declaration>),
+    /// What came of it.
+    Progressed(Progress),
+    /// The file can not be used.
+    Refused(Failure),
+    /// The function does not follow its history.
+    Diverged(Box<Divergence>),
+    /// There is no such execution here.
+    Unknown,
+    /// It is forgotten, if it was known.
+    Forgotten,
+}
+
+/// Reads a line. Returns `None` at the end.
+///
+/// # Errors
+/// Of reading, and for a line that is too long.
+pub(crate) fn read_line(from: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut line = String::new();
+    from.take(LONGEST).read_line(&mut line)?;
+    match line.pop() {
+        None => Ok(None),
+        Some('\n') => Ok(Some(line)),
+        Some(_) if line.len() as u64 + 1 >= LONGEST => {
+            Err(io::Error::new(io::ErrorKind::InvalidData, format!("a line is longer than {LONGEST} bytes")))
+        }
+        // Somebody died in the middle of it.
+        Some(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// Returns a value as a line.
+pub(crate) fn line_of(value: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(value).expect("everything on the wire has string keys");
+    line.push(b'\n');
+    line
+}

@@ -1,0 +1,165 @@
+//! The process in which functions are executed.
+//!
+//! One thread does one thing after the other: the interpreter counts the memory of
+//! the whole process, and it does so for the execution that is running. A function
+//! that goes too far fails by itself; what brings the process down (a native stack
+//! that is full, memory taken in one piece) brings this process down and nothing
+//! else. Nothing here survives it, and nothing has to.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, BufReader, Read, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use monty_types::LIVE_MEMORY;
+
+use crate::execution::{Execution, State};
+use crate::failure::Failure;
+use crate::program::Program;
+use crate::wire::{Ask, Asked, Begin, Reply, Said, WIRE_VERSION, line_of, read_line};
+
+/// What a process that serves has to declare as its global allocator. It counts, and ends the process with
+/// [`OUT_OF_MEMORY`] where a limit would be passed.
+pub use monty_alloc::LimitedAllocator as Allocator;
+
+/// The exit code of a process that ran out of the memory that it may have.
+pub const OUT_OF_MEMORY: i32 = monty_types::OOM_EXIT_CODE;
+
+/// The stack of the thread that executes: several times what the deepest allowed recursion takes.
+const STACK: usize = 64 << 20;
+
+/// How many files are kept compiled.
+const KEPT: usize = 32;
+
+/// How many executions are kept as they are while they wait; others, as those at a gate, are parked.
+const AWAKE: usize = 32;
+
+/// How often one that takes long says that it is still at it.
+const SIGN: Duration = Duration::from_secs(1);
+
+/// Serves until nobody asks any more. `memory` is what all executions together may have, in bytes; an execution that
+/// passes it ends the process.
+///
+/// # Errors
+/// Of reading and writing, for a line that makes no sense, and when the process does not count its memory.
+pub fn serve(input: impl Read + Send, output: impl Write + Send, memory: usize) -> io::Result<()> {
+    monty_alloc::set_limit(Some(memory), false)
+        .map_err(|_| io::Error::other("a worker's process needs steplatch_python::worker::Allocator"))?;
+    thread::scope(|scope| {
+        let serving = thread::Builder::new()
+            .name("executions".to_owned())
+            .stack_size(STACK)
+            .spawn_scoped(scope, || Worker::new(output).serve(input))?;
+        serving.join().unwrap_or_else(|_| Err(io::Error::other("the interpreter panicked")))
+    })
+}
+
+struct Worker<W> {
+    output: W,
+    /// The files that were used last, with the last one at the end.
+    programs: VecDeque<(String, String, Program)>,
+    executions: HashMap<u64, Execution>,
+    /// Those that are not parked, with the one that went on last at the end. Some of them may be over.
+    awake: VecDeque<u64>,
+}
+
+impl<W: Write> Worker<W> {
+    fn new(output: W) -> Self {
+        Self { output, programs: VecDeque::new(), executions: HashMap::new(), awake: VecDeque::new() }
+    }
+
+    fn serve(mut self, input: impl Read) -> io::Result<()> {
+        let mut input = BufReader::new(input);
+        self.say(&Said::Hello { wire: WIRE_VERSION })?;
+        while let Some(line) = read_line(&mut input)? {
+            let Asked { number, ask } = serde_json::from_str(&line)?;
+            let reply = self.answer(number, ask);
+            let memory = LIVE_MEMORY.load(std::sync::atomic::Ordering::Relaxed);
+            self.say(&Said::Replied { number, reply, memory })?;
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, said: &Said) -> io::Result<()> {
+        self.output.write_all(&line_of(said))?;
+        self.output.flush()
+    }
+
+    fn answer(&mut self, number: u64, ask: Ask) -> Reply {
+        match ask {
+            Ask::Load { file, text } => match self.program(file, text) {
+                Ok(program) => Reply::Declares(program.declarations().to_vec()),
+                Err(failure) => Reply::Refused(failure),
+            },
+            Ask::Begin(begin) => {
+                let Begin { execution, file, text, start, limits, history } = *begin;
+                self.executions.remove(&execution);
+                let program = match self.program(file, text) {
+                    Ok(program) => program,
+                    Err(failure) => return Reply::Refused(failure),
+                };
+                let mut said = Instant::now();
+                let history = history.into_iter().inspect(|_| {
+                    if said.elapsed() > SIGN {
+                        said = Instant::now();
+                        // One that does not listen any more is noticed when it is answered.
+                        let _ = self.say(&Said::StillAt(number));
+                    }
+                });
+                match Execution::replay(&program, &start, &limits, history) {
+                    Ok((begun, progress)) => {
+                        if matches!(progress.state, State::Waiting(_)) {
+                            self.executions.insert(execution, begun);
+                            self.went_on(execution);
+                        }
+                        Reply::Progressed(progress)
+                    }
+                    Err(divergence) => Reply::Diverged(divergence),
+                }
+            }
+            Ask::Answer { execution, ordinal, answer } => {
+                let Some(known) = self.executions.get_mut(&execution) else { return Reply::Unknown };
+                let progress = known.answer(ordinal, answer);
+                if !matches!(progress.state, State::Waiting(_)) {
+                    self.executions.remove(&execution);
+                } else {
+                    self.went_on(execution);
+                }
+                Reply::Progressed(progress)
+            }
+            Ask::Forget { execution } => {
+                self.executions.remove(&execution);
+                Reply::Forgotten
+            }
+        }
+    }
+
+    fn went_on(&mut self, execution: u64) {
+        self.awake.retain(|known| *known != execution);
+        self.awake.push_back(execution);
+        if self.awake.len() > AWAKE
+            && let Some(longest) = self.awake.pop_front()
+            && let Some(known) = self.executions.get_mut(&longest)
+        {
+            known.park();
+        }
+    }
+
+    /// Returns a file, compiled now or before.
+    fn program(&mut self, file: String, text: String) -> Result<Program, Failure> {
+        let known = self.programs.iter().position(|known| known.0 == file && known.1 == text);
+        let known = match known.and_then(|at| self.programs.remove(at)) {
+            Some(known) => known,
+            None => {
+                let program = Program::load(&file, &text)?;
+                if self.programs.len() == KEPT {
+                    self.programs.pop_front();
+                }
+                (file, text, program)
+            }
+        };
+        let program = known.2.clone();
+        self.programs.push_back(known);
+        Ok(program)
+    }
+}

@@ -1,0 +1,298 @@
+//! What files declare, and what is said of those that can not.
+
+use expect_test::{Expect, expect};
+use serde_json::json;
+use steplatch_python::{Answer, FailureKind, Kind};
+
+use crate::story::{Story, load, refused, start_of};
+
+fn says(text: &str, expected: &Expect) {
+    expected.assert_eq(&refused(text).to_string());
+}
+
+#[test]
+fn a_file_declares_workflows_nodes_and_graphs() {
+    let program = load(
+        r#"from steplatch import Workflow, BashNode, Graph, Step, session
+
+async def tidy(ctx):
+    """Tidy up.
+
+    All of it.
+    """
+    return ctx.input
+
+async def shout(ctx, loudly=True):
+    return ctx.input.upper()
+
+for name in ["one", "two"]:
+    BashNode(id=name, session=session, command=f"echo {name}", timeout=5)
+Workflow(id="tidy-up", session=session, fn=tidy, metadata={"owner": "ana"})
+FunctionNode(id="shout", session=session, fn=shout, description="Louder")
+repl = PTYNode(id="repl", session=session, command=["python3"], ready={"pattern": ">>> $"})
+HttpNode(id="page", session=session, url="https://example.com")
+McpNode(id="tool", session=session, command=["server"])
+LLMNode(id="writer", session=session, model="m")
+Graph(id="both", session=session, steps=[
+    Step(id="a", node=repl, input="{input}"),
+    {"id": "b", "node": "one", "depends_on": ["a"]},
+], max_parallel=2)
+"#,
+    );
+    let told: Vec<_> = program.declarations().iter().map(|one| (one.id.as_str(), one.kind, one.line)).collect();
+    assert_eq!(
+        told,
+        [
+            ("one", Kind::Bash, None),
+            ("two", Kind::Bash, None),
+            ("tidy-up", Kind::Workflow, Some(15)),
+            ("shout", Kind::Function, Some(16)),
+            ("repl", Kind::Pty, Some(17)),
+            ("page", Kind::Http, Some(18)),
+            ("tool", Kind::Mcp, Some(19)),
+            ("writer", Kind::Llm, Some(20)),
+            ("both", Kind::Graph, Some(21)),
+        ]
+    );
+    let of = |id: &str| program.declarations().iter().find(|one| one.id == id).expect("it is declared");
+    assert_eq!(of("tidy-up").description.as_deref(), Some("Tidy up.\n\nAll of it."));
+    assert_eq!(of("tidy-up").metadata, json!({ "owner": "ana" }));
+    assert_eq!(of("shout").description.as_deref(), Some("Louder"));
+    assert_eq!(of("two").settings["command"], json!("echo two"));
+    assert_eq!(
+        of("both").settings,
+        json!({
+            "steps": [
+                { "id": "a", "node": "repl", "input": "{input}" },
+                { "id": "b", "node": "one", "depends_on": ["a"] },
+            ],
+            "max_parallel": 2,
+        })
+        .as_object()
+        .expect("an object")
+        .clone()
+    );
+    assert!(program.entry("tidy-up").is_some() && program.entry("shout").is_some() && program.entry("one").is_none());
+}
+
+#[test]
+fn a_file_may_use_the_names_that_python_has() {
+    let names = ["list", "range", "len", "min", "str", "repr", "dict", "tuple", "int", "isinstance"];
+    let nodes: String = names.iter().map(|name| format!("{name} = BashNode(id='{name}', command='ls')\n")).collect();
+    let program = load(&format!(
+        "{nodes}async def it(ctx):\n    return await ctx.run_parallel([(list, 1), (range, 2)], limit=1)\nWorkflow(id='it', fn=it)\n"
+    ));
+    assert_eq!(program.declarations().len(), names.len() + 1);
+    let mut run = Story::begin(&program, &start_of("it", json!(null)));
+    run.answer(1, Answer::refused("no"));
+    run.value(2, json!("two"));
+    assert_eq!((&run.result()[0]["node_id"], &run.result()[1]), (&json!("list"), &json!("two")));
+}
+
+#[test]
+fn a_plain_function_is_refused() {
+    says(
+        "def it(ctx):\n    return 1\n\nWorkflow(id='it', session=session, fn=it)\n",
+        &expect![[r#"
+            Traceback (most recent call last):
+              File "flow.py", line 4
+                Workflow(id='it', session=session, fn=it)
+            ValueError: fn of Workflow 'it' must be asynchronous: write 'async def it' instead of 'def it'"#]],
+    );
+}
+
+#[test]
+fn what_is_not_a_function_of_the_context_is_refused() {
+    for (fn_, said) in [
+        ("print", "fn of Workflow 'it' must be a function written with 'async def', not <built-in function print>"),
+        ("lambda ctx: 1", "must be a function written with 'async def'"),
+        ("None", "Workflow 'it' needs fn=, an async function that takes the context"),
+        ("two", "fn of Workflow 'it' must take one argument, the context: 'async def two(ctx)'"),
+        ("none", "fn of Workflow 'it' must take one argument, the context: 'async def none(ctx)'"),
+    ] {
+        let failure = refused(&format!(
+            "async def two(a, b):\n    pass\nasync def none():\n    pass\nWorkflow(id='it', session=session, fn={fn_})\n"
+        ));
+        assert!(failure.message.contains(said), "{failure}");
+    }
+}
+
+#[test]
+fn ids_are_checked() {
+    for id in ["9x", "", "a b", "_a", "ä", "a.b", "a\\n"] {
+        let failure = refused(&format!("x = 1\nBashNode(id='{id}', session=session, command='ls')\n"));
+        assert!(
+            failure.message.ends_with("begins with a letter, and letters, digits, '_' and '-' follow"),
+            "{failure}"
+        );
+        assert_eq!(failure.frames[0].line, 2);
+    }
+    for id in ["a", "A9-_z"] {
+        let _ = load(&format!("BashNode(id='{id}', session=session, command='ls')\n"));
+    }
+    assert!(refused("BashNode(session=session)\n").message.starts_with("ID None is not valid"));
+}
+
+#[test]
+fn an_id_can_be_used_once() {
+    says(
+        "BashNode(id='x', session=session, command='ls')\nasync def it(ctx):\n    pass\nif True:\n    y = Workflow(id='x', session=session, fn=it)\n",
+        &expect![[r#"
+            Traceback (most recent call last):
+              File "flow.py", line 5
+                y = Workflow(id='x', session=session, fn=it)
+                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+            ValueError: ID 'x' conflicts with existing node"#]],
+    );
+}
+
+#[test]
+fn a_file_that_is_not_python_is_refused_with_the_place() {
+    says(
+        "x = 1\nasync def it(ctx):\n    return (1 +\n",
+        &expect![[r#"
+              File "flow.py", line 3
+                return (1 +
+                           ^
+            SyntaxError: unexpected EOF while parsing"#]],
+    );
+    says(
+        "def it(:\n    pass\n",
+        &expect![[r#"
+          File "flow.py", line 1
+            def it(:
+                   ^
+        SyntaxError: Expected a parameter or the end of the parameter list"#]],
+    );
+}
+
+#[test]
+fn what_the_interpreter_does_not_have_is_refused_with_the_place() {
+    for (text, expected) in [
+        (
+            "class A(B):\n    pass\n",
+            expect![[r#"
+              File "flow.py", line 1
+                class A(B):
+                ^^^^^^^^^^^
+            NotImplementedError: workflows can not use class inheritance and metaclasses"#]],
+        ),
+        (
+            "x = 1\nwith open('x') as f:\n    pass\n",
+            expect![[r#"
+            Traceback (most recent call last):
+              File "flow.py", line 2
+                with open('x') as f:
+                     ^^^^^^^^^
+            PermissionError: a workflow has no files, no environment and no clock of its own; ask a node for what it needs, and ctx.now() for the time"#]],
+        ),
+        (
+            "async def it(ctx):\n    yield 1\n",
+            expect![[r#"
+              File "flow.py", line 2
+                yield 1
+                ^^^^^^^
+            NotImplementedError: workflows can not use yield expressions"#]],
+        ),
+        (
+            "match 1:\n    case 1:\n        pass\n",
+            expect![[r#"
+              File "flow.py", line 1
+                match 1:
+                ^^^^^^^^
+            NotImplementedError: workflows can not use pattern matching (match statements)"#]],
+        ),
+        (
+            "import requests\n",
+            expect![[r#"
+              File "flow.py", line 1
+                import requests
+                       ^^^^^^^^
+            NotImplementedError: the module requests is not available in a workflow; declare an HttpNode, and ctx.run it"#]],
+        ),
+        (
+            "import asyncio\nasync def it(ctx):\n    await asyncio.sleep(1)\n",
+            expect![[r#"
+              File "flow.py", line 3
+                await asyncio.sleep(1)
+                      ^^^^^^^^^^^^^
+            NotImplementedError: asyncio.sleep is not available in a workflow; await ctx.sleep(seconds) instead, which a restart does not cut short"#]],
+        ),
+        (
+            "async def it(ctx):\n    async with ctx:\n        pass\n",
+            expect![[r#"
+              File "flow.py", line 2
+                async with ctx:
+                ^^^^^^^^^^^^^^^
+            NotImplementedError: workflows can not use async context managers (async with)"#]],
+        ),
+        (
+            "del x\n",
+            expect![[r#"
+              File "flow.py", line 1
+                del x
+                ^^^^^
+            NotImplementedError: workflows can not use the 'del' statement"#]],
+        ),
+        (
+            "x = undefined + 1\n",
+            expect![[r#"
+            Traceback (most recent call last):
+              File "flow.py", line 1
+                x = undefined + 1
+                    ^^^^^^^^^
+            NameError: name 'undefined' is not defined"#]],
+        ),
+        (
+            "try:\n    x = 1\nexcept* ValueError:\n    pass\n",
+            expect![[r#"
+              File "flow.py", line 1
+                try:
+                ^^^^
+            NotImplementedError: workflows can not use exception groups (try*/except*)"#]],
+        ),
+        (
+            "type X = int\n",
+            expect![[r#"
+              File "flow.py", line 1
+                type X = int
+                ^^^^^^^^^^^^
+            NotImplementedError: workflows can not use type aliases"#]],
+        ),
+        (
+            "x = t'{1}'\n",
+            expect![[r#"
+              File "flow.py", line 1
+                x = t'{1}'
+                    ^^^^^^
+            NotImplementedError: workflows can not use template strings (t-strings)"#]],
+        ),
+        (
+            "async def it(ctx):\n    async for x in ctx:\n        pass\n",
+            expect![[r#"
+              File "flow.py", line 2
+                async for x in ctx:
+                ^^^^^^^^^^^^^^^^^^^
+            NotImplementedError: workflows can not use async for loops"#]],
+        ),
+        (
+            "await session.run('a')\n",
+            expect![[r#"
+            Traceback (most recent call last):
+              File "flow.py", line 1
+                await session.run('a')
+            AttributeError: 'Session' object has no attribute 'run'"#]],
+        ),
+    ] {
+        says(text, &expected);
+    }
+}
+
+#[test]
+fn a_file_only_declares() {
+    let failure = refused("ctx = WorkflowContext(None, {})\nawait ctx.run('a')\n");
+    assert_eq!(failure.kind, FailureKind::Stuck);
+    assert_eq!(failure.message, "a file only declares; what asks for something belongs into a function");
+    let failure = refused("BashNode(id='a', session=session, command={1, 2})\n");
+    assert_eq!(failure.kind, FailureKind::NotJson);
+}

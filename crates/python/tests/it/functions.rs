@@ -1,0 +1,218 @@
+//! What functions can do, and what they are told when they can not.
+
+use crate::story::{Story, load, start_of, workflow};
+use expect_test::expect;
+use serde_json::json;
+use steplatch_python::{Answer, FailureKind};
+
+const RELEASE_NOTES: &str = include_str!("release_notes.py");
+
+fn node(output: &str) -> serde_json::Value {
+    json!({ "success": true, "output": output, "error": null })
+}
+
+#[test]
+fn the_function_of_the_contract_runs_as_printed() {
+    let program = load(RELEASE_NOTES);
+    let declared = &program.declarations()[0];
+    assert_eq!(declared.description.as_deref(), Some("Draft release notes and let a person have the last word."));
+    assert_eq!(declared.line, Some(18));
+
+    let mut run = Story::begin(&program, &start_of("release_notes", json!(null)));
+    assert_eq!(run.asked(), [r#"1 ctx.run(node="git_log", input="HEAD~20..HEAD")"#]);
+    run.value(1, node("fix: a"));
+    assert_eq!(run.asked(), [r#"2 ctx.run(node="writer", input="Write release notes for:\nfix: a")"#]);
+    run.value(2, node("We fixed a."));
+    assert_eq!(
+        run.asked(),
+        [
+            r#"3 ctx.emit(event_type="draft_ready", data={"length":11})"#,
+            r#"4 ctx.gate(prompt="Publish these notes?", timeout=86400.0, choices=["publish","again","stop"])"#,
+        ]
+    );
+    run.value(4, json!("again"));
+    assert_eq!(run.asked(), [r#"5 ctx.run(node="writer", input="Make it shorter:\nWe fixed a.")"#]);
+    run.value(5, node("Fixed a."));
+    run.value(6, json!("publish"));
+    assert_eq!(run.result(), json!("Fixed a."));
+
+    let mut stubborn = Story::begin(&program, &start_of("release_notes", json!(null)));
+    stubborn.value(1, node("x"));
+    stubborn.value(2, node("y"));
+    for round in 0..5 {
+        stubborn.value(4 + 2 * round, json!("again"));
+        stubborn.value(5 + 2 * round, node("y"));
+    }
+    expect![[r#"
+        Traceback (most recent call last):
+          File "flow.py", line 16, in release_notes
+            raise ValueError("five drafts, no agreement")
+        ValueError: five drafts, no agreement"#]]
+    .assert_eq(&stubborn.failure().to_string());
+}
+
+#[test]
+fn a_timeout_can_be_caught_by_either_name() {
+    for name in ["TimeoutError", "asyncio.TimeoutError"] {
+        let mut run = Story::of(&format!(
+            "try:\n    return await ctx.gate('Well?', timeout=0)\nexcept {name} as error:\n    return f'late: {{error}}'"
+        ));
+        run.answer(1, Answer::timed_out("nobody answered"));
+        assert_eq!(run.result(), json!("late: nobody answered"), "{name}");
+    }
+}
+
+#[test]
+fn what_is_raised_and_not_caught_fails_the_run_where_it_was_called() {
+    let mut run = Story::of("x = 1\nreturn await ctx.run('nope', x)");
+    run.answer(1, Answer::refused("Node 'nope' not found in session"));
+    expect![[r#"
+        Traceback (most recent call last):
+          File "flow.py", line 4, in it
+            return await ctx.run('nope', x)
+                   ^^^^^^^^^^^^^^^^^^^^^^^^
+        ValueError: Node 'nope' not found in session"#]]
+    .assert_eq(&run.failure().to_string());
+    assert_eq!(run.failure().kind, FailureKind::Raised);
+}
+
+#[test]
+fn gathered_calls_are_asked_at_once_and_answered_in_any_order() {
+    let mut run = Story::of("return await asyncio.gather(ctx.run('a'), ctx.run('b'), ctx.run('c'))");
+    assert_eq!(run.waiting(), [1, 2, 3]);
+    run.value(3, json!("c"));
+    run.value(1, json!("a"));
+    assert_eq!(run.waiting(), [2]);
+    run.value(2, json!("b"));
+    assert_eq!(run.result(), json!(["a", "b", "c"]));
+}
+
+#[test]
+fn one_that_fails_is_raised_at_once_and_the_others_go_on_until_the_end() {
+    let mut run = Story::of(
+        "try:\n    await asyncio.gather(ctx.run('a'), ctx.run('b'))\n\
+         except ValueError as error:\n    return await ctx.run('c', str(error))",
+    );
+    run.answer(2, Answer::refused("no b"));
+    assert_eq!(run.asked(), [r#"3 ctx.run(node="c", input="no b")"#]);
+    assert_eq!(run.waiting(), [1, 3]);
+    let progress = run.value(3, json!("c"));
+    assert_eq!(progress.abandoned, [1], "nobody waits for it any more");
+    assert_eq!(run.result(), json!("c"));
+    assert!(run.value(1, json!("too late")).calls.is_empty());
+}
+
+#[test]
+fn an_exception_can_be_caught_within_one_of_several_gathered_functions() {
+    let mut run = Story::of(
+        "async def careful(node):\n    try:\n        return await ctx.run(node, timeout=1)\n    except asyncio.TimeoutError:\n        \
+         return 'late'\nreturn await asyncio.gather(careful('a'), careful('b'))",
+    );
+    run.answer(2, Answer::timed_out("b took too long"));
+    run.value(1, json!("a"));
+    assert_eq!(run.result(), json!(["a", "late"]));
+}
+
+#[test]
+fn parallel_calls_keep_their_order_and_their_limit() {
+    let mut run = Story::of("return await ctx.run_parallel([('a', 1), ('b', 2), ('c', 3)], limit=2)");
+    assert_eq!(run.waiting(), [1, 2]);
+    run.answer(2, Answer::refused("Node 'b' not found in session"));
+    assert_eq!(run.asked(), [r#"3 ctx.run(node="c", input=3)"#]);
+    run.value(3, json!("third"));
+    run.value(1, json!("first"));
+    let result = run.result();
+    assert_eq!((&result[0], &result[2]), (&json!("first"), &json!("third")));
+    assert_eq!(result[1]["success"], json!(false));
+    assert_eq!(result[1]["error"], json!("Node 'b' not found in session"));
+    assert_eq!(result[1]["error_type"], json!("ValueError"));
+
+    assert_eq!(Story::of("return await ctx.run_parallel([])").result(), json!([]));
+}
+
+#[test]
+fn everything_else_of_the_context_is_a_call_of_its_own() {
+    let mut run = Story::of(
+        "ctx.state['n'] = 1\nprint('hello', 'you')\nprint('there')\nt = ctx.now()\nr = ctx.random()\n\
+         await ctx.sleep(1.5)\nw = await ctx.run_workflow('other', {'a': 1}, params={'p': 2}, timeout=3)\n\
+         g = await ctx.run_graph('graph', 'x')\nprint('bye', end='')\nreturn [t, r, w, g, ctx.state, ctx.input, ctx.params]",
+    );
+    assert_eq!(run.asked(), [r#"1 print(text="hello you\nthere")"#, "2 ctx.now()"]);
+    run.value(2, json!(1700000000.5));
+    run.value(3, json!(0.25));
+    assert_eq!(run.asked(), ["4 ctx.sleep(seconds=1.5)"]);
+    run.value(4, json!(null));
+    assert_eq!(run.asked(), [r#"5 ctx.run_workflow(workflow="other", input={"a":1}, params={"p":2}, timeout=3.0)"#]);
+    run.value(5, json!("w"));
+    assert_eq!(run.asked(), [r#"6 ctx.run_graph(graph="graph", input="x")"#]);
+    run.value(6, json!("g"));
+    assert_eq!(run.asked(), [r#"7 print(text="bye")"#]);
+    assert_eq!(run.result(), json!([1700000000.5, 0.25, "w", "g", { "n": 1 }, "in", {}]));
+}
+
+#[test]
+fn an_answer_that_comes_while_the_time_is_asked_is_kept() {
+    let mut run = Story::of(
+        "async def timed():\n    await ctx.run('a')\n    return ctx.now()\nreturn await asyncio.gather(timed(), ctx.run('b'))",
+    );
+    run.value(1, json!(null));
+    assert_eq!(run.waiting(), [2, 3]);
+    run.value(2, json!("b"));
+    assert_eq!(run.waiting(), [3]);
+    run.value(3, json!(7));
+    assert_eq!(run.result(), json!([7, "b"]));
+}
+
+#[test]
+fn closures_dataclasses_and_the_library_work() {
+    let run = Story::of(
+        "import json, re, math\nfrom dataclasses import dataclass\n@dataclass\nclass Point:\n    x: int\n    y: int = 2\n\
+         def adder(n):\n    return lambda m: n + m\np = Point(1)\nwhile p.x < 5:\n    p.x += 1\n\
+         return {'p': [p.x, p.y], 'sum': adder(2)(3), 'json': json.loads('[1]'), 're': re.findall('a+', 'baab'),\
+          'sorted': sorted({3, 1, 2}), 'pi': math.floor(math.pi)}",
+    );
+    assert_eq!(run.result(), json!({ "p": [5, 2], "sum": 5, "json": [1], "re": ["aa"], "sorted": [1, 2, 3], "pi": 3 }));
+}
+
+#[test]
+fn what_is_not_json_fails_with_the_place() {
+    for (body, message) in [
+        ("return {'a': [1, {2}]}", r#"the result is not JSON: at ["a"][1] it has a set; sorted(…) makes a list of it"#),
+        ("return float('nan')", "the result is not JSON: it is the number NaN, which JSON does not have"),
+        ("return it", "the result is not JSON: it is"),
+    ] {
+        let failure = Story::of(body).failure();
+        assert_eq!(failure.kind, FailureKind::NotJson);
+        assert!(failure.message.starts_with(message), "{}", failure.message);
+    }
+    // An argument that is not JSON is the function's to catch.
+    let run = Story::of("try:\n    await ctx.run('a', {1, 2})\nexcept TypeError as error:\n    return str(error)");
+    assert_eq!(run.result(), json!("input of ctx.run is not JSON: it is a set; sorted(…) makes a list of it"));
+    let run = Story::of("try:\n    await ctx.gate('x', timeout=-1)\nexcept TypeError as error:\n    return str(error)");
+    assert_eq!(run.result(), json!("timeout of ctx.gate must be a number of seconds from 0, not -1"));
+}
+
+#[test]
+fn a_function_node_is_executed_like_a_workflow() {
+    let program = load(
+        "async def shout(ctx):\n    return ctx.input.upper()\nFunctionNode(id='shout', session=session, fn=shout)\n",
+    );
+    assert_eq!(Story::begin(&program, &start_of("shout", json!("hey"))).result(), json!("HEY"));
+}
+
+#[test]
+fn a_function_that_is_not_there_is_named() {
+    let run = Story::begin(&load(&workflow("return 1")), &start_of("other", json!(null)));
+    assert_eq!(run.failure().kind, FailureKind::Unknown);
+    assert_eq!(run.failure().message, "no workflow and no function node 'other' is declared in the file");
+}
+
+#[test]
+fn files_and_clocks_are_out_of_reach() {
+    for body in
+        ["open('/etc/passwd').read()", "from datetime import datetime\ndatetime.now()", "import os\nos.getenv('HOME')"]
+    {
+        let failure = Story::of(body).failure();
+        assert!(failure.message.starts_with("a workflow has no files"), "{body}: {failure}");
+    }
+}

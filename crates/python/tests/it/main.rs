@@ -1,0 +1,8 @@
+//! Files and functions, from outside.
+
+mod declarations;
+mod functions;
+mod limits;
+mod replay;
+mod story;
+mod worker;

@@ -1,0 +1,204 @@
+//! An execution is brought back by its history.
+
+use std::fmt::Write;
+
+use expect_test::expect;
+use proptest::prelude::*;
+use serde_json::json;
+use steplatch_python::{Answer, Entry, Execution, Limits, Program, Start, State};
+
+use crate::story::{Story, load, start_of, workflow};
+
+/// One thing that a function does.
+#[derive(Debug, Clone)]
+enum Piece {
+    Run,
+    Catch,
+    Emit,
+    Print,
+    Now,
+    Branch(Vec<Piece>, Vec<Piece>),
+    Gather(Vec<Vec<Piece>>),
+    Parallel(usize, usize),
+}
+
+fn pieces() -> impl Strategy<Value = Vec<Piece>> {
+    let leaf = prop_oneof![
+        3 => Just(Piece::Run),
+        2 => Just(Piece::Catch),
+        1 => Just(Piece::Emit),
+        1 => Just(Piece::Print),
+        1 => Just(Piece::Now),
+        1 => (1..5usize, 1..4usize).prop_map(|(calls, limit)| Piece::Parallel(calls, limit)),
+    ];
+    let piece = leaf.prop_recursive(3, 24, 4, |inner| {
+        let some = prop::collection::vec(inner, 1..4);
+        prop_oneof![
+            (some.clone(), some.clone()).prop_map(|(yes, no)| Piece::Branch(yes, no)),
+            prop::collection::vec(some, 1..4).prop_map(Piece::Gather),
+        ]
+    });
+    prop::collection::vec(piece, 1..5)
+}
+
+/// Writes pieces down as Python.
+fn write(pieces: &[Piece], indentation: usize, names: &mut usize, text: &mut String) {
+    let tab = "    ".repeat(indentation);
+    for piece in pieces {
+        *names += 1;
+        let name = *names;
+        let written = match piece {
+            Piece::Run => writeln!(text, "{tab}seen.append(await ctx.run('n{name}', len(seen)))"),
+            Piece::Catch => writeln!(
+                text,
+                "{tab}try:\n{tab}    seen.append(await ctx.gate('g{name}', timeout=1))\n\
+                 {tab}except asyncio.TimeoutError:\n{tab}    seen.append('late')"
+            ),
+            Piece::Emit => writeln!(text, "{tab}ctx.emit('e{name}', seen)"),
+            Piece::Print => writeln!(text, "{tab}print('p{name}', seen)"),
+            Piece::Now => writeln!(text, "{tab}seen.append(ctx.now())"),
+            Piece::Parallel(calls, limit) => writeln!(
+                text,
+                "{tab}seen.append(await ctx.run_parallel([(f'p{name}_{{i}}', i) for i in range({calls})], limit={limit}))"
+            ),
+            Piece::Branch(yes, no) => {
+                writeln!(text, "{tab}if len(str(seen)) % 2 == 0:").expect("a string takes everything");
+                write(yes, indentation + 1, names, text);
+                writeln!(text, "{tab}else:").expect("a string takes everything");
+                write(no, indentation + 1, names, text);
+                Ok(())
+            }
+            Piece::Gather(functions) => {
+                for (at, pieces) in functions.iter().enumerate() {
+                    writeln!(text, "{tab}async def f{name}_{at}():").expect("a string takes everything");
+                    write(pieces, indentation + 1, names, text);
+                    writeln!(text, "{tab}    return len(seen)").expect("a string takes everything");
+                }
+                let all: Vec<String> = (0..functions.len()).map(|at| format!("f{name}_{at}()")).collect();
+                writeln!(text, "{tab}seen.append(await asyncio.gather({}))", all.join(", "))
+            }
+        };
+        written.expect("a string takes everything");
+    }
+}
+
+/// Executes a function to its end, answering whatever `choices` say. Returns the history, with the state after each
+/// entry that is an answer, and the state after the start.
+fn played(program: &Program, start: &Start, choices: &[(usize, u8)], parking: bool) -> (Vec<Entry>, Vec<State>) {
+    let mut story = Story::begin(program, start);
+    let mut states = vec![story.execution.state().clone()];
+    for (which, what) in choices.iter().cycle().take(400) {
+        let State::Waiting(waiting) = story.execution.state() else { break };
+        let ordinal = waiting[which % waiting.len()];
+        let answer = match what % 4 {
+            0 => Answer::timed_out(format!("late {ordinal}")),
+            1 => Answer::Value(json!(f64::from(*what) / 7.0 + ordinal as f64 * 0.1)),
+            2 => Answer::Value(json!({ "success": true, "output": [ordinal, null, "x"] })),
+            _ => Answer::Value(json!("text")),
+        };
+        if parking {
+            story.execution.park();
+        }
+        story.answer(ordinal, answer);
+        states.push(story.execution.state().clone());
+    }
+    (story.history, states)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_prefix_of_a_history_leads_to_where_the_function_was(
+        pieces in pieces(),
+        choices in prop::collection::vec((0..8usize, any::<u8>()), 1..40),
+    ) {
+        let mut body = "seen = []\n".to_owned();
+        write(&pieces, 0, &mut 0, &mut body);
+        body.push_str("return seen");
+        let program = load(&workflow(&body));
+        let start = start_of("it", json!(null));
+        let (history, states) = played(&program, &start, &choices, false);
+        prop_assert_eq!(&(history.clone(), states.clone()), &played(&program, &start, &choices, true), "parked meanwhile");
+        // As it comes out of a journal.
+        let text = serde_json::to_string(&history).expect("a history is JSON");
+        let read: Vec<Entry> = serde_json::from_str(&text).expect("it was written like this");
+        prop_assert_eq!(&read, &history);
+        for length in 0..=history.len() {
+            let (known, rest) = read.split_at(length);
+            let (execution, progress) =
+                Execution::replay(&program, &start, &Limits::default(), known.iter().cloned()).expect("it follows");
+            // What was asked and not recorded any more is asked again, under the same numbers.
+            let lost: Vec<_> = rest.iter().map_while(|entry| match entry {
+                Entry::Called(call) => Some(call.clone()),
+                Entry::Answered { .. } => None,
+            }).collect();
+            prop_assert_eq!(&progress.calls, &lost);
+            let answers = known.iter().filter(|entry| matches!(entry, Entry::Answered { .. })).count();
+            prop_assert_eq!(execution.state(), &states[answers]);
+        }
+    }
+}
+
+#[test]
+fn a_replayed_execution_goes_on() {
+    let program = load(&workflow("a = await ctx.run('a')\nb = await ctx.run('b', a)\nreturn [a, b]"));
+    let start = start_of("it", json!(null));
+    let mut first = Story::begin(&program, &start);
+    first.value(1, json!(1));
+    let (mut second, progress) =
+        Execution::replay(&program, &start, &Limits::default(), first.history).expect("it follows");
+    assert!(progress.calls.is_empty());
+    assert_eq!(second.answer(2, Answer::Value(json!(2))).state, State::Completed(json!([1, 2])));
+}
+
+#[test]
+fn a_function_that_was_edited_shows_the_first_difference() {
+    let start = start_of("it", json!(null));
+    let program = load(&workflow("await ctx.run('a', 'x')\nawait ctx.run('b')\nreturn 1"));
+    let mut run = Story::begin(&program, &start);
+    run.value(1, json!(null));
+    let against = |body: &str, history: &[Entry]| {
+        let edited = load(&workflow(body));
+        match Execution::replay(&edited, &start, &Limits::default(), history.iter().cloned()) {
+            Ok((_, progress)) => panic!("it followed: {progress:?}"),
+            Err(divergence) => divergence.to_string(),
+        }
+    };
+    expect![[r#"
+        the function does not follow its own history any more, beginning with call 1.
+          recorded: ctx.run(node="a", input="x")
+          now:      ctx.run(node="a", input="y")
+        Was it edited while it ran? Start a new run, or put the file back as it was."#]]
+    .assert_eq(&against("await ctx.run('a', 'y')\nawait ctx.run('b')", &run.history));
+    expect![[r#"
+        the function does not follow its own history any more, beginning with call 2.
+          recorded: ctx.run(node="b", input="")
+          now:      no call; it is at its end
+        Was it edited while it ran? Start a new run, or put the file back as it was."#]]
+    .assert_eq(&against("await ctx.run('a', 'x')\nreturn 1", &run.history));
+    expect![[r#"
+        the function does not follow its own history any more, beginning with call 2.
+          recorded: ctx.run(node="b", input="")
+          now:      no call; it fails: ZeroDivisionError: division by zero
+        Was it edited while it ran? Start a new run, or put the file back as it was."#]]
+    .assert_eq(&against("await ctx.run('a', 'x')\nreturn 1 // 0", &run.history));
+    expect![[r#"
+        the function does not follow its own history any more, beginning with call 2.
+          recorded: no call before the next answer
+          now:      ctx.run(node="c", input="")
+        Was it edited while it ran? Start a new run, or put the file back as it was."#]]
+    .assert_eq(&against("await asyncio.gather(ctx.run('a', 'x'), ctx.run('c'))\nawait ctx.run('b')", &run.history));
+}
+
+#[test]
+fn sets_and_hashes_are_the_same_every_time() {
+    let program = load(&workflow(
+        "class A:\n    pass\ns = {'b', 'a', 'c', 1, 2.5, None}\nreturn [str(s), hash('x') == hash('x'), str(sorted(['b', 'a'])), len(repr(A()))]",
+    ));
+    let start = start_of("it", json!(null));
+    let first = Story::begin(&program, &start).result();
+    for _ in 0..5 {
+        assert_eq!(Story::begin(&program, &start).result(), first);
+    }
+}

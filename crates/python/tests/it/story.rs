@@ -1,0 +1,100 @@
+//! Functions, executed and answered as a test says.
+
+use serde_json::{Map, Value, json};
+use steplatch_python::{Answer, Entry, Execution, Failure, Limits, Program, Progress, Start, State};
+
+/// Executes the workflow `it` of a file.
+pub(crate) struct Story {
+    pub(crate) execution: Execution,
+    pub(crate) progress: Progress,
+    pub(crate) history: Vec<Entry>,
+}
+
+#[must_use]
+pub(crate) fn start_of(id: &str, input: Value) -> Start {
+    Start { id: id.to_owned(), input, params: Map::new() }
+}
+
+/// Loads a file that is right.
+#[must_use]
+pub(crate) fn load(text: &str) -> Program {
+    Program::load("flow.py", text).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+/// Loads a file that is wrong.
+#[must_use]
+pub(crate) fn refused(text: &str) -> Failure {
+    match Program::load("flow.py", text) {
+        Ok(program) => panic!("the file was read: {:?}", program.declarations()),
+        Err(failure) => failure,
+    }
+}
+
+/// Makes a file of the body of an async function of `ctx`.
+#[must_use]
+pub(crate) fn workflow(body: &str) -> String {
+    let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
+    format!("import asyncio\nasync def it(ctx):\n{body}\nWorkflow(id=\"it\", session=session, fn=it)\n")
+}
+
+impl Story {
+    #[must_use]
+    pub(crate) fn begin(program: &Program, start: &Start) -> Self {
+        Self::within(program, start, &Limits::default())
+    }
+
+    #[must_use]
+    pub(crate) fn within(program: &Program, start: &Start, limits: &Limits) -> Self {
+        let (execution, progress) = Execution::begin(program, start, limits);
+        let history = progress.calls.iter().cloned().map(Entry::Called).collect();
+        Self { execution, progress, history }
+    }
+
+    /// Executes the body of a function.
+    #[must_use]
+    pub(crate) fn of(body: &str) -> Self {
+        Self::begin(&load(&workflow(body)), &start_of("it", json!("in")))
+    }
+
+    pub(crate) fn answer(&mut self, ordinal: u64, answer: Answer) -> &Progress {
+        self.history.push(Entry::Answered { ordinal, answer: answer.clone() });
+        self.progress = self.execution.answer(ordinal, answer);
+        self.history.extend(self.progress.calls.iter().cloned().map(Entry::Called));
+        &self.progress
+    }
+
+    pub(crate) fn value(&mut self, ordinal: u64, value: Value) -> &Progress {
+        self.answer(ordinal, Answer::Value(value))
+    }
+
+    #[must_use]
+    pub(crate) fn waiting(&self) -> Vec<u64> {
+        match self.execution.state() {
+            State::Waiting(waiting) => waiting.clone(),
+            state => panic!("it does not wait: {state:?}"),
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn result(&self) -> Value {
+        match self.execution.state() {
+            State::Completed(result) => result.clone(),
+            State::Failed(failure) => panic!("{failure}"),
+            state => panic!("it is not over: {state:?}"),
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn failure(&self) -> Failure {
+        match self.execution.state() {
+            State::Failed(failure) => failure.clone(),
+            state => panic!("it did not fail: {state:?}"),
+        }
+    }
+
+    /// What was asked by the last answer.
+    #[must_use]
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.progress.calls.iter().map(|call| format!("{} {}", call.ordinal, call.kind.describe())).collect()
+    }
+}

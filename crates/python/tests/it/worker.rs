@@ -1,0 +1,272 @@
+//! Workers are processes, and what happens to them happens to them alone.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use steplatch_python::client::{Conversation, ConversationError, Heard, Lost, Worker};
+use steplatch_python::wire::{Ask, Begin, Reply};
+use steplatch_python::{Answer, CallKind, Entry, FailureKind, Limits, Progress, State};
+
+use crate::story::{start_of, workflow};
+
+fn worker(memory: usize) -> Worker {
+    Worker::start(Command::new(env!("CARGO_BIN_EXE_steplatch-python-worker")).arg(memory.to_string()))
+        .expect("a worker starts")
+}
+
+fn begin(execution: u64, body: &str, history: Vec<Entry>) -> Ask {
+    let limits = Limits { time: Duration::from_secs(2), memory: 16 << 20, ..Limits::default() };
+    let start = start_of("it", json!(null));
+    let (file, text) = ("flow.py".to_owned(), workflow(body));
+    Ask::Begin(Box::new(Begin { execution, file, text, start, limits, history }))
+}
+
+fn answer(execution: u64, ordinal: u64, value: Value) -> Ask {
+    Ask::Answer { execution, ordinal, answer: Answer::Value(value) }
+}
+
+fn progress(reply: Reply) -> Progress {
+    match reply {
+        Reply::Progressed(progress) => progress,
+        reply => panic!("no progress: {reply:?}"),
+    }
+}
+
+const POLITE: &str = "name = await ctx.gate('Who?')\nreturn f'hello {name}'";
+
+#[test]
+fn one_that_goes_too_far_fails_alone() {
+    let mut worker = worker(512);
+    let before = progress(worker.ask(begin(1, POLITE, Vec::new())).expect("it lives"));
+    assert_eq!(before.state, State::Waiting(vec![1]));
+    let bad = [
+        ("while True:\n    pass", FailureKind::Time),
+        ("def deeper(n):\n    return deeper(n)\nreturn deeper(0)", FailureKind::Recursion),
+        ("x = []\nwhile True:\n    x.append('y' * 1000 + str(len(x)))", FailureKind::Memory),
+        ("return 'x' * (1 << 40)", FailureKind::Memory),
+        ("return 10 ** (1 << 33)", FailureKind::Memory),
+        ("x = []\nfor _ in range(50000):\n    x = [x]\nreturn x", FailureKind::NotJson),
+        ("x = {}\nfor _ in range(50000):\n    x = {'x': x}\nimport json\nreturn json.dumps(x)", FailureKind::Recursion),
+        ("a, b = [], []\nfor _ in range(50000):\n    a, b = [a], [b]\nreturn a == b", FailureKind::Recursion),
+        ("while True:\n    ctx.emit('x', 'y')", FailureKind::Calls),
+        ("while True:\n    ctx.emit('x', 'y' * 1000000)", FailureKind::Told),
+        ("import re\nreturn bool(re.match(r'(?=(a+)+$)(a|a)*\\1b', 'a' * 60 + 'c'))", FailureKind::Raised),
+    ];
+    for (at, (body, kind)) in bad.iter().enumerate() {
+        match progress(worker.ask(begin(2 + at as u64, body, Vec::new())).expect("it lives")).state {
+            State::Failed(failure) => {
+                assert_eq!(failure.kind, *kind, "{body}: {failure}");
+                assert_eq!(failure.kind == FailureKind::Time, failure.message.contains("limit of 2s"), "{failure}");
+            }
+            state => panic!("{body}: {state:?}"),
+        }
+    }
+    let after = progress(worker.ask(answer(1, 1, json!("ana"))).expect("it lives"));
+    assert_eq!(after.state, State::Completed(json!("hello ana")));
+    assert_eq!(worker.ask(answer(1, 1, json!("ana"))).expect("it lives"), Reply::Unknown, "it is over");
+}
+
+#[test]
+fn each_execution_has_memory_of_its_own() {
+    let mut worker = worker(512);
+    // Ten of them have more in all than each may have.
+    let body = "x = ['y' * 1000 + str(n) for n in range(6000)]\nawait ctx.gate('Go on?')\nx += ['z' * 1000 + str(n) for n in range(int(await ctx.run('n')))]\nreturn len(x)";
+    for execution in 0..10 {
+        progress(worker.ask(begin(execution, body, Vec::new())).expect("it lives"));
+    }
+    for (execution, more) in [(3, 100), (4, 20000)] {
+        progress(worker.ask(answer(execution, 1, json!(""))).expect("it lives"));
+        let state = progress(worker.ask(answer(execution, 2, json!(more))).expect("it lives")).state;
+        match state {
+            State::Completed(length) => assert_eq!((more, length), (100, json!(6100))),
+            State::Failed(failure) => assert_eq!((more, failure.kind), (20000, FailureKind::Memory), "{failure}"),
+            State::Waiting(_) => panic!("it still waits"),
+        }
+    }
+}
+
+#[test]
+fn large_answers_that_are_let_go_do_not_add_up() {
+    let mut worker = worker(512);
+    // The process has more than one execution may, so that what is counted wrongly shows.
+    let body = "x = ['y' * 1000 + str(n) for n in range(12000)]\nawait ctx.gate('Go on?')";
+    for execution in 10..14 {
+        progress(worker.ask(begin(execution, body, Vec::new())).expect("it lives"));
+    }
+    let body = "total = 0\nfor n in range(40):\n    total += len(await ctx.run('n', 'x' * 500000))\nreturn total";
+    progress(worker.ask(begin(1, body, Vec::new())).expect("it lives"));
+    for ordinal in 1..=39 {
+        let now = progress(worker.ask(answer(1, ordinal, json!("y".repeat(1 << 20)))).expect("it lives"));
+        assert_eq!(now.state, State::Waiting(vec![ordinal + 1]));
+    }
+    let state = progress(worker.ask(answer(1, 40, json!("y"))).expect("it lives")).state;
+    assert_eq!(state, State::Completed(json!((39 << 20) + 1)));
+    // What is kept does.
+    let body = "kept = []\nfor n in range(40):\n    kept.append(await ctx.run('n'))";
+    progress(worker.ask(begin(2, body, Vec::new())).expect("it lives"));
+    let fails = (1..=40).find_map(|ordinal| {
+        match progress(worker.ask(answer(2, ordinal, json!("y".repeat(1 << 20)))).expect("it lives")).state {
+            State::Failed(failure) => Some((ordinal, failure.kind)),
+            _ => None,
+        }
+    });
+    let (ordinal, kind) = fails.expect("it fails");
+    assert_eq!(kind, FailureKind::Memory);
+    assert!((12..=18).contains(&ordinal), "after {ordinal} MiB of 16");
+}
+
+#[test]
+fn a_worker_that_dies_says_why_and_its_executions_go_on_in_another() {
+    let mut first = worker(24);
+    let begun = progress(first.ask(begin(1, POLITE, Vec::new())).expect("it lives"));
+    // More than the whole process may have, in one piece and past what the interpreter can see coming.
+    let limits = Limits { memory: 1 << 40, ..Limits::default() };
+    let text = workflow("x = list(range(1000000))\nwhile True:\n    x = x + x");
+    let (file, start) = ("flow.py".to_owned(), start_of("it", json!(null)));
+    let greedy = Ask::Begin(Box::new(Begin { execution: 2, file, text, start, limits, history: Vec::new() }));
+    match first.ask(greedy) {
+        Err(Lost::Memory) => {}
+        other => panic!("it lives: {other:?}"),
+    }
+    assert_eq!(first.conversation().busy_with(), Some(Some(2)), "that one is to blame");
+    let mut second = worker(24);
+    let history = begun.calls.into_iter().map(Entry::Called).collect();
+    let again = progress(second.ask(begin(1, POLITE, history)).expect("it lives"));
+    assert_eq!((again.calls.len(), again.state), (0, State::Waiting(vec![1])));
+    let end = progress(second.ask(answer(1, 1, json!("bo"))).expect("it lives"));
+    assert_eq!(end.state, State::Completed(json!("hello bo")));
+}
+
+#[test]
+fn a_worker_that_is_killed_is_lost_and_nothing_else() {
+    let mut worker = worker(64);
+    progress(worker.ask(begin(1, POLITE, Vec::new())).expect("it lives"));
+    let killed = Command::new("kill").args(["-9", &worker.process().to_string()]).status().expect("kill runs");
+    assert!(killed.success());
+    match worker.ask(answer(1, 1, json!("x"))) {
+        Err(Lost::Ended(status)) => assert!(!status.success()),
+        other => panic!("it lives: {other:?}"),
+    }
+}
+
+#[test]
+fn five_hundred_that_wait_take_little_room() {
+    let mut worker = worker(512);
+    let text = include_str!("release_notes.py").to_owned();
+    let mut at = |execution| {
+        let start = start_of("release_notes", json!(null));
+        let (file, text, limits) = ("notes.py".to_owned(), text.clone(), Limits::default());
+        let ask = Ask::Begin(Box::new(Begin { execution, file, text, start, limits, history: Vec::new() }));
+        progress(worker.ask(ask).expect("it lives"));
+        let node = |output: &str| json!({ "success": true, "output": output });
+        progress(worker.ask(answer(execution, 1, node("fix: a"))).expect("it lives"));
+        let now = progress(worker.ask(answer(execution, 2, node("We fixed a."))).expect("it lives"));
+        assert!(matches!(now.calls[1].kind, CallKind::Gate { .. }));
+        worker.conversation().memory()
+    };
+    let before = at(0);
+    let after = (1..=500).map(&mut at).last().expect("500 of them");
+    let each = (after - before) / 500;
+    assert!(each < 20_000, "{each} bytes each");
+    // Whoever was put away goes on.
+    let end = progress(worker.ask(answer(1, 4, json!("publish"))).expect("it lives"));
+    assert_eq!(end.state, State::Completed(json!("We fixed a.")));
+}
+
+#[test]
+fn a_file_is_read_in_a_worker_too() {
+    let mut worker = worker(64);
+    let load = |text: &str| Ask::Load { file: "flow.py".to_owned(), text: text.to_owned() };
+    match worker.ask(load(&workflow("return 1"))).expect("it lives") {
+        Reply::Declares(declared) => assert_eq!(declared[0].id, "it"),
+        reply => panic!("{reply:?}"),
+    }
+    match worker.ask(load("def")).expect("it lives") {
+        Reply::Refused(failure) => assert_eq!(failure.kind, FailureKind::Unreadable),
+        reply => panic!("{reply:?}"),
+    }
+}
+
+#[test]
+fn one_that_is_long_at_a_replay_says_that_it_is_alive() {
+    let busy = "def busy():\n    total = 0\n    for i in range(50000):\n        total += i\n    return total\n";
+    let body = format!("{busy}while True:\n    for _ in range(int(await ctx.run('n'))):\n        busy()");
+    let mut quick = worker(64);
+    // All of it takes longer than a worker is silent.
+    let mut history = Vec::new();
+    let mut now = progress(quick.ask(begin(1, &body, Vec::new())).expect("it lives"));
+    let began = Instant::now();
+    let mut ordinal = 0;
+    while began.elapsed() < Duration::from_secs(3) {
+        ordinal += 1;
+        history.extend(now.calls.drain(..).map(Entry::Called));
+        history.push(Entry::Answered { ordinal, answer: Answer::Value(json!(2)) });
+        now = progress(quick.ask(answer(1, ordinal, json!(2))).expect("it lives"));
+        assert!(matches!(now.state, State::Waiting(_)), "{:?}", now.state);
+    }
+    let mut child = Command::new(env!("CARGO_BIN_EXE_steplatch-python-worker"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a worker starts");
+    let mut conversation = Conversation::new();
+    let (number, line) = conversation.ask(begin(1, &body, history));
+    child.stdin.as_mut().expect("a pipe").write_all(&line).expect("it reads");
+    let mut alive = 0;
+    for line in BufReader::new(child.stdout.take().expect("a pipe")).lines() {
+        match conversation.heard(&line.expect("text")).expect("it makes sense") {
+            Heard::Alive => alive += 1,
+            Heard::Reply(answered, reply) => {
+                assert_eq!((answered, progress(reply).calls), (number, now.calls.clone()));
+                break;
+            }
+        }
+    }
+    // The first one was its greeting.
+    assert!(alive >= 2, "{alive} signs");
+    assert_eq!(conversation.busy_with(), None);
+    drop(child.stdin.take());
+    assert!(child.wait().expect("it ends").success(), "nobody asks any more");
+}
+
+#[test]
+fn a_history_that_is_not_followed_is_told() {
+    let mut worker = worker(64);
+    let mut now = progress(worker.ask(begin(1, POLITE, Vec::new())).expect("it lives"));
+    let history: Vec<Entry> = now.calls.drain(..).map(Entry::Called).collect();
+    match worker.ask(begin(1, "return await ctx.gate('Why?')", history)).expect("it lives") {
+        Reply::Diverged(divergence) => assert!(divergence.to_string().contains(r#"ctx.gate(prompt="Who?")"#)),
+        reply => panic!("{reply:?}"),
+    }
+    assert_eq!(worker.ask(answer(1, 1, json!("x"))).expect("it lives"), Reply::Unknown, "it took the other's place");
+    assert_eq!(worker.ask(Ask::Forget { execution: 1 }).expect("it lives"), Reply::Forgotten);
+}
+
+#[test]
+fn what_no_worker_says_is_noticed() {
+    let mut conversation = Conversation::new();
+    assert_eq!(conversation.heard(r#"{"hello":{"wire":99}}"#), Err(ConversationError::Version(99)));
+    assert_eq!(conversation.heard(r#"{"hello":{"wire":1}}"#), Ok(Heard::Alive));
+    for line in [
+        "",
+        "[]",
+        r#"{"hello":{"wire":1}}"#,
+        r#"{"still_at":1}"#,
+        r#"{"replied":{"number":1,"reply":"unknown","memory":0}}"#,
+    ] {
+        assert!(matches!(conversation.heard(line), Err(ConversationError::Senseless(_))), "{line}");
+    }
+}
+
+#[test]
+fn two_processes_do_the_same() {
+    let body = "names = {f'name {n}' for n in range(200)} | {1, 2.5, None, (1, 'x')}\n\
+                counts = {hash(name): name for name in names}\n\
+                return [str(names), str(counts), [hash(n) for n in ('x', 1.5, (1, 2))], str(frozenset(names)), repr(it), repr(ctx)]";
+    let states: Vec<State> =
+        (0..3).map(|_| progress(worker(64).ask(begin(1, body, Vec::new())).expect("it lives")).state).collect();
+    assert!(matches!(&states[0], State::Completed(_)), "{:?}", states[0]);
+    assert!(states.iter().all(|state| *state == states[0]));
+}

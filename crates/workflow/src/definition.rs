@@ -24,7 +24,8 @@ use crate::condition::Condition;
 use crate::contract::Contract;
 
 pub use catalog::ToolCatalog;
-pub(crate) use document::{Findings, Place, kind, suggestion};
+pub use document::suggestion;
+pub(crate) use document::{Findings, Place, kind};
 pub use problem::{Problem, Problems, Severity};
 pub use schema::{documentation, schema};
 pub(crate) use shape::STUB_KEYS;

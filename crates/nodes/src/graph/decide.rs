@@ -198,9 +198,8 @@ impl Deciding<'_> {
         }
         let over = |status: &Status| matches!(status, Status::Ended(_));
         if self.progress.steps.iter().all(|step| over(&step.status)) {
-            let failed = |status: &Status| {
-                matches!(status, Status::Ended(Ending::Failed { .. } | Ending::NotRun { .. }))
-            };
+            let failed =
+                |status: &Status| matches!(status, Status::Ended(Ending::Failed { .. } | Ending::NotRun { .. }));
             let success = !self.progress.steps.iter().any(|step| failed(&step.status));
             self.note(GraphEvent::Ended { success });
         }
@@ -226,12 +225,7 @@ impl Deciding<'_> {
         let attempt = self.progress.steps[index].attempts + 1;
         let input = substitute::value(&step.input, &self.progress, true);
         let (id, timeout) = (step.id.clone(), limit(step, &node));
-        self.note(GraphEvent::AttemptStarted {
-            step: id.clone(),
-            attempt,
-            node: node.clone(),
-            input: input.clone(),
-        });
+        self.note(GraphEvent::AttemptStarted { step: id.clone(), attempt, node: node.clone(), input: input.clone() });
         self.decision.effects.push(Effect::Run { step: id, attempt, node, input, timeout, again: false });
     }
 }

@@ -77,7 +77,9 @@ fn of_step(step: &StepProgress) -> Map<String, Value> {
         Status::Running { .. } => "running",
         Status::Waiting | Status::Again | Status::Fallback | Status::Delayed { .. } | Status::Returned => "waiting",
     };
-    if matches!(step.last.as_deref(), Some(StepOutcome::TimedOut | StepOutcome::Unknown)) || !told.contains_key("success") {
+    if matches!(step.last.as_deref(), Some(StepOutcome::TimedOut | StepOutcome::Unknown))
+        || !told.contains_key("success")
+    {
         told.insert("success".to_owned(), false.into());
     }
     told.insert("status".to_owned(), status.into());

@@ -181,30 +181,36 @@ pub(crate) fn checked<T: DeserializeOwned + JsonSchema>(
             right.insert(key.clone(), value.clone());
         }
     }
+    let mut is_right = true;
     loop {
         let error = match serde_path_to_error::deserialize(Value::Object(right.clone())) {
-            Ok(read) => return Some(read),
+            Ok(read) if is_right => return Some(read),
+            Ok(_) => return None,
             Err(error) => error,
         };
         let place = place(error.path());
         let message = error.inner().to_string().replace('`', "'");
-        if message.starts_with("did not match any variant") || message.contains("untagged enum") {
-            // Its parts are checked one by one, and what is wrong was told there.
+        if message.contains("did not match any variant") {
+            // Its parts are checked one by one, and what is wrong with them was told there.
             return None;
         }
-        let message = message.strip_prefix("missing field ").map(|key| format!("{key} is missing")).unwrap_or(message);
+        if let Some(missing) = message.strip_prefix("missing field ")
+            && place.is_empty()
+        {
+            // One that is there and wrong is told already; it was taken out to see what else is wrong.
+            let is_there = fields.get(missing.trim_matches('\'')).is_some_and(|value| !value.is_null());
+            if !is_there {
+                problems.push(Problem::error(pointer, format!("{missing} is missing")));
+            }
+            return None;
+        }
+        is_right = false;
         problems.push(Problem::error(format!("{pointer}{place}"), message));
-        // Go on with the other fields, as far as this one can be left out.
-        let first = place.split('/').nth(1).map(|key| key.replace("~1", "/").replace("~0", "~"));
-        if first.is_none_or(|key| right.shift_remove(&key).is_none()) || is_required::<T>(&place) {
+        let key = place.split('/').nth(1).map(|key| key.replace("~1", "/").replace("~0", "~"));
+        if key.is_none_or(|key| right.shift_remove(&key).is_none()) {
             return None;
         }
     }
-}
-
-fn is_required<T: JsonSchema>(place: &str) -> bool {
-    let key = place.split('/').nth(1).unwrap_or_default();
-    schema_of::<T>()["required"].as_array().is_some_and(|required| required.iter().any(|name| name == key))
 }
 
 fn place(path: &Path) -> String {

@@ -4,7 +4,7 @@
 //! `⎿`, thoughts with `✻ Thinking…`, what was typed with `>`. While it works, a line
 //! ends in `esc to interrupt)`; when it does not, there is a prompt in a frame.
 
-use super::frame::{Block, asks, blocks};
+use super::frame::{Block, asks, blocks, is_rule};
 use super::{Found, Reading, SectionKind};
 
 pub(super) fn read(pane: &str) -> Reading {
@@ -29,7 +29,7 @@ pub(super) fn read(pane: &str) -> Reading {
                 asked = true;
                 match found.kind() {
                     Some(SectionKind::Question) => found.line(line),
-                    _ => found.begin(SectionKind::Question, line.trim()),
+                    _ => found.begin(SectionKind::Question, line),
                 }
             }
             Block::Line(line) => {
@@ -52,7 +52,9 @@ pub(super) fn read(pane: &str) -> Reading {
 fn take(line: &str, found: &mut Found) {
     let outer = !line.starts_with("  ");
     let trimmed = line.trim_start();
-    if let Some(text) = after(trimmed, &['●', '⏺']).filter(|_| outer) {
+    if is_rule(line) {
+        found.close();
+    } else if let Some(text) = after(trimmed, &['●', '⏺']).filter(|_| outer) {
         let kind = if is_tool(text) { SectionKind::ToolCall } else { SectionKind::Text };
         found.begin(kind, text);
     } else if let Some(text) = after(trimmed, &['⎿']) {
@@ -105,5 +107,7 @@ fn open_question(blocks: &[Block<'_>]) -> Option<usize> {
         line.starts_with("Do you want") || line.starts_with("Would you like")
     })?;
     let behind: Vec<&str> = tail.iter().filter(|(index, _)| *index >= begin).map(|(_, line)| *line).collect();
-    asks(&behind).then_some(begin)
+    // What it is about stands above it, below a rule.
+    let rule = tail.iter().find(|(index, line)| *index < begin && is_rule(line));
+    asks(&behind).then_some(rule.map_or(begin, |(index, _)| index + 1))
 }

@@ -64,7 +64,8 @@ fn is_bottom(line: &str) -> bool {
     (line.starts_with('╰') && line.ends_with('╯')) || (line.starts_with('└') && line.ends_with('┘'))
 }
 
-fn is_rule(line: &str) -> bool {
+/// Whether a line is nothing but a rule across the pane.
+pub(super) fn is_rule(line: &str) -> bool {
     let line = line.trim();
     line.chars().count() >= 10 && line.chars().all(|character| matches!(character, '─' | '━' | '▀' | '▄'))
 }

@@ -1,8 +1,8 @@
 //! Panes of Gemini CLI.
 //!
 //! Answers begin with `✦`, uses of tools stand in frames that begin with the sign
-//! of their state, what was typed begins with `>`. While it works, a line has
-//! `(esc to cancel` in it; when it does not, there is a prompt in a frame.
+//! of their state, what was typed begins with `>`. While it works, a
+//! spinner of dots turns in a line; when it does not, there is a prompt in a frame.
 
 use super::frame::{Block, asks, blocks};
 use super::{Found, Reading, SectionKind};
@@ -25,7 +25,7 @@ pub(super) fn read(pane: &str) -> Reading {
                 prompts = true;
             }
             Block::Framed(lines) => tools(&lines, &mut found),
-            Block::Line(line) if line.contains("(esc to cancel") => {
+            Block::Line(line) if is_busy(line) => {
                 busy = true;
                 found.begin(SectionKind::Status, line.trim());
                 found.close();
@@ -72,6 +72,11 @@ fn tools(lines: &[&str], found: &mut Found) {
         }
     }
     found.close();
+}
+
+/// Whether this tells what it is at: a spinner of dots turns before it.
+fn is_busy(line: &str) -> bool {
+    line.contains("(esc to cancel") || line.trim_start().starts_with(|first| ('\u{2801}'..='\u{28ff}').contains(&first))
 }
 
 fn is_prompt(lines: &[&str]) -> bool {

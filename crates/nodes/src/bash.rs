@@ -164,4 +164,3 @@ pub(crate) fn environment(
 pub(crate) fn last_line(text: &str) -> Option<&str> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty())
 }
-

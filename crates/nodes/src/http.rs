@@ -70,7 +70,8 @@ async fn exchange(http: &Http, filling: &Filling, client: &Client) -> Result<Cam
         _ => read(response, http.max_bytes as usize).await.map_err(|error| unreachable(&error))?,
     };
     let text = String::from_utf8_lossy(&body.bytes).into_owned();
-    let output = if is_json && !body.is_cut { serde_json::from_str(&text).unwrap_or(Value::String(text)) } else { text.into() };
+    let output =
+        if is_json && !body.is_cut { serde_json::from_str(&text).unwrap_or(Value::String(text)) } else { text.into() };
     let failure = if body.is_cut {
         let message = format!("The answer is longer than {} bytes, which is all that is taken.", http.max_bytes);
         Some(Failure::new(ErrorType::TooLarge, message))
@@ -146,7 +147,8 @@ impl Request {
         if target.origin() != self.url.origin() {
             if self.body.is_some() && self.body_is_private {
                 let host = target.host_str().unwrap_or_default();
-                let message = format!("The server wants the request to be sent to {host}, and there is a secret in it.");
+                let message =
+                    format!("The server wants the request to be sent to {host}, and there is a secret in it.");
                 return Err(Failure::new(ErrorType::Connection, message));
             }
             for name in &self.private {

@@ -29,13 +29,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(120);
 const MOST_ANSWER: usize = 16 << 20;
 const MOST_ERROR: usize = 16 << 10;
 
-pub(crate) async fn run(
-    llm: &Llm,
-    filling: &Filling,
-    client: &Client,
-    on_text: Option<&OnText>,
-    cut: &Cut,
-) -> Came {
+pub(crate) async fn run(llm: &Llm, filling: &Filling, client: &Client, on_text: Option<&OnText>, cut: &Cut) -> Came {
     let mut asking = Asking { llm, client, on_text, answer: Answer::default(), attempts: 0 };
     let failure = match asking.request(filling) {
         Err(failure) => Some(failure),

@@ -24,12 +24,7 @@ pub(crate) async fn run(mcp: &Mcp, filling: &Filling, servers: &Servers, surroun
     }
 }
 
-async fn call(
-    mcp: &Mcp,
-    filling: &Filling,
-    servers: &Servers,
-    surroundings: &Surroundings,
-) -> Result<Came, Failure> {
+async fn call(mcp: &Mcp, filling: &Filling, servers: &Servers, surroundings: &Surroundings) -> Result<Came, Failure> {
     let (tool, args) = asked(mcp, filling)?;
     let params = CallToolRequestParams::new(tool.clone()).with_arguments(args.clone());
     let server = servers.get(&mcp.server, filling, surroundings).await?;

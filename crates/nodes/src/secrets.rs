@@ -155,7 +155,8 @@ mod tests {
     fn values_are_taken_out_of_every_place_of_a_result() {
         let hidden = Hidden::new(["tok\"en&1".to_owned(), "ab".to_owned(), "4711".to_owned()].iter());
         let seen = json!({"a": ["x tok\"en&1 y", {"tok\"en&1": 4711}], "url": "?k=tok%22en%261", "json": "tok\\\"en&1", "ab": "ab"});
-        let expected = json!({"a": [format!("x {MASK} y"), {MASK: MASK}], "url": format!("?k={MASK}"), "json": MASK, "ab": "ab"});
+        let expected =
+            json!({"a": [format!("x {MASK} y"), {MASK: MASK}], "url": format!("?k={MASK}"), "json": MASK, "ab": "ab"});
         assert_eq!(hidden.value(seen), expected);
     }
 }

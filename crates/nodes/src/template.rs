@@ -141,7 +141,10 @@ mod tests {
             filling.url("http://x/{city}?n={n}&k={secret:KEY}"),
             "http://x/S%C3%A3o%2FPaulo%3Fa%3Db?n=3&k=s3cret%2F%26"
         );
-        assert_eq!(super::tests::filling(json!("http://y/a?b")).url("{input}&c={input}"), "http://y/a?b&c=http%3A%2F%2Fy%2Fa%3Fb");
+        assert_eq!(
+            super::tests::filling(json!("http://y/a?b")).url("{input}&c={input}"),
+            "http://y/a?b&c=http%3A%2F%2Fy%2Fa%3Fb"
+        );
     }
 
     #[test]

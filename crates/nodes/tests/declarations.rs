@@ -70,7 +70,9 @@ fn problems_name_the_place_and_what_was_probably_meant() {
         /timout: unknown key 'timout' in a bash node, did you mean 'timeout'?
         /cwd: invalid type: integer '7', expected a string
         /env/A: invalid type: boolean 'true', expected a string"#]]
-    .assert_eq(&problems(&json!({"id": "1a", "type": "bash", "comand": "ls", "timout": 3, "timeout": -1, "cwd": 7, "env": {"A": true}})));
+    .assert_eq(&problems(
+        &json!({"id": "1a", "type": "bash", "comand": "ls", "timout": 3, "timeout": -1, "cwd": 7, "env": {"A": true}}),
+    ));
     expect![[r#"
         /method: unknown variant 'FETCH', expected one of 'GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'
         'url' is missing"#]]
@@ -83,7 +85,8 @@ fn problems_name_the_place_and_what_was_probably_meant() {
         .assert_eq(&problems(&json!({"id": "a", "type": "mcp", "server": {"command": "x", "arg": []}})));
     expect!["/server/args/0: invalid type: integer '1', expected a string"]
         .assert_eq(&problems(&json!({"id": "a", "type": "mcp", "server": {"command": "x", "args": [1]}})));
-    expect!["/ready/pattern: pattern '(' does not compile: unclosed group at position 0"].assert_eq(&problems(&json!({"id": "a", "type": "pty", "command": "x", "ready": {"pattern": "("}})));
+    expect!["/ready/pattern: pattern '(' does not compile: unclosed group at position 0"]
+        .assert_eq(&problems(&json!({"id": "a", "type": "pty", "command": "x", "ready": {"pattern": "("}})));
     expect!["a node must be an object"].assert_eq(&problems(&json!([])));
 }
 
@@ -93,7 +96,8 @@ fn an_input_that_goes_unquoted_into_a_command_is_warned_of() {
         let node = Node::parse(&json!({"id": "a", "type": "bash", "command": command})).unwrap();
         node.warnings().iter().map(ToString::to_string).collect::<Vec<_>>()
     };
-    let warning = "/command: warning: the input goes into the command line as it is; '{input|sh}' quotes it for the shell";
+    let warning =
+        "/command: warning: the input goes into the command line as it is; '{input|sh}' quotes it for the shell";
     assert_eq!(warned("git log {input}"), [warning]);
     assert_eq!(warned("git log {input|sh} {input}"), [warning]);
     for fine in ["git log {input|sh}", "ls", "echo {{input}}", "awk '{print $1}'"] {

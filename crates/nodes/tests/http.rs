@@ -20,8 +20,10 @@ fn nodes() -> Nodes {
 #[tokio::test]
 async fn a_request_carries_what_was_declared_and_the_answer_is_a_value() {
     let server = Server::start(|_, _| support::json(&json!({"id": 7}))).await;
-    let post = node(json!({"id": "post", "type": "http", "method": "POST", "url": format!("{}/v1/{{name}}?q={{input}}", server.url),
-        "headers": {"X-Who": "{name}"}, "json": {"name": "{name}", "all": "{input}", "n": 1}}));
+    let post = node(
+        json!({"id": "post", "type": "http", "method": "POST", "url": format!("{}/v1/{{name}}?q={{input}}", server.url),
+        "headers": {"X-Who": "{name}"}, "json": {"name": "{name}", "all": "{input}", "n": 1}}),
+    );
     let result = nodes().run(&post, Call::new(json!({"name": "a b/c"}))).await;
     assert!(result.success, "{result:?}");
     assert_eq!(result.output, json!({"id": 7}));
@@ -81,7 +83,10 @@ async fn redirects_are_followed_and_secrets_stay_with_their_origin() {
     let result = run("/away", json!({"method": "POST", "body": "{secret:KEY}"})).await;
     assert_eq!(result.output, "there");
     let seen = &other.requests()[0];
-    assert_eq!((seen.line.as_str(), seen.header("x-key"), seen.header("x-open")), ("GET / HTTP/1.1", None, Some("yes")));
+    assert_eq!(
+        (seen.line.as_str(), seen.header("x-key"), seen.header("x-open")),
+        ("GET / HTTP/1.1", None, Some("yes"))
+    );
     assert_eq!(seen.body, "");
 
     let result = run("/keep", json!({"method": "POST", "body": "{secret:KEY}"})).await;
@@ -118,7 +123,9 @@ async fn a_server_that_is_silent_or_not_there_is_told_apart() {
     assert_eq!(result.error_type, Some(ErrorType::Timeout));
     let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let patient = node(json!({"id": "get", "type": "http", "url": "{input}"}));
-    let result = nodes().run(&patient, Call { timeout: Some(Duration::from_secs(60)), ..Call::new(format!("http://{closed}")) }).await;
+    let result = nodes()
+        .run(&patient, Call { timeout: Some(Duration::from_secs(60)), ..Call::new(format!("http://{closed}")) })
+        .await;
     assert_eq!(result.error_type, Some(ErrorType::Connection));
     assert!(result.error.unwrap().starts_with("The server can not be reached"));
     for (url, message) in [

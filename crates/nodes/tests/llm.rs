@@ -32,7 +32,8 @@ fn completion(text: &str) -> Answer {
 
 /// The head of a stream, and the events behind it.
 fn stream(events: &[Value], done: bool) -> Vec<u8> {
-    let mut sent = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n: ping\n\n".to_owned();
+    let mut sent =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n: ping\n\n".to_owned();
     for event in events {
         sent.push_str(&format!("data: {event}\n\n"));
     }
@@ -93,7 +94,10 @@ async fn a_stream_is_passed_on_as_it_comes_wherever_its_bytes_are_cut() {
     for _ in 0..3 {
         let told: Arc<Mutex<Vec<String>>> = Arc::default();
         let telling = told.clone();
-        let call = Call { on_text: Some(Arc::new(move |text| telling.lock().unwrap().push(text.to_owned()))), ..Call::new("hi") };
+        let call = Call {
+            on_text: Some(Arc::new(move |text| telling.lock().unwrap().push(text.to_owned()))),
+            ..Call::new("hi")
+        };
         let result = nodes().run(&model(&server, json!({"stream": true})), call).await;
         assert!(result.success, "{result:?}");
         assert_eq!(result.output, "Grüße, Welt");
@@ -120,14 +124,18 @@ async fn an_endpoint_that_is_busy_is_asked_again() {
 
 #[tokio::test]
 async fn retries_end_and_what_is_wrong_for_good_is_not_tried_again() {
-    let busy = Server::start(|_, _| response("429 Too Many Requests", "", r#"{"error": {"message": "quota is used up"}}"#)).await;
+    let busy =
+        Server::start(|_, _| response("429 Too Many Requests", "", r#"{"error": {"message": "quota is used up"}}"#))
+            .await;
     let result = nodes().run(&model(&busy, json!({"retries": 2})), Call::new("hi")).await;
     assert_eq!(result.error.as_deref(), Some("The endpoint answered 429: quota is used up"));
     assert_eq!((result.error_type, busy.requests().len()), (Some(ErrorType::Status), 3));
     let far = Server::start(|_, _| response("429 Too Many Requests", "retry-after: 3600\r\n", "")).await;
     let result = nodes().run(&model(&far, json!({})), Call::new("hi")).await;
     assert_eq!((result.success, far.requests().len()), (false, 1), "an hour is not waited for");
-    let wrong = Server::start(|_, _| response("401 Unauthorized", "", r#"{"error": {"message": "bad key sk-hunter22"}}"#)).await;
+    let wrong =
+        Server::start(|_, _| response("401 Unauthorized", "", r#"{"error": {"message": "bad key sk-hunter22"}}"#))
+            .await;
     let result = nodes().run(&model(&wrong, json!({})), Call::new("hi")).await;
     assert_eq!(result.error.as_deref(), Some("The endpoint answered 401: bad key ••••••"));
     assert_eq!(wrong.requests().len(), 1);
@@ -150,11 +158,14 @@ async fn the_wait_that_an_endpoint_names_is_kept() {
 
 #[tokio::test]
 async fn a_stream_that_breaks_keeps_what_came_and_is_not_asked_again() {
-    let server = Server::start(|_, _| Answer::Pieces(vec![stream(&[delta(json!({"content": "half"}), None)], false)])).await;
+    let server =
+        Server::start(|_, _| Answer::Pieces(vec![stream(&[delta(json!({"content": "half"}), None)], false)])).await;
     let result = nodes().run(&model(&server, json!({"stream": true})), Call::new("hi")).await;
     assert_eq!((result.error_type, &result.output), (Some(ErrorType::Connection), &json!("half")));
     assert_eq!(server.requests().len(), 1);
-    let server = Server::start(|_, _| Answer::Pieces(vec![stream(&[delta(json!({"content": "all"}), Some("stop"))], false)])).await;
+    let server =
+        Server::start(|_, _| Answer::Pieces(vec![stream(&[delta(json!({"content": "all"}), Some("stop"))], false)]))
+            .await;
     let result = nodes().run(&model(&server, json!({"stream": true})), Call::new("hi")).await;
     assert!(result.success, "a server that closes after the end of its answer has answered: {result:?}");
 }

@@ -153,12 +153,14 @@ async fn a_call_that_is_cut_short_leaves_the_server_to_others() {
 async fn what_keeps_a_server_from_starting_is_told_in_its_own_words() {
     let nodes = nodes();
     let silent = json!({"command": "sh", "args": ["-c", "echo 'no licence, {secret:KEY}' >&2; exit 1"]});
-    let result = nodes.run(&node(json!({"id": "s", "type": "mcp", "server": silent, "tool": "x"})), Call::default()).await;
+    let result =
+        nodes.run(&node(json!({"id": "s", "type": "mcp", "server": silent, "tool": "x"})), Call::default()).await;
     assert_eq!(result.error_type, Some(ErrorType::NotStarted));
     let error = result.error.unwrap();
     assert_eq!(error, "The MCP server did not start: it ended before it answered. It said: no licence, ••••••");
     let missing = json!({"command": "no-such-program-here"});
-    let result = nodes.run(&node(json!({"id": "m", "type": "mcp", "server": missing, "tool": "x"})), Call::default()).await;
+    let result =
+        nodes.run(&node(json!({"id": "m", "type": "mcp", "server": missing, "tool": "x"})), Call::default()).await;
     assert_eq!(
         result.error.as_deref(),
         Some("The program could not be started: program 'no-such-program-here' was not found.")
@@ -212,7 +214,9 @@ async fn a_server_behind_an_address_is_called_and_found_again() {
     let server = OverHttp::start(None).await;
     let nodes = nodes();
     let declared = json!({"url": server.url, "headers": {"X-Key": "{secret:KEY}"}});
-    let sum = node(json!({"id": "sum", "type": "mcp", "server": declared, "tool": "get-sum", "args": {"a": 1, "b": "{input}"}}));
+    let sum = node(
+        json!({"id": "sum", "type": "mcp", "server": declared, "tool": "get-sum", "args": {"a": 1, "b": "{input}"}}),
+    );
     let result = nodes.run(&sum, Call::new(2)).await;
     assert_eq!(result.output, "The sum of 1 and 2 is 3.", "{result:?}");
     let port = server.port();

@@ -19,39 +19,62 @@ fn reads(parser: Parser, pane: &str, expected: Expect) {
 
 #[test]
 fn shells() {
-    reads(Parser::Shell, "shell_bash", expect![[r#"
+    reads(
+        Parser::Shell,
+        "shell_bash",
+        expect![[r#"
         [input] ls
         [text] price.rs  tax.rs
         [input] grep -c '#' price.rs
         [text] # of hits: 100%
         5 $
         [input] cd /tmp
-        ready"#]]);
-    reads(Parser::Shell, "shell_zsh", expect![[r#"
+        ready"#]],
+    );
+    reads(
+        Parser::Shell,
+        "shell_zsh",
+        expect![[r#"
         [input] echo 50 %
         [text] 50 %
         [input] false
-        ready"#]]);
-    reads(Parser::Shell, "shell_arrow", expect![[r#"
+        ready"#]],
+    );
+    reads(
+        Parser::Shell,
+        "shell_arrow",
+        expect![[r#"
         [input] cd shop
         [input] make all
         [text] cc -o shop shop.c
-        ready"#]]);
-    reads(Parser::Shell, "shell_root", expect![[r#"
+        ready"#]],
+    );
+    reads(
+        Parser::Shell,
+        "shell_root",
+        expect![[r#"
         [input] cat motd
         [text] # not a prompt
         $ neither
-        ready"#]]);
-    reads(Parser::Shell, "shell_busy", expect![[r#"
+        ready"#]],
+    );
+    reads(
+        Parser::Shell,
+        "shell_busy",
+        expect![[r#"
         [input] make test
         [text] running 3 tests
         [ok] 33%
-        not ready"#]]);
+        not ready"#]],
+    );
 }
 
 #[test]
 fn claude_code() {
-    reads(Parser::ClaudeCode, "claude_answered", expect![[r#"
+    reads(
+        Parser::ClaudeCode,
+        "claude_answered",
+        expect![[r#"
         [input] why does the price test fail?
         it passed on friday
         [text] I'll look at the test first.
@@ -70,12 +93,20 @@ fn claude_code() {
         Two ways to repair it:
         - round first
         - keep thousandths
-        ready"#]]);
-    reads(Parser::ClaudeCode, "claude_rules", expect![[r#"
+        ready"#]],
+    );
+    reads(
+        Parser::ClaudeCode,
+        "claude_rules",
+        expect![[r#"
         [input] name this function
         [text] I would call it rounded_price.
-        ready"#]]);
-    reads(Parser::ClaudeCode, "claude_busy", expect![[r#"
+        ready"#]],
+    );
+    reads(
+        Parser::ClaudeCode,
+        "claude_busy",
+        expect![[r#"
         [input] write the migration
         [tool_call] Write(migrations/7.sql)
         [tool_result] Wrote 12 lines to migrations/7.sql
@@ -83,8 +114,12 @@ fn claude_code() {
           cents integer not null
         );
         [status] ✽ Migrating… (34s · ↓ 1.2k tokens · esc to interrupt)
-        not ready"#]]);
-    reads(Parser::ClaudeCode, "claude_asks", expect![[r#"
+        not ready"#]],
+    );
+    reads(
+        Parser::ClaudeCode,
+        "claude_asks",
+        expect![[r#"
         [input] clean the build folder
         [tool_call] Bash(rm -rf target)
         [tool_result] Running…
@@ -97,24 +132,32 @@ fn claude_code() {
         ❯ 1. Yes
           2. Yes, and don't ask again for rm commands
           3. No, and tell Claude what to do differently
-        not ready"#]]);
-    reads(Parser::ClaudeCode, "claude_asks_bare", expect![[r#"
-        [tool_call] Update(src/price.rs)
-        [question]  Edit file src/price.rs
-        3 -    let price = 1;
-        3 +    let price = 2;
-        Do you want to make this edit to price.rs?
-        ❯ 1. Yes
-          2. Yes, allow all edits during this session
-          3. No
+        not ready"#]],
+    );
+    reads(
+        Parser::ClaudeCode,
+        "claude_asks_bare",
+        expect![[r#"
+            [tool_call] Update(src/price.rs)
+            [question] Edit file src/price.rs
+            3 -    let price = 1;
+            3 +    let price = 2;
+            Do you want to make this edit to price.rs?
+            ❯ 1. Yes
+              2. Yes, allow all edits during this session
+              3. No
 
-        Esc to cancel
-        not ready"#]]);
+            Esc to cancel
+            not ready"#]],
+    );
 }
 
 #[test]
 fn gemini_cli() {
-    reads(Parser::GeminiCli, "gemini_answered", expect![[r#"
+    reads(
+        Parser::GeminiCli,
+        "gemini_answered",
+        expect![[r#"
         [text]  ███ GEMINI
 
         Tips for getting started:
@@ -129,13 +172,21 @@ fn gemini_cli() {
 
         1. green
         2. black
-        ready"#]]);
-    reads(Parser::GeminiCli, "gemini_busy", expect![[r#"
+        ready"#]],
+    );
+    reads(
+        Parser::GeminiCli,
+        "gemini_busy",
+        expect![[r#"
         [input] summarise it
         [text] Let me read on.
         [status] ⠏ Brewing the summary (esc to cancel, 12s)
-        not ready"#]]);
-    reads(Parser::GeminiCli, "gemini_asks", expect![[r#"
+        not ready"#]],
+    );
+    reads(
+        Parser::GeminiCli,
+        "gemini_asks",
+        expect![[r#"
         [input] delete the notes
         [question] ?  Shell rm notes.txt (Delete the notes) ←
 
@@ -147,7 +198,8 @@ fn gemini_cli() {
           2. Yes, allow always ...
           3. No, suggest changes (esc)
         [status] ⠏ Waiting for user confirmation...
-        not ready"#]]);
+        not ready"#]],
+    );
 }
 
 #[test]

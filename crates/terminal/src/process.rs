@@ -16,8 +16,8 @@ pub(crate) use look::{Image, awaits_input, catches, folder_of, name_of, name_of_
 pub(crate) use orphans::Orphans;
 pub use piped::{Ended, Piped, PipedSpec, Programs, Stdin};
 pub(crate) use pty::{Discipline, Pty, Read};
-pub(crate) use spawn::{Program, Streams};
 pub use spawn::SpawnError;
+pub(crate) use spawn::{Program, Streams};
 pub use tree::Survivor;
 pub(crate) use tree::{Leader, end_all};
 

@@ -60,11 +60,7 @@ impl Server {
         }
     }
 
-    async fn of_program(
-        program: &McpProgram,
-        filling: &Filling,
-        surroundings: &Surroundings,
-    ) -> Result<Self, Failure> {
+    async fn of_program(program: &McpProgram, filling: &Filling, surroundings: &Surroundings) -> Result<Self, Failure> {
         let words = std::iter::once(&program.command).chain(&program.args);
         let spec = PipedSpec {
             arguments: words.map(|word| filling.text(word).into()).collect(),
@@ -104,8 +100,7 @@ impl Server {
             value.set_sensitive(true);
             headers.insert(name.parse::<HeaderName>().map_err(|_| wrong())?, value);
         }
-        let config =
-            StreamableHttpClientTransportConfig::with_uri(filling.url(&address.url)).custom_headers(headers);
+        let config = StreamableHttpClientTransportConfig::with_uri(filling.url(&address.url)).custom_headers(headers);
         let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
         match timeout(STARTING, us().serve(transport)).await {
             Ok(Ok(service)) => Ok(Self { service, program: None }),

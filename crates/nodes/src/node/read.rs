@@ -111,7 +111,9 @@ fn of_kind(
     problems: &mut Vec<Problem>,
 ) -> Option<NodeKind> {
     match kind {
-        NodeType::Identity => checked::<Identity>(own, "", "an identity node", common, problems).map(NodeKind::Identity),
+        NodeType::Identity => {
+            checked::<Identity>(own, "", "an identity node", common, problems).map(NodeKind::Identity)
+        }
         NodeType::Bash => checked::<Bash>(own, "", "a bash node", common, problems).map(NodeKind::Bash),
         NodeType::Pty => checked::<Pty>(own, "", "a pty node", common, problems).and_then(|pty| {
             let super::Ready::Pattern(pattern) = &pty.ready else { return Some(NodeKind::Pty(pty)) };

@@ -29,7 +29,7 @@ pub(super) fn read(pane: &str) -> Reading {
                 asked = true;
                 match found.kind() {
                     Some(SectionKind::Question) => found.line(line),
-                    _ => found.begin(SectionKind::Question, line),
+                    _ => found.begin(SectionKind::Question, line.trim()),
                 }
             }
             Block::Line(line) => {

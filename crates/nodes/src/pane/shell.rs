@@ -59,7 +59,8 @@ fn prompt(line: &str) -> Option<(&str, &str)> {
         let end = at + character.len_utf8();
         let behind = &line[end..];
         let sign = matches!(character, '$' | '#' | '%' | '❯' | '>');
-        (sign && (behind.is_empty() || behind.starts_with(' ')) && is_prompt_like(&line[..at], character)).then_some(end)
+        (sign && (behind.is_empty() || behind.starts_with(' ')) && is_prompt_like(&line[..at], character))
+            .then_some(end)
     })?;
     Some((&line[..at], line[at..].trim()))
 }

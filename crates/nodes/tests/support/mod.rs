@@ -76,11 +76,7 @@ impl Server {
     }
 }
 
-async fn serve(
-    mut stream: TcpStream,
-    answer: Arc<impl Fn(&Request, usize) -> Answer>,
-    seen: Arc<Mutex<Vec<Request>>>,
-) {
+async fn serve(mut stream: TcpStream, answer: Arc<impl Fn(&Request, usize) -> Answer>, seen: Arc<Mutex<Vec<Request>>>) {
     let Some(request) = read(&mut stream).await else { return };
     let answer = {
         let mut seen = seen.lock().unwrap();
@@ -123,7 +119,8 @@ async fn read(stream: &mut TcpStream) -> Option<Request> {
         .filter_map(|line| line.split_once(": "))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
         .collect();
-    let length = headers.iter().find(|(name, _)| name == "content-length").map_or(0, |(_, value)| value.parse().unwrap());
+    let length =
+        headers.iter().find(|(name, _)| name == "content-length").map_or(0, |(_, value)| value.parse().unwrap());
     let mut body = bytes[end + 4..].to_vec();
     while body.len() < length {
         match stream.read(&mut buffer).await {

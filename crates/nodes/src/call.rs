@@ -20,7 +20,8 @@ pub struct Call {
     pub timeout: Option<Duration>,
     /// Ends the call: its result says that it was interrupted.
     pub interrupt: CancellationToken,
-    /// Is told the answer of a model as it comes. Must return soon, and keep what it was told in bounds.
+    /// Is told the answer of a model as it comes. Must return soon, and keep what it was told in bounds. A secret that
+    /// the model was told and repeats is still in it: it may be cut anywhere.
     pub on_text: Option<OnText>,
 }
 

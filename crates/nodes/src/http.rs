@@ -5,11 +5,13 @@
 
 mod body;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Response, StatusCode, Url};
 use serde_json::{Map, Value};
+use tokio::sync::OnceCell;
 
 pub(crate) use body::{Bounded, read};
 
@@ -21,8 +23,24 @@ use crate::template::Filling;
 /// How long a connection may take to be made.
 const CONNECTING: Duration = Duration::from_secs(30);
 
-/// Makes the client that all nodes share. Proxies are those of the environment, as everywhere.
-pub(crate) fn client() -> reqwest::Result<Client> {
+/// The client that all nodes share, made when the first of them needs it: reading the system's certificates takes a
+/// while, and where there are none, nodes that need no network are none the worse.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Web(Arc<OnceCell<Client>>);
+
+impl Web {
+    pub(crate) async fn client(&self) -> Result<&Client, Failure> {
+        let made = self.0.get_or_try_init(async || {
+            let made = tokio::task::spawn_blocking(client).await;
+            made.map_err(|error| error.to_string())?.map_err(|error| unreachable(&error).message)
+        });
+        let why = |why| format!("The HTTP client could not be set up. {why}");
+        made.await.map_err(|error: String| Failure::new(ErrorType::NotStarted, why(error)))
+    }
+}
+
+/// Proxies are those of the environment, as everywhere.
+fn client() -> reqwest::Result<Client> {
     // Only the first one counts, and whoever comes later gets the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder()
@@ -43,14 +61,15 @@ struct Request {
     body_is_private: bool,
 }
 
-pub(crate) async fn run(http: &Http, filling: &Filling, client: &Client) -> Came {
-    match exchange(http, filling, client).await {
+pub(crate) async fn run(http: &Http, filling: &Filling, web: &Web) -> Came {
+    match exchange(http, filling, web).await {
         Ok(came) => came,
         Err(failure) => failure.into(),
     }
 }
 
-async fn exchange(http: &Http, filling: &Filling, client: &Client) -> Result<Came, Failure> {
+async fn exchange(http: &Http, filling: &Filling, web: &Web) -> Result<Came, Failure> {
+    let client = web.client().await?;
     let mut request = Request::of(http, filling)?;
     let mut redirects = 0;
     let response = loop {

@@ -10,11 +10,11 @@ mod stream;
 
 use std::time::Duration;
 
-use reqwest::{Client, Response, StatusCode};
+use reqwest::{Response, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::call::{Cut, OnText};
-use crate::http::{self, content_type, read, unreachable};
+use crate::http::{self, Web, content_type, read, unreachable};
 use crate::node::Llm;
 use crate::nodes::as_text;
 use crate::result::{Came, ErrorType, Failure};
@@ -29,8 +29,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(120);
 const MOST_ANSWER: usize = 16 << 20;
 const MOST_ERROR: usize = 16 << 10;
 
-pub(crate) async fn run(llm: &Llm, filling: &Filling, client: &Client, on_text: Option<&OnText>, cut: &Cut) -> Came {
-    let mut asking = Asking { llm, client, on_text, answer: Answer::default(), attempts: 0 };
+pub(crate) async fn run(llm: &Llm, filling: &Filling, web: &Web, on_text: Option<&OnText>, cut: &Cut) -> Came {
+    let mut asking = Asking { llm, web, on_text, answer: Answer::default(), attempts: 0 };
     let failure = match asking.request(filling) {
         Err(failure) => Some(failure),
         Ok(request) => tokio::select! {
@@ -45,7 +45,7 @@ pub(crate) async fn run(llm: &Llm, filling: &Filling, client: &Client, on_text: 
 /// One question, asked until it is answered.
 struct Asking<'a> {
     llm: &'a Llm,
-    client: &'a Client,
+    web: &'a Web,
     on_text: Option<&'a OnText>,
     answer: Answer,
     attempts: u32,
@@ -104,7 +104,8 @@ impl Asking<'_> {
 
     async fn attempt(&mut self, request: &Value, filling: &Filling) -> Result<(), Missed> {
         let url = format!("{}/chat/completions", filling.url(&self.llm.base_url).trim_end_matches('/'));
-        let mut asked = self.client.post(url).header("content-type", "application/json").body(request.to_string());
+        let client = self.web.client().await.map_err(Missed::ForGood)?;
+        let mut asked = client.post(url).header("content-type", "application/json").body(request.to_string());
         if let Some(key) = &self.llm.api_key {
             asked = asked.bearer_auth(filling.text(key));
         }

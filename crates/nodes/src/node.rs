@@ -3,126 +3,24 @@
 //! A [`Node`] in hand was read by [`Node::parse`] or built from values that can
 //! not be wrong alone. Nothing here runs anything; see [`Nodes`](crate::Nodes).
 
+mod id;
 mod read;
 mod schema;
+mod seconds;
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
-use std::time::Duration;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use id::{InvalidNodeId, NodeId};
 pub(crate) use read::checked;
 pub use schema::schema;
 pub(crate) use schema::with_word;
+pub use seconds::Seconds;
 
 use crate::graph::Graph;
-
-/// The id of a node, a graph or a step: `^[A-Za-z][A-Za-z0-9_-]*$`, 64 characters at most.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(transparent)]
-pub struct NodeId(String);
-
-/// Why a text is not an id.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not an id: a letter, then letters, digits, '_' or '-', 64 in all at most")]
-pub struct InvalidNodeId(String);
-
-const LONGEST_ID: usize = 64;
-
-impl NodeId {
-    /// Returns the id as it is written.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for NodeId {
-    type Err = InvalidNodeId;
-
-    fn from_str(text: &str) -> Result<Self, InvalidNodeId> {
-        let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-        let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
-        if begins && text.len() <= LONGEST_ID && text.bytes().all(word) {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(InvalidNodeId(text.chars().take(80).collect()))
-        }
-    }
-}
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for NodeId {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-impl JsonSchema for NodeId {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "NodeId".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,63}$"})
-    }
-}
-
-/// A time that something may take, or waits: seconds as a number, from 0 to a day.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
-#[serde(transparent)]
-pub struct Seconds(f64);
-
-const LONGEST_SECONDS: f64 = 86_400.0;
-
-impl Seconds {
-    /// Returns these seconds; `None` for what is negative, longer than a day or no number.
-    #[must_use]
-    pub fn new(seconds: f64) -> Option<Self> {
-        (0.0..=LONGEST_SECONDS).contains(&seconds).then_some(Self(seconds))
-    }
-
-    /// Returns the time.
-    #[must_use]
-    pub fn duration(self) -> Duration {
-        Duration::from_secs_f64(self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Seconds {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let seconds = f64::deserialize(deserializer)?;
-        let wrong = || serde::de::Error::custom(format!("{seconds} is not a number of seconds from 0 to 86400"));
-        Self::new(seconds).ok_or_else(wrong)
-    }
-}
-
-impl JsonSchema for Seconds {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Seconds".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "number", "minimum": 0, "maximum": LONGEST_SECONDS})
-    }
-}
 
 /// Something that a run can do, by name.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -408,5 +306,5 @@ fn three_retries() -> u8 {
 }
 
 fn one_second() -> Seconds {
-    Seconds(1.0)
+    Seconds::ONE
 }

@@ -14,6 +14,7 @@ use serde_json::Value;
 use steplatch_terminal::Programs;
 
 use crate::call::{Call, Cut};
+use crate::http::Web;
 use crate::mcp::Servers;
 use crate::node::{Node, NodeKind};
 use crate::result::{Came, ErrorType, Failure, NodeResult};
@@ -29,7 +30,7 @@ pub struct Nodes {
 
 struct Shared {
     surroundings: Surroundings,
-    client: reqwest::Client,
+    web: Web,
     servers: Servers,
 }
 
@@ -83,20 +84,13 @@ impl Others for Nobody {
     }
 }
 
-/// Why nodes can not be performed at all.
-#[derive(Debug, thiserror::Error)]
-#[error("the HTTP client could not be set up")]
-pub struct NodesError(#[from] reqwest::Error);
-
 impl Nodes {
     /// Begins without a call.
-    ///
-    /// # Errors
-    /// When the system's certificates can not be used.
-    pub fn new(surroundings: Surroundings) -> Result<Self, NodesError> {
-        let client = http::client()?;
-        let servers = Servers::new(client.clone());
-        Ok(Self { shared: Arc::new(Shared { surroundings, client, servers }) })
+    #[must_use]
+    pub fn new(surroundings: Surroundings) -> Self {
+        let web = Web::default();
+        let servers = Servers::new(web.clone());
+        Self { shared: Arc::new(Shared { surroundings, web, servers }) }
     }
 
     /// Performs one call of a node, to its end.
@@ -109,11 +103,15 @@ impl Nodes {
         }
         // A declaration is made of texts and numbers, which JSON has all of.
         let declared = serde_json::to_value(&node.kind).unwrap_or_default();
-        let filling = match Filling::new(&declared, &input, &*self.shared.surroundings.secrets).await {
+        let cut = Cut::of(node, &call);
+        let filling = tokio::select! {
+            filling = Filling::new(&declared, &input, &*self.shared.surroundings.secrets) => filling,
+            failure = cut.reached() => Err(failure),
+        };
+        let filling = match filling {
             Ok(filling) => filling,
             Err(failure) => return NodeResult::of(node, input, failure.into()),
         };
-        let cut = Cut::of(node, &call);
         let came = self.perform(&node.kind, &filling, &call, &cut).await;
         let hidden = filling.hidden();
         let came = Came {
@@ -125,14 +123,14 @@ impl Nodes {
     }
 
     async fn perform(&self, kind: &NodeKind, filling: &Filling, call: &Call, cut: &Cut) -> Came {
-        let Shared { surroundings, client, servers } = &*self.shared;
+        let Shared { surroundings, web, servers } = &*self.shared;
         match kind {
             NodeKind::Identity(_) => Came::success(call.input.clone()),
             // It has to end its programs before it says that it is over.
             NodeKind::Bash(bash) => bash::run(bash, filling, surroundings, cut).await,
-            NodeKind::Http(http) => within(cut, http::run(http, filling, client)).await,
+            NodeKind::Http(http) => within(cut, http::run(http, filling, web)).await,
             NodeKind::Mcp(mcp) => within(cut, mcp::run(mcp, filling, servers, surroundings)).await,
-            NodeKind::Llm(llm) => llm::run(llm, filling, client, call.on_text.as_ref(), cut).await,
+            NodeKind::Llm(llm) => llm::run(llm, filling, web, call.on_text.as_ref(), cut).await,
             NodeKind::Pty(_) | NodeKind::Function(_) | NodeKind::Graph(_) => {
                 Failure::new(ErrorType::Unsupported, "Nodes of this kind are not run here.").into()
             }

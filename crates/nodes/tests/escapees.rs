@@ -18,7 +18,7 @@ async fn whoever_left_session_parents_and_environment_is_ended_all_the_same() {
     let file = folder.path().join("pid");
     let surroundings = Surroundings::of_this_process().unwrap();
     surroundings.programs.adopt_orphans().unwrap();
-    let nodes = Nodes::new(surroundings).unwrap();
+    let nodes = Nodes::new(surroundings);
     let node = Node::parse(&json!({"id": "sh", "type": "bash"})).unwrap();
     // Forked twice, in a session of its own, and with an empty environment.
     let escapee = format!("echo \\$\\$ > {}; exec /bin/sleep 1000", file.display());

@@ -14,7 +14,7 @@ use support::{Answer, Server, node, response};
 fn nodes() -> Nodes {
     let secrets = BTreeMap::from([("KEY".to_owned(), "hunter22".to_owned())]);
     let surroundings = Surroundings { secrets: Arc::new(secrets), ..Surroundings::of_this_process().unwrap() };
-    Nodes::new(surroundings).unwrap()
+    Nodes::new(surroundings)
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use support::node;
 fn nodes() -> Nodes {
     let secrets = BTreeMap::from([("KEY".to_owned(), "hunter22".to_owned())]);
     let surroundings = Surroundings { secrets: Arc::new(secrets), ..Surroundings::of_this_process().unwrap() };
-    Nodes::new(surroundings).unwrap()
+    Nodes::new(surroundings)
 }
 
 /// The server's program: it lies in the target folder, as this very program does.
@@ -223,6 +223,9 @@ async fn a_server_behind_an_address_is_called_and_found_again() {
     drop(server);
     let result = nodes.run(&sum, Call::new(2)).await;
     assert!(!result.success, "{result:?}");
+    let result = nodes.run(&sum, Call::new(2)).await;
+    assert_eq!(result.error_type, Some(ErrorType::Connection));
+    assert!(result.error.unwrap().starts_with("The server can not be reached: Connection refused"));
     let _server = OverHttp::start(Some(port)).await;
     let result = nodes.run(&sum, Call::new(3)).await;
     assert_eq!(result.output, "The sum of 1 and 3 is 4.", "{result:?}");

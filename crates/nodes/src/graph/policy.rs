@@ -35,7 +35,7 @@ pub struct Retry {
 }
 
 fn one_second() -> Seconds {
-    Seconds::new(1.0).expect("a second is a time")
+    Seconds::ONE
 }
 
 fn two() -> f64 {
@@ -76,7 +76,7 @@ impl Retry {
     #[must_use]
     pub fn delay_after(&self, attempt: u32) -> std::time::Duration {
         let factor = self.backoff.powi(i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX));
-        let day = Seconds::new(86_400.0).expect("a day is a time").duration();
+        let day = Seconds::LONGEST.duration();
         let delay = std::time::Duration::try_from_secs_f64(self.delay.duration().as_secs_f64() * factor);
         delay.unwrap_or(day).min(day)
     }

@@ -4,12 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reqwest::Client;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{CallToolRequestParams, CallToolResult, ClientConfig, Implementation};
 use rmcp::service::{ClientInitializeError, RunningService, ServiceError};
 use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
 use rmcp::{RoleClient, ServiceExt as _};
 use steplatch_terminal::{Piped, PipedSpec, Signal, Stdin};
 use tokio::io::AsyncReadExt as _;
@@ -19,6 +18,7 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::bash::{environment, folder, last_line, not_started};
+use crate::http::{Web, unreachable};
 use crate::node::{McpAddress, McpProgram, McpServer};
 use crate::nodes::Surroundings;
 use crate::result::{ErrorType, Failure};
@@ -52,11 +52,11 @@ impl Server {
         declared: &McpServer,
         filling: &Filling,
         surroundings: &Surroundings,
-        client: &Client,
+        web: &Web,
     ) -> Result<Self, Failure> {
         match declared {
             McpServer::Program(program) => Self::of_program(program, filling, surroundings).await,
-            McpServer::Address(address) => Self::at_address(address, filling, client).await,
+            McpServer::Address(address) => Self::at_address(address, filling, web).await,
         }
     }
 
@@ -70,7 +70,7 @@ impl Server {
         };
         let mut piped = surroundings.programs.start(spec).await.map_err(|error| not_started(&error))?;
         let said = Arc::new(Mutex::new(Vec::new()));
-        tokio::spawn(listen(piped.take_stderr(), said.clone()));
+        let listening = tokio::spawn(listen(piped.take_stderr(), said.clone()));
         let (Some(stdout), Some(stdin)) = (piped.take_stdout(), piped.take_stdin()) else {
             return Err(Failure::new(ErrorType::NotStarted, "The server has no streams to speak on."));
         };
@@ -83,6 +83,7 @@ impl Server {
             Ok(Err(error)) => {
                 // What it says last is why, and has been said when it has ended.
                 let _ = piped.end(Some(Signal::TERM)).await;
+                let _ = timeout(LEAVING, listening).await;
                 return Err(why(Some(error)));
             }
             Err(_) => return Err(why(None)),
@@ -92,7 +93,7 @@ impl Server {
         Ok(Self { service, program: Some(Keeper { stop: stop.drop_guard(), task }) })
     }
 
-    async fn at_address(address: &McpAddress, filling: &Filling, client: &Client) -> Result<Self, Failure> {
+    async fn at_address(address: &McpAddress, filling: &Filling, web: &Web) -> Result<Self, Failure> {
         let mut headers = HashMap::new();
         for (name, value) in &address.headers {
             let wrong = || Failure::new(ErrorType::InvalidInput, format!("Header '{name}' can not be sent."));
@@ -101,7 +102,7 @@ impl Server {
             headers.insert(name.parse::<HeaderName>().map_err(|_| wrong())?, value);
         }
         let config = StreamableHttpClientTransportConfig::with_uri(filling.url(&address.url)).custom_headers(headers);
-        let transport = StreamableHttpClientTransport::with_client(client.clone(), config);
+        let transport = StreamableHttpClientTransport::with_client(web.client().await?.clone(), config);
         match timeout(STARTING, us().serve(transport)).await {
             Ok(Ok(service)) => Ok(Self { service, program: None }),
             Ok(Err(error)) => Err(not_greeted(Some(error), None)),
@@ -164,9 +165,19 @@ async fn listen(stderr: Option<Receiver>, said: Arc<Mutex<Vec<u8>>>) {
 }
 
 fn not_greeted(error: Option<ClientInitializeError>, said: Option<&str>) -> Failure {
+    if let Some(ClientInitializeError::TransportError { error, .. }) = &error
+        && let Some(StreamableHttpError::Client(error)) =
+            error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>()
+    {
+        return unreachable(error);
+    }
     let why = match error {
         None => format!("it did not answer within {} s", STARTING.as_secs()),
         Some(ClientInitializeError::ConnectionClosed(_)) => "it ended before it answered".to_owned(),
+        // Writing to a program that has ended.
+        Some(ClientInitializeError::TransportError { error, .. }) if error.error.is::<std::io::Error>() => {
+            "it ended before it answered".to_owned()
+        }
         Some(error) => error.to_string(),
     };
     let said = said.map(|said| format!(" It said: {said}")).unwrap_or_default();

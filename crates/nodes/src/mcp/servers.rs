@@ -5,10 +5,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use reqwest::Client;
 use serde_json::Value;
 
 use super::server::Server;
+use crate::http::Web;
 use crate::node::McpServer;
 use crate::nodes::Surroundings;
 use crate::result::Failure;
@@ -18,7 +18,7 @@ use crate::template::Filling;
 const MOST: usize = 32;
 
 pub(crate) struct Servers {
-    client: Client,
+    web: Web,
     /// The one that was asked last is the last one.
     places: Mutex<Vec<Arc<Place>>>,
 }
@@ -30,8 +30,8 @@ struct Place {
 }
 
 impl Servers {
-    pub(crate) fn new(client: Client) -> Self {
-        Self { client, places: Mutex::default() }
+    pub(crate) fn new(web: Web) -> Self {
+        Self { web, places: Mutex::default() }
     }
 
     /// Returns a server that runs, and starts it if need be.
@@ -49,7 +49,7 @@ impl Servers {
             return Ok(running.clone());
         }
         *server = None;
-        let started = Arc::new(Server::start(declared, filling, surroundings, &self.client).await?);
+        let started = Arc::new(Server::start(declared, filling, surroundings, &self.web).await?);
         *server = Some(started.clone());
         Ok(started)
     }

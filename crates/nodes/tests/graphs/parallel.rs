@@ -22,7 +22,7 @@ struct Shells {
 impl Shells {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            nodes: Nodes::new(Surroundings::of_this_process().unwrap()).unwrap(),
+            nodes: Nodes::new(Surroundings::of_this_process().unwrap()),
             shell: Node::parse(&json!({"id": "sh", "type": "bash"})).unwrap(),
             history: Mutex::default(),
             calls: Mutex::default(),

@@ -221,3 +221,112 @@ fn starting_without_waiting_returns_at_once() {
     assert_eq!(started["status"], "running", "{started}");
     assert!(began.elapsed() < Duration::from_secs(10), "it waits for a file that nobody makes");
 }
+
+#[test]
+fn an_agent_with_nothing_but_the_tools_writes_a_workflow_and_uses_it_again_and_again() {
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    // It reads how a workflow is written, and writes one with two mistakes.
+    let schema = agent.calls("get_workflow_schema", json!({}));
+    assert!(schema["documentation"].as_str().unwrap().contains("await_output"));
+    assert!(schema["available_tools"].as_array().unwrap().contains(&json!("send_input")));
+    let mut greeting = json!({
+        "name": "greeting",
+        "description": "Asks a program its name and answers with it",
+        "initial_state": "open",
+        "states": {
+            "open": {
+                "action": {"tool": "open_terminal", "params": {"command": [
+                    "bash", "-c", "read -p 'who? ' name; test -e hold && sleep 300; echo \"hello $name\"; read end"
+                ]}},
+                "transitions": [{"condition": "success", "next_state": "anwser"}],
+            },
+            "answer": {
+                "action": {"tool": "send_input", "params": {"input_txt": "{name}\n"}},
+                "transitions": [{"condition": "success", "next_state": "hear"}],
+            },
+            "hear": {
+                "action": {"tool": "await_output", "params": {"pattern": "hello (\\w+)", "timeout": 60}},
+                "transitions": [{"condition": {"pattern_match": "hello"}, "next_state": "close"}],
+                "timeout": 90,
+            },
+            "close": {"action": {"tool": "exit_terminal"}},
+        },
+    });
+    let refused = agent.calls("create_workflow", json!({"workflow_definition": greeting}));
+    let problems = refused["validation_errors"].to_string();
+    assert_eq!(refused["success"], false);
+    assert!(problems.contains("State 'open' references non-existent state 'anwser'"), "{problems}");
+    assert!(problems.contains("/states/answer/action/params/input_txt"), "{problems}");
+    greeting["states"]["open"]["transitions"][0]["next_state"] = "answer".into();
+    greeting["states"]["answer"]["action"]["params"] = json!({"input_text": "{name}\n"});
+    let created = agent.calls("create_workflow", json!({"workflow_definition": greeting}));
+    assert_eq!((&created["success"], &created["workflow_name"]), (&json!(true), &json!("greeting")), "{created}");
+
+    // It runs it by its name, and the workflow is proven.
+    let by_name = |name: &str, wait: f64| json!({"workflow_name": "greeting", "initial_variables": {"name": name}, "wait_seconds": wait});
+    let ran = agent.calls("run_workflow", by_name("ada", 60.0));
+    assert_eq!((&ran["status"], &ran["final_state"]), (&json!("completed"), &json!("close")), "{ran}");
+    assert_eq!(ran["final_variables"]["hear_match_text"], "hello ada");
+    assert_eq!(ran["available_workflows"], json!(["greeting"]));
+    assert_eq!(ran["workflow_signature"], created["workflow_signature"]);
+    let described = agent.calls("describe_workflow", json!({"name": "greeting"}));
+    assert_eq!((&described["metadata"]["status"], &described["metadata"]["run_count"]), (&json!("proven"), &json!(1)));
+
+    // One that hangs: it drops the call midway, finds the run again, watches and cancels it.
+    std::fs::write(home.path().join("hold"), "").unwrap();
+    let dropped = agent.begins("run_workflow", by_name("bob", 300.0));
+    let run = loop {
+        let running = agent.calls("list_runs", json!({"workflow_id": "greeting", "state": "running"}));
+        if let [run] = running["runs"].as_array().unwrap().as_slice() {
+            break run["run_id"].as_str().unwrap().to_owned();
+        }
+    };
+    agent.cancels(&dropped);
+    let looked = loop {
+        let looked = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}));
+        if looked["states_executed"] == 3 {
+            break looked;
+        }
+    };
+    assert_eq!(looked["status"], "running");
+    let waiting = agent.begins("get_run", json!({"run_id": run, "wait_seconds": 120}));
+    let cancelled = agent.calls("cancel_run", json!({"run_id": run}));
+    assert_eq!((&cancelled["success"], &cancelled["state"]), (&json!(true), &json!("cancelled")), "{cancelled}");
+    assert_eq!(waiting.ends()["status"], "cancelled", "whoever waits is told");
+    assert_eq!(agent.calls("list_terminal_sessions", json!({}))["total_sessions"], 0);
+
+    // Another day, another agent, the same workflow: alone, and as a part of one that calls itself.
+    std::fs::remove_file(home.path().join("hold")).unwrap();
+    drop(agent);
+    let agent = Agent::new(&home);
+    let listed = agent.calls("list_workflows", json!({}));
+    assert_eq!(listed["workflows"][0]["name"], "greeting");
+    let outer = json!({
+        "name": "again_and_again",
+        "initial_state": "greet",
+        "states": {
+            "greet": {
+                "action": {"tool": "run_workflow", "params": {
+                    "workflow_name": "greeting", "initial_variables": {"name": "eve"}
+                }},
+                "transitions": [{"condition": {"field_equals": {"workflow_final_state": "close"}}, "next_state": "again"}],
+            },
+            "again": {"action": {"tool": "run_workflow", "params": {"workflow_name": "again_and_again"}}},
+        },
+    });
+    let saved = agent.calls("create_workflow", json!({"workflow_definition": {
+        "description": "Greets until it is too deep", "name": outer["name"], "initial_state": outer["initial_state"],
+        "states": outer["states"]
+    }}));
+    assert_eq!(saved["success"], true, "{saved}");
+    let ran = agent.calls("run_workflow", json!({"workflow_name": "again_and_again", "wait_seconds": 120}));
+    assert_eq!((&ran["status"], &ran["recursion_depth"]), (&json!("failed"), &json!(5)), "{ran}");
+    assert!(ran["error"].as_str().unwrap().contains("Maximum recursion depth (5) exceeded"), "{ran}");
+    let described = agent.calls("describe_workflow", json!({"name": "greeting"}));
+    assert_eq!(described["metadata"]["success_count"], 6, "once before, and once on each of five levels");
+    assert_eq!(agent.calls("delete_workflow", json!({"name": "again_and_again"}))["success"], true);
+    let gone = agent.calls("run_workflow", json!({"workflow_name": "again_and_again"}));
+    assert_eq!(gone["final_state"], "workflow_not_found");
+    assert!(gone["error"].as_str().unwrap().contains("Available workflows: greeting"), "{gone}");
+}

@@ -259,9 +259,13 @@ fn a_workflow_may_be_named_by_its_name_in_the_library_above() {
     refused(
         &runs(&["workflow", "test", "nip"]),
         2,
-        &["'nip' is no file, and there is no workflow 'nip'", "it has nap"],
+        &["'nip': there is no file of that name. Workflow 'nip' not found", "Did you mean 'nap'?"],
     );
-    refused(&home_elsewhere(&["workflow", "graph", "nap"]), 2, &["there is neither a file nor a saved workflow 'nap'"]);
+    refused(
+        &home_elsewhere(&["workflow", "graph", "nap"]),
+        2,
+        &["there is no file of that name. Workflow 'nap' not found"],
+    );
 }
 
 /// Runs the program where there is no library.

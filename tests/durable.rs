@@ -159,6 +159,7 @@ fn a_secret_is_in_no_file_once_its_run_is_over_and_the_run_goes_on_with_it() {
     let agent = Agent::new(&home);
     let definition = json!({
         "arguments": {"TOKEN": {"description": "a token", "secret": true}},
+        "return_values": {"MADE": {"description": "another one, known only at the end", "secret": true}},
         "initial_state": "pause",
         "states": {
             "pause": {
@@ -170,31 +171,44 @@ fn a_secret_is_in_no_file_once_its_run_is_over_and_the_run_goes_on_with_it() {
                 "transitions": [{"condition": "success", "next_state": "use"}],
             },
             "use": {
-                "action": {"tool": "send_input", "params": {"input_text": "printf %s \"$TOKEN\" | wc -c >used\n"}},
+                "action": {"tool": "send_input", "params": {
+                    "input_text": "printf %s \"$TOKEN\" | wc -c >used; MADE=$(cat made); echo made $MADE; : {word|sh}\n",
+                }},
                 "transitions": [{"condition": "success", "next_state": "done"}],
             },
             "done": {
                 "action": {"tool": "await_output", "params": {"until": "prompt", "timeout": 20}},
-                "transitions": [{"condition": "success", "next_state": "close"}],
+                "transitions": [{"condition": "success", "next_state": "gone"}],
             },
-            "close": {"action": {"tool": "exit_terminal"}},
+            "gone": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
         },
     });
-    let secret = "s3cret-value-that-is-nowhere";
+    let secret = "s3cret-value-that's-nowhere";
+    let made = "another-s3cret-that-is-shown";
+    std::fs::write(home.path().join("made"), made).unwrap();
     let begun = agent.calls(
         "run_workflow",
-        json!({"workflow_definition": definition, "initial_variables": {"TOKEN": secret}, "wait_seconds": 0,
+        json!({"workflow_definition": definition, "initial_variables": {"TOKEN": secret, "word": secret}, "wait_seconds": 0,
                "save_on_success": false}),
     );
     kill(&daemon(&home)["pid"]);
     let ended = agent.calls("get_run", json!({"run_id": begun["run_id"], "wait_seconds": 60}));
     assert_eq!(ended["status"], "completed", "{ended}");
-    assert!(!ended.to_string().contains(secret), "{ended}");
+    let hidden = ["that's-nowhere", "that'\\''s-nowhere", made];
+    let shows = |told: &str| hidden.into_iter().any(|secret| told.contains(secret));
+    assert!(ended["final_variables"]["screen_content"].as_str().unwrap().contains("made ••••••"), "{ended}");
+    assert!(!shows(&ended.to_string()), "{ended}");
     assert_eq!(std::fs::read_to_string(home.path().join("used")).unwrap().trim(), secret.len().to_string());
+    // Another daemon knows no secrets, and has none to show.
+    home.runs(&["daemon", "stop"]).well();
+    let told = agent.calls("get_run", json!({"run_id": begun["run_id"]}));
+    assert!(!shows(&told.to_string()), "{told}");
     home.runs(&["daemon", "stop"]).well();
     for entry in std::fs::read_dir(home.path().join("state")).unwrap().flatten() {
         let bytes = std::fs::read(entry.path()).unwrap_or_default();
-        let holds = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
-        assert!(!holds, "{} holds the secret", entry.path().display());
+        for secret in hidden {
+            let holds = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+            assert!(!holds, "{} holds '{secret}'", entry.path().display());
+        }
     }
 }

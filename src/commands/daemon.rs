@@ -99,7 +99,8 @@ async fn start(place: &Place, json: bool) -> Result<ExitCode, Failure> {
     let _turn = turn_to_start(place).await?;
     let started = match connect(place, hello.clone()).await {
         Ok(_) => false,
-        Err(ConnectError::NotRunning(_)) => {
+        // One that hangs up is about to end.
+        Err(ConnectError::NotRunning(_) | ConnectError::HungUp(_)) => {
             predecessor_gone(place).await?;
             let missing = connect(place, hello.clone()).await.is_err();
             if missing {

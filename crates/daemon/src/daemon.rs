@@ -58,11 +58,23 @@ pub enum StartError {
         length: usize,
     },
     /// The journal of runs can not be used.
-    #[error("the runs can not be written down: {}", whole(.0))]
+    #[error("the runs can not be written down: {}; {}", whole(.0), what_to_do(.0))]
     Journal(#[from] OpenError),
     /// The system refused.
     #[error("the daemon could not start: {0}")]
     System(#[from] io::Error),
+}
+
+/// Says how to go on without a journal that can not be used.
+fn what_to_do(error: &OpenError) -> &'static str {
+    match error {
+        OpenError::Newer { .. } => "start a newer version, or give another folder with --state-dir",
+        OpenError::Foreign { .. } => "give another folder with --state-dir",
+        OpenError::File { .. } => "see who may write there, or give another folder with --state-dir",
+        OpenError::Storage { .. } => {
+            "if it stays so, move the file away: the runs in it are not listed then, and new ones begin in a new file"
+        }
+    }
 }
 
 /// An error with everything that led to it.

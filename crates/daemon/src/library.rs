@@ -96,6 +96,13 @@ impl Workflows {
         kept.map_err(|error| words(&error))
     }
 
+    /// Whether a run that was over at that time was counted, as far as the last of them tells.
+    pub(crate) async fn is_noted(&self, folder: &Path, name: &WorkflowName, at: SystemTime) -> bool {
+        let (library, name) = (Library::open(folder), name.clone());
+        let noted = self.reading(move || library.get(&name)).await;
+        noted.ok().and_then(Result::ok).is_some_and(|stored| stored.metadata.counts(at))
+    }
+
     /// Counts a run that is over. What can not be written is logged: it is no reason for a run to fail.
     pub(crate) async fn note(
         &self,

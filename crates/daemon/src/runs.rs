@@ -21,21 +21,23 @@ mod source;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_ids::RunId;
+use steplatch_library::Signature;
 use steplatch_protocol::{
     CancelWorkflow, CancelWorkflowReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, ListWorkflowRuns,
-    ListWorkflowRunsReply, RunReply, RunWorkflow, Subscribe, SubscribeReply,
+    ListWorkflowRunsReply, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply,
 };
 use steplatch_store::{
     Append, AppendError, Appended, Journal, KnownRun, OpenError, Retention, RunFilter, SqliteJournal, SqliteOptions,
     StorageError,
 };
 use steplatch_workflow::{InvalidLimits, Limits, Start};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -63,6 +65,15 @@ const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Runs that are listed unless another number is given.
 const USUALLY_LISTED: usize = 50;
+
+/// How long what a run kept for itself may stay in the log after its end.
+const EMPTIED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Of so many finished runs, one gives way at a time when the journal is full.
+const GIVEN_WAY: usize = 16;
+
+/// Long histories that are read at the same time.
+const READERS: usize = 2;
 
 /// Runs that are looked through at a time.
 const PAGE: usize = 200;
@@ -108,6 +119,10 @@ struct Shared {
     stopping: CancellationToken,
     drivers: TaskTracker,
     keep: KeptRuns,
+    /// Whether the log is about to be emptied.
+    emptying: AtomicBool,
+    /// Who reads long histories stands in line, so that they hold up nobody else.
+    readers: Arc<Semaphore>,
     /// Runs that ended since some were forgotten.
     ended: AtomicUsize,
 }
@@ -139,16 +154,23 @@ impl Shared {
         if let Some(run) = self.driven(&known.run) {
             return run;
         }
-        let trouble = self.broken().get(&known.run).cloned();
+        let trouble = self.broken().get(&known.run).map(|why| format!("{why}; cancel the run to write it off"));
         Arc::new(Run::told(known).in_trouble(trouble))
     }
 
     /// Notes that a run is over and written down as that.
     fn ended(self: &Arc<Self>, id: &RunId, had_secrets: bool) {
         self.lock().remove(id);
+        let shared = self.clone();
         if had_secrets {
-            let shared = self.clone();
             tokio::spawn(async move { shared.empty_log().await });
+        } else if !self.emptying.swap(true, Ordering::Relaxed) {
+            // What else it kept for itself goes with that of others that end about now.
+            tokio::spawn(async move {
+                tokio::time::sleep(EMPTIED_WITHIN).await;
+                shared.emptying.store(false, Ordering::Relaxed);
+                shared.empty_log().await;
+            });
         }
         if (self.ended.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(FORGET_EVERY) {
             let shared = self.clone();
@@ -175,12 +197,12 @@ impl Shared {
         }
     }
 
-    /// Forgets the older half of the finished runs, because there is no room for what goes on now. Returns whether
-    /// that made any.
+    /// Forgets some of the finished runs, the oldest, because there is no room for what goes on now. Returns whether
+    /// there were any.
     async fn make_room(&self) -> bool {
         let finished = RunFilter { finished: Some(true), ..RunFilter::default() };
         let count = self.journal.runs(finished).await.map_or(0, |runs| runs.len());
-        let retention = Retention { keep: count / 2, finished_since: None };
+        let retention = Retention { keep: count - count.div_ceil(GIVEN_WAY), finished_since: None };
         match self.journal.forget_finished(retention).await {
             Ok(gone) if !gone.is_empty() => {
                 tracing::warn!(runs = gone.len(), "the journal is full: the oldest finished runs are forgotten");
@@ -194,13 +216,13 @@ impl Shared {
         }
     }
 
-    /// Appends the beginning of a run, once more when room was made for it.
+    /// Appends the beginning of a run, again whenever room was made for it.
     async fn write_first(&self, append: Append) -> Result<Appended, AppendError> {
-        match self.journal.write(append.clone()).await {
-            Err(AppendError::Storage(StorageError::Full(_))) if self.make_room().await => {
-                self.journal.write(append).await
+        loop {
+            match self.journal.write(append.clone()).await {
+                Err(AppendError::Storage(StorageError::Full(_))) if self.make_room().await => {}
+                written => return written,
             }
-            written => written,
         }
     }
 
@@ -240,6 +262,8 @@ impl Runs {
             stopping: CancellationToken::new(),
             drivers: TaskTracker::new(),
             keep,
+            emptying: AtomicBool::new(false),
+            readers: Arc::new(Semaphore::new(READERS)),
             ended: AtomicUsize::new(0),
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -271,7 +295,7 @@ impl Runs {
         let wait = verb.wait_seconds.unwrap_or(USUAL_WAIT).clamp(0.0, LONGEST_WAIT);
         let reply = match self.start(caller, verb, step).await {
             Ok(run) => {
-                run.at_rest(Duration::from_secs_f64(wait)).await;
+                self.at_rest(&run, Duration::from_secs_f64(wait)).await;
                 self.report(&run).await
             }
             Err(reply) => *reply,
@@ -289,12 +313,29 @@ impl Runs {
             (Some(key), _) => Some(format!("key {key}")),
             (None, step) => step.map(|step| format!("step {step}")),
         };
-        if let Some(key) = &key
-            && let Some(run) = self.begun_before(key).await
-        {
-            return Ok(run);
+        let begun = match &key {
+            Some(key) => self.begun_before(key).await,
+            None => None,
+        };
+        let asked = self.shared.definition(caller, &verb).await;
+        if let Some(run) = begun {
+            // What can not be found any more was what the run began with.
+            let other = asked.is_ok_and(|(definition, _)| {
+                run.about.signature.as_ref().is_some_and(|known| *known != Signature::of(definition.document()))
+            });
+            return match &verb.idempotency_key {
+                Some(key) if other => {
+                    let (id, workflow) = (&run.id, &run.about.workflow);
+                    let error = format!(
+                        "idempotency_key '{key}' belongs to run {id} of '{workflow}', which does something else; choose \
+                         another key"
+                    );
+                    Err(not_started("execution_error", error))
+                }
+                _ => Ok(run),
+            };
         }
-        let (definition, source) = self.shared.definition(caller, &verb).await?;
+        let (definition, source) = asked?;
         let limits = limits(&verb).map_err(|error| not_started("execution_error", error.to_string()))?;
         if let Some(session) = &verb.session_id {
             let found = self.shared.sessions.exists(session).await;
@@ -324,7 +365,7 @@ impl Runs {
         match self.find(&verb.run_id).await {
             Ok(run) => {
                 if let Some(wait) = verb.wait_seconds {
-                    run.at_rest(Duration::from_secs_f64(wait.clamp(0.0, LONGEST_WAIT))).await;
+                    self.at_rest(&run, Duration::from_secs_f64(wait.clamp(0.0, LONGEST_WAIT))).await;
                 }
                 self.report(&run).await
             }
@@ -373,7 +414,7 @@ impl Runs {
 
     pub(crate) async fn record(&self, verb: &GetWorkflowRun) -> GetWorkflowRunReply {
         match self.find(&verb.run_id).await {
-            Ok(run) => GetWorkflowRunReply { success: true, run: Some(run.record(&self.shared.secrets)), error: None },
+            Ok(run) => GetWorkflowRunReply { success: true, run: Some(self.told(&run)), error: None },
             Err(error) => GetWorkflowRunReply { error: Some(error), ..GetWorkflowRunReply::default() },
         }
     }
@@ -398,7 +439,7 @@ impl Runs {
             let told = page.into_iter().map(|known| self.shared.told(known));
             let wanted =
                 told.filter(|run| verb.workflow_id.as_ref().is_none_or(|wanted| *wanted == run.about.workflow));
-            runs.extend(wanted.map(|run| run.record(&self.shared.secrets)));
+            runs.extend(wanted.map(|run| self.told(&run)));
             if is_last {
                 break;
             }
@@ -428,17 +469,52 @@ impl Runs {
         })
     }
 
-    async fn report(&self, run: &Run) -> RunReply {
-        match self.shared.events_of(&run.id, 1, &Seal::default()).await {
-            Ok(events) => report::of(run, &events, &self.shared.secrets),
-            Err(error) => RunReply {
-                run_id: run.id.to_string(),
-                status: run.state().name().to_owned(),
-                workflow_name: Some(run.about.workflow.clone()),
-                error: Some(format!("the history of the run can not be read: {error}")),
-                ..RunReply::default()
-            },
-        }
+    /// Waits until a run is over or there is a gate to be answered, or the time is up.
+    async fn at_rest(&self, run: &Arc<Run>, at_most: Duration) {
+        let mut progress = run.follow();
+        let resting = async {
+            loop {
+                let state = progress.borrow_and_update().state;
+                // A run below may have its answer already, and this one not know it yet.
+                let mut below = self.deepest(run).follow();
+                below.mark_unchanged();
+                if state.is_over() || (state == RunState::Waiting && self.gate_of(run).is_some()) {
+                    return;
+                }
+                let gone = tokio::select! {
+                    changed = progress.changed() => changed.is_err(),
+                    // One that is over changes no more, and the run above it is told.
+                    Ok(()) = below.changed() => false,
+                };
+                if gone {
+                    return;
+                }
+            }
+        };
+        // Either way the run is as far as it is.
+        let _ = tokio::time::timeout(at_most, resting).await;
+    }
+
+    fn told(&self, run: &Arc<Run>) -> RunRecord {
+        run.record(self.pending_gate(run), &self.shared.secrets)
+    }
+
+    async fn report(&self, run: &Arc<Run>) -> RunReply {
+        let (gate, progress) = (self.pending_gate(run), run.progress());
+        let unreadable = |error: &dyn std::fmt::Display| RunReply {
+            run_id: run.id.to_string(),
+            status: run.state().name().to_owned(),
+            workflow_name: Some(run.about.workflow.clone()),
+            error: Some(format!("the history of the run can not be read: {error}")),
+            ..RunReply::default()
+        };
+        let records = match self.shared.journal.read(&run.id, 1).await {
+            Ok(records) => records,
+            Err(error) => return unreadable(&error),
+        };
+        let (told, secrets) = (run.clone(), self.shared.secrets.clone());
+        let report = self.shared.at_length(move || report::of(&told, progress, records, gate, &secrets)).await;
+        report.unwrap_or_else(|error| unreadable(&error))
     }
 }
 

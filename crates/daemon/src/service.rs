@@ -289,7 +289,14 @@ pub(crate) async fn perform(
         None => Answer::failure(format!("there is no tool '{tool}'")),
     };
     match answer.data {
-        Value::Object(result) => result,
+        Value::Object(mut result) => {
+            // Whoever failed says why; some say it in another field.
+            if !answer.success && !result.contains_key("error") {
+                let why = answer.error.or_else(|| result.get("message").and_then(Value::as_str).map(str::to_owned));
+                result.extend(why.map(|why| ("error".to_owned(), why.into())));
+            }
+            result
+        }
         other => Map::from_iter([("success".to_owned(), Value::Bool(answer.success)), ("value".to_owned(), other)]),
     }
 }

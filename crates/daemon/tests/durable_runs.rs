@@ -75,7 +75,10 @@ async fn a_gate_waits_over_a_restart_and_its_answer_is_taken_once() {
     assert!(taken.success, "{taken:?}");
     let ended = end_of(&daemon, &begun.run_id).await;
     assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("completed", Some("bad")));
+    let unnamed = AnswerGate { gate_id: None, ..answer("it is good") };
+    let told = daemon.call(unnamed).await.error.unwrap();
     let late = daemon.call(answer("it is good")).await.error.unwrap();
+    assert_eq!(told, late, "whichever gate is meant, it was the last one");
     assert!(late.starts_with("The gate was already answered by test at 20") && late.ends_with(": it is bad"), "{late}");
     daemon.stop().await;
 }
@@ -142,6 +145,127 @@ async fn a_parent_and_its_child_go_on_together_and_a_step_starts_one_child() {
 }
 
 #[tokio::test]
+async fn the_gate_of_a_nested_run_is_answered_by_way_of_the_first_one() {
+    let daemon = TestDaemon::new().await;
+    let nested = |name: &str, inner: Value| {
+        json!({
+            "name": name,
+            "initial_state": "call",
+            "states": {"call": {"action": {"tool": "run_workflow", "params": {"workflow_definition": inner}}}},
+        })
+    };
+    let begun = begin(&daemon, nested("outer", nested("middle", judged()))).await;
+    let waiting = end_of(&daemon, &begun.run_id).await;
+    assert_eq!(waiting.status, "waiting", "{waiting:?}");
+    let gate = waiting.pending_gate.unwrap();
+    assert_ne!(gate.run_id, begun.run_id, "the gate is that of the innermost run");
+    let daemon = daemon.restarted().await;
+    let waiting = ListWorkflowRuns { state: Some("waiting".to_owned()), ..ListWorkflowRuns::default() };
+    let waiting = daemon.call(waiting).await.runs;
+    assert_eq!(waiting.len(), 3);
+    assert!(waiting.iter().all(|run| run.pending_gate.as_ref() == Some(&gate)), "{waiting:#?}");
+    let answer = AnswerGate { run_id: begun.run_id.clone(), gate_id: None, answer: "it is good".to_owned() };
+    let answered = daemon.call(answer).await;
+    assert!(answered.success, "{answered:?}");
+    let ended = end_of(&daemon, &begun.run_id).await;
+    assert_eq!((ended.status.as_str(), ended.recursion_depth), ("completed", 2), "{ended:?}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_choice_with_a_secret_in_it_is_answered_by_what_is_shown_of_it() {
+    let daemon = TestDaemon::new().await;
+    let mut definition = judged();
+    definition["arguments"] = json!({"TOKEN": {"description": "a token", "secret": true}});
+    definition["states"]["look"]["transitions"][0]["condition"]["description"] = "{TOKEN} is shown".into();
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        initial_variables: Some([("TOKEN".to_owned(), "very-secret".to_owned())].into()),
+        ..RunWorkflow::default()
+    };
+    let waiting = daemon.call(verb).await;
+    let gate = waiting.pending_gate.unwrap();
+    assert_eq!(gate.choices[0], "•••••• is shown");
+    let daemon = daemon.restarted().await;
+    let answer = AnswerGate { run_id: waiting.run_id.clone(), gate_id: None, answer: gate.choices[0].clone() };
+    let answered = daemon.call(answer).await;
+    assert!(answered.success, "{answered:?}");
+    let ended = end_of(&daemon, &waiting.run_id).await;
+    assert_eq!((ended.status.as_str(), ended.final_state.as_deref()), ("completed", Some("good")));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_told_of_a_long_run_is_bounded() {
+    let daemon = TestDaemon::new().await;
+    let text = "x".repeat(3_000);
+    let definition = json!({
+        "initial_state": "again",
+        "states": {"again": {
+            "action": {"tool": "fail", "params": {"message": format!("{text} {{number}}")}},
+            "transitions": [{"condition": "failure", "next_state": "again"}],
+        }},
+    });
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        max_states: Some(1000),
+        wait_seconds: Some(120.0),
+        ..RunWorkflow::default()
+    };
+    let reply = daemon.call(verb).await;
+    assert_eq!((reply.status.as_str(), reply.states_executed), ("failed", 1000), "{:?}", reply.error);
+    assert_eq!(reply.execution_log.len(), 61);
+    assert_eq!(reply.execution_log[10]["phase"], "left_out");
+    assert!(reply.execution_log[10]["message"].as_str().unwrap().starts_with("1941 entries are left out"));
+    assert_eq!(reply.execution_log[60]["phase"], "error");
+    let bytes = serde_json::to_string(&reply).unwrap().len();
+    assert!(bytes < 100_000, "{bytes}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_nested_run_that_opens_a_terminal_works_in_that_and_leaves_its_parent_s_alone() {
+    let daemon = TestDaemon::new().await;
+    let bash = daemon.bash().await;
+    let inner = json!({
+        "initial_state": "open",
+        "states": {
+            "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "type"}]},
+            "type": {
+                "action": {"tool": "send_input", "params": {"input_text": "echo inner-$((40 + 2))\n"}},
+                "transitions": [{"condition": "success", "next_state": "see"}],
+            },
+            "see": {
+                "action": {"tool": "await_output", "params": {"pattern": "inner-42"}},
+                "transitions": [{"condition": {"pattern_match": "inner-42"}, "next_state": "close"}],
+            },
+            "close": {"action": {"tool": "exit_terminal"}},
+        },
+    });
+    let outer = json!({
+        "initial_state": "call",
+        "states": {
+            "call": {
+                "action": {"tool": "run_workflow", "params": {"workflow_definition": inner}},
+                "transitions": [{"condition": "success", "next_state": "type"}],
+            },
+            "type": {"action": {"tool": "send_input", "params": {"input_text": "echo outer-$((40 + 2))\n"}}},
+        },
+    });
+    let verb = RunWorkflow {
+        workflow_definition: Some(outer),
+        session_id: Some(bash.id.clone()),
+        wait_seconds: Some(60.0),
+        ..RunWorkflow::default()
+    };
+    let reply = daemon.call(verb).await;
+    assert_eq!(reply.status, "completed", "{:?}", reply.error);
+    bash.sees("outer-42").await;
+    assert!(!bash.screen().await.contains("inner"), "{}", bash.screen().await);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn what_was_asked_under_a_key_is_answered_with_the_run_that_it_started() {
     let daemon = TestDaemon::new().await;
     let verb = || RunWorkflow {
@@ -159,6 +283,10 @@ async fn what_was_asked_under_a_key_is_answered_with_the_run_that_it_started() {
     let again = daemon.client().call_once(&step, "a step of a client").await.unwrap();
     assert_eq!((again.run_id.as_str(), again.status.as_str()), (asked.run_id.as_str(), "completed"));
     assert_ne!(asked.run_id, one.run_id);
+    let other = daemon.call(RunWorkflow { workflow_definition: Some(sleeping(0.02)), ..verb() }).await;
+    let error =
+        format!("idempotency_key 'deploy 7' belongs to run {} of 'unnamed', which does something else", one.run_id);
+    assert!(other.error.as_ref().is_some_and(|told| told.starts_with(&error)), "{other:?}");
     assert_eq!(daemon.call(ListWorkflowRuns::default()).await.runs.len(), 2);
     daemon.stop().await;
 }
@@ -224,7 +352,8 @@ async fn a_full_journal_refuses_what_is_new_lets_the_oldest_go_and_loses_nothing
             break begun;
         }
     };
-    let error = "the run was not started, because it can not be written down: there is no room left for the journal";
+    let error = "the run was not started, because it can not be written down: there is no room left for the journal; \
+                 make some on its disk, or raise runs.disk_mb";
     assert_eq!(refused.error.as_deref(), Some(error));
     let running = ListWorkflowRuns { state: Some("running".to_owned()), ..ListWorkflowRuns::default() };
     let running = daemon.call(running).await.runs;

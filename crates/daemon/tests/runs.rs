@@ -1,11 +1,13 @@
 //! Runs of machines, in a daemon in this process.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use steplatch_protocol::{
-    CancelWorkflow, GetRun, GetWorkflowRun, ListTerminalSessions, ListWorkflowRuns, RunReply, RunWorkflow, Subscribe,
+    CancelWorkflow, GetRun, GetWorkflowRun, ListTerminalSessions, ListWorkflowRuns, OpenTerminal, RunReply,
+    RunWorkflow, Subscribe,
 };
 use steplatch_testkit::TestDaemon;
 
@@ -270,26 +272,58 @@ async fn a_run_in_a_given_terminal_leaves_it_open() {
 }
 
 #[tokio::test]
-async fn fifty_runs_at_once_all_end() {
+async fn a_thousand_runs_at_once_of_five_steps_lose_nothing() {
+    const RUNS: usize = 1_000;
     let daemon = TestDaemon::new().await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let command = ["bash", "-c", &format!("exec cat >{}", file.path().display())].map(str::to_owned);
+    let verb = OpenTerminal { command: Some(command.into()), cols: 80, rows: 24, ..OpenTerminal::default() };
+    let cat = daemon.open(verb).await;
     let definition = machine(
-        "a",
-        json!({"a": state("sleep", &json!({"seconds": 0.05}), "b"), "b": last("sleep", &json!({"seconds": 0}))}),
+        "first",
+        json!({
+            "first": state("send_input", &json!({"input_text": "first {number}\n", "wait_for_quiet_ms": 0}), "rest"),
+            "rest": state("sleep", &json!({"seconds": 0.01}), "look"),
+            "look": state("list_terminal_sessions", &json!({}), "second"),
+            "second": state("send_input", &json!({"input_text": "second {number}\n", "wait_for_quiet_ms": 0}), "end"),
+            "end": last("sleep", &json!({"seconds": 0})),
+        }),
     );
-    let runs: Vec<_> = (0..50)
-        .map(|_| {
+    let runs: Vec<_> = (0..RUNS)
+        .map(|number| {
             let client = daemon.client().clone();
             let verb = RunWorkflow {
                 workflow_definition: Some(definition.clone()),
-                wait_seconds: Some(30.0),
+                session_id: Some(cat.id.clone()),
+                initial_variables: Some([("number".to_owned(), number.to_string())].into()),
+                save_on_success: false,
+                wait_seconds: Some(120.0),
                 ..RunWorkflow::default()
             };
-            tokio::spawn(async move { client.call(verb).await.unwrap().status })
+            tokio::spawn(async move { client.call(verb).await.unwrap() })
         })
         .collect();
+    let mut ids = BTreeSet::new();
     for run in runs {
-        assert_eq!(run.await.unwrap(), "completed");
+        let reply = run.await.unwrap();
+        assert_eq!((reply.status.as_str(), reply.states_executed), ("completed", 5), "{:?}", reply.error);
+        ids.insert(reply.run_id);
     }
+    assert_eq!(ids.len(), RUNS);
+    let listed = daemon.call(ListWorkflowRuns { limit: Some(1000), ..ListWorkflowRuns::default() }).await.runs;
+    assert_eq!(listed.into_iter().map(|run| run.run_id).collect::<BTreeSet<_>>(), ids);
+    // Every line that was typed came once, whatever the order.
+    let lines = || std::fs::read_to_string(file.path()).unwrap();
+    while lines().lines().count() < 2 * RUNS {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let lines = lines();
+    let mut lines: Vec<&str> = lines.lines().collect();
+    lines.sort_unstable();
+    let mut expected: Vec<String> =
+        (0..RUNS).flat_map(|number| [format!("first {number}"), format!("second {number}")]).collect();
+    expected.sort_unstable();
+    assert!(lines == expected, "{} lines of {}", lines.len(), expected.len());
 }
 
 /// A machine that takes `ROOT` and `MODE` and leaves `STATUS`, in a terminal that it opens or is given.

@@ -1,5 +1,8 @@
 //! One file of the library: a definition, and what became of it.
 
+use std::time::SystemTime;
+
+use jiff::{Timestamp, Unit};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use steplatch_ids::WorkflowName;
@@ -43,6 +46,15 @@ pub struct Metadata {
     /// What a newer build wrote there; it is left as it is.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+impl Metadata {
+    /// Whether a run that was over at that time, to the second, or a later one, is counted.
+    #[must_use]
+    pub fn counts(&self, at: SystemTime) -> bool {
+        // Times as they are told are in the order of their texts.
+        self.last_run.as_ref().is_some_and(|last| *last >= told(at))
+    }
 }
 
 /// A saved workflow.
@@ -104,4 +116,10 @@ pub(crate) fn named(definition: Value, name: &WorkflowName) -> Value {
         }
     }
     Value::Object(fields)
+}
+
+/// Returns a time as in RFC 3339, to the second; 1970 for one that no calendar has.
+pub(crate) fn told(at: SystemTime) -> String {
+    let at = Timestamp::try_from(at).and_then(|at| at.round(Unit::Second));
+    at.unwrap_or(Timestamp::UNIX_EPOCH).to_string()
 }

@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use jiff::{Timestamp, Unit};
 use serde_json::Value;
 use steplatch_ids::WorkflowName;
 
-use crate::document::{self, LARGEST, Metadata, Status, Stored};
+use crate::document::{self, LARGEST, Metadata, Status, Stored, told};
 use crate::folder::{self, Locked};
 use crate::index::{self, Index, Listing};
 use crate::{CreateError, FolderError, LookupError, Signature};
@@ -239,10 +238,4 @@ fn check_length(definition: &Value) -> Result<(), CreateError> {
 
 fn first(hash: Signature, status: Status) -> Metadata {
     Metadata { hash, created: told(SystemTime::now()), version: 1, status, ..Metadata::default() }
-}
-
-/// Returns a time as in RFC 3339, to the second; 1970 for one that no calendar has.
-fn told(at: SystemTime) -> String {
-    let at = Timestamp::try_from(at).and_then(|at| at.round(Unit::Second));
-    at.unwrap_or(Timestamp::UNIX_EPOCH).to_string()
 }

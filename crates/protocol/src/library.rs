@@ -23,7 +23,9 @@ fn most_listed() -> u32 {
 /// {"success": true}, "next_state": "start"}]}, "start": {"action": {"tool": "send_input", "params": {"input_text": "cd
 /// {PROJECT|sh} && make test\n"}}, "transitions": [{"condition": {"success": true}, "next_state": "wait"}]}, "wait": {"action":
 /// {"tool": "await_output", "params": {"until": "prompt", "timeout": 120}}, "transitions": [{"condition": {"field_equals":
-/// {"exit_code": 0}}, "next_state": "close"}], "timeout": 60}, "close": {"action": {"tool": "exit_terminal"}}}}
+/// {"exit_code": 0}}, "next_state": "close"}, {"condition": "success", "next_state": "broken"}], "timeout": 130}, "close":
+/// {"action": {"tool": "exit_terminal"}}, "broken": {"action": {"tool": "fail", "params": {"message": "make test ended with
+/// {exit_code}"}}}}}
 ///
 /// session_id is filled in. {NAME} is a variable, given as initial_variables. arguments are what the run must be given.
 /// get_workflow_schema documents everything else. The file lies in .terminal_control_workflows of the project.

@@ -128,6 +128,23 @@ impl<J: Journal> Scripted<J> {
         assert_eq!(private().await, None);
     }
 
+    /// Replaces the text of entries, short and long, behind a writer that is not behind.
+    pub async fn an_entry_that_shows_too_much_is_stored_with_another_text(&self) {
+        let long = "a long secret ".repeat(5_000);
+        self.append(0, &["a secret", "two", &long]).await.expect("an append to an empty history");
+        let other = RunId::random();
+        self.journal.append(&other, 0, 1, vec![long.clone()]).await.expect("an append to an empty history");
+        let mut append = Append::new(self.run.clone(), 3, 1, vec!["four".into()]);
+        append.redacted = vec![(1, "•".into()), (3, "• ".repeat(20_000)), (4, "not there yet".into())];
+        let late = Append { after: 2, ..append.clone() };
+        assert!(matches!(self.journal.write(late).await, Err(AppendError::Conflict { .. })));
+        self.journal.write(append).await.expect("an append behind the last entry");
+        let texts: Vec<String> = self.texts(1).await.into_iter().map(|(_, text)| text).collect();
+        assert_eq!(texts, ["•".to_owned(), "two".into(), "• ".repeat(20_000), "four".into()]);
+        let theirs = self.journal.read(&other, 1).await.expect("a history that is whole");
+        assert_eq!(theirs[0].text, long, "the same text elsewhere is somebody else's");
+    }
+
     /// Starts two runs with one key.
     pub async fn a_key_belongs_to_one_run_until_it_is_forgotten(&self) {
         let begin = |run: &RunId| Append::new(run.clone(), 0, 1, vec!["begun".into()]).with_key("deploy 7");
@@ -218,6 +235,7 @@ macro_rules! conformance {
             a_run_without_entries_does_not_exist,
             a_run_is_found_by_its_id,
             what_is_private_is_there_until_the_run_is_finished,
+            an_entry_that_shows_too_much_is_stored_with_another_text,
             a_key_belongs_to_one_run_until_it_is_forgotten,
             finished_runs_are_forgotten_by_count_and_by_age
         );

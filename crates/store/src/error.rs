@@ -37,14 +37,17 @@ pub enum StorageError {
         owner: u64,
     },
     /// There is no room. Later attempts may find some.
-    #[error("there is no room left for the journal")]
-    Full(#[source] Cause),
+    #[error("there is no room left for the journal; make some on its disk, or raise runs.disk_mb")]
+    Full(Cause),
     /// The place may be read and not written.
     #[error("the journal can not be written to, only read")]
-    ReadOnly(#[source] Cause),
+    ReadOnly(Cause),
+    /// Its file was removed or replaced while it was open: what is written would be found by nobody.
+    #[error("the journal's file was removed or replaced while it was in use; start the daemon again")]
+    Gone,
     /// The disk or the file failed.
-    #[error("the journal failed")]
-    Failed(#[source] Cause),
+    #[error("the journal failed: {0}")]
+    Failed(Cause),
     /// The journal was closed.
     #[error("the journal is closed")]
     Closed,

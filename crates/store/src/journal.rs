@@ -46,13 +46,16 @@ pub struct Append {
     /// What the writer needs until the run is over, in the place of what it needed before: secrets that no entry
     /// shows. A summary that has the run finished drops it.
     pub private: Option<String>,
+    /// Entries up to `after` that are stored as these texts from now on, because they show what nobody may see. What
+    /// they say must stay the same to who may see it.
+    pub redacted: Vec<(u64, String)>,
 }
 
 impl Append {
     /// Returns entries for a history, with neither summary nor key.
     #[must_use]
     pub fn new(run: RunId, after: u64, version: u16, texts: Vec<String>) -> Self {
-        Self { run, after, version, texts, summary: None, key: None, private: None }
+        Self { run, after, version, texts, summary: None, key: None, private: None, redacted: Vec::new() }
     }
 
     /// Returns the same with a summary.

@@ -47,7 +47,7 @@ impl Kept {
 
 impl Histories {
     fn write(&mut self, append: Append) -> Result<Appended, AppendError> {
-        let Append { run, after, version, texts, summary, key, private } = append;
+        let Append { run, after, version, texts, summary, key, private, redacted } = append;
         if let Some(existing) = key.as_ref().and_then(|key| self.keys.get(key)) {
             return Ok(Appended::Existing { run: existing.clone() });
         }
@@ -63,6 +63,11 @@ impl Histories {
             *begun += 1;
             Kept { number: *begun, records: Vec::new(), summary: None, private: None }
         });
+        for (seq, text) in redacted {
+            if let Some(record) = kept.records.iter_mut().find(|record| record.seq == seq) {
+                record.text = text;
+            }
+        }
         for text in texts {
             kept.records.push(Record { seq: kept.records.len() as u64 + 1, version, text });
         }

@@ -88,7 +88,10 @@ impl SqliteJournal {
             thread.map_err(|cause| OpenError::File { path: path.to_owned(), cause })
         };
         let threads = vec![
-            spawn("journal writer", Box::new(move || writer::Writer::new(connection, epoch).serve(asked)))?,
+            spawn("journal writer", {
+                let writer = writer::Writer::new(connection, epoch, path);
+                Box::new(move || writer.serve(asked))
+            })?,
             spawn("journal reader", Box::new(move || reader::Reader::new(readers, newest).serve(questions)))?,
         ];
         Ok(Self { path: path.to_owned(), epoch, writer, reader, threads })

@@ -9,15 +9,19 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use steplatch_ids::WorkflowName;
 
+use crate::definition::Definition;
 use crate::event::{Limits, Outcome};
 use crate::history::History;
-use crate::substitute;
+use crate::{substitute, tool};
 
 /// How many levels of runs a run may have below itself.
 pub const MOST_LEVELS: u32 = 5;
 
 /// The parameter that holds a whole definition. Its placeholders are the child's, so they are not replaced.
 pub(crate) const DEFINITION: &str = "workflow_definition";
+
+/// The parameter that says that the terminal is the parent's, because none was named. No definition can set it.
+pub(crate) const INHERITED: &str = "session_inherited";
 
 /// A run that another one starts.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,6 +30,8 @@ pub struct Child {
     pub workflow: ChildWorkflow,
     /// The terminal that it works in.
     pub session_id: Option<String>,
+    /// Whether that is its parent's, because none was named.
+    pub inherits: bool,
     /// The variables that it begins with.
     pub variables: BTreeMap<String, String>,
     /// How far it may go.
@@ -34,6 +40,16 @@ pub struct Child {
     pub keep_terminals: bool,
     /// How many runs it is below the first one, from 1.
     pub depth: u32,
+}
+
+impl Child {
+    /// Returns the terminal that it is given to work in. One that opens a terminal of its own works in that, unless
+    /// it was told otherwise.
+    #[must_use]
+    pub fn terminal(&self, definition: &Definition) -> Option<&str> {
+        let opens = || definition.states().iter().any(|state| state.action().tool() == tool::OPEN_TERMINAL);
+        self.session_id.as_deref().filter(|_| !self.inherits || !opens())
+    }
 }
 
 /// What a child runs.
@@ -68,6 +84,7 @@ impl Child {
         Ok(Self {
             workflow,
             session_id: set("session_id").map(substitute::as_text).filter(|session| !session.is_empty()),
+            inherits: params.get(INHERITED) == Some(&Value::Bool(true)),
             variables: texts.collect(),
             limits: limits(params)?,
             keep_terminals: keep.as_deref() == Some("true"),

@@ -55,6 +55,13 @@ pub enum Input {
         /// Who judged.
         by: String,
     },
+    /// The run that a step started waits for somebody, or does not any more.
+    ChildWaits {
+        /// The step that started it.
+        step: StepId,
+        /// Whether it waits.
+        waits: bool,
+    },
     /// The time that the whole run may take is over.
     DeadlinePassed,
     /// Somebody wants the run to end.
@@ -221,6 +228,14 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             Some(gate) if gate.step == step => Move::new(definition, history, now).pass_gate(gate, choice, by),
             _ => Decision::default(),
         },
+        (Status::Running, Input::ChildWaits { step, waits }) => match history.current() {
+            Some(current) if current.step == step && history.child_waits() != waits => {
+                Move::new(definition, history, now).child_waits(step, waits)
+            }
+            _ => Decision::default(),
+        },
+        // Time spent waiting for somebody does not count.
+        (Status::Running, Input::DeadlinePassed) if history.child_waits() => Decision::default(),
         (Status::Running, Input::DeadlinePassed) => Move::new(definition, history, now).pass_deadline(),
         (Status::Running | Status::Waiting, Input::Cancel { reason }) => {
             Move::new(definition, history, now).cancel(reason)
@@ -244,12 +259,12 @@ pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
         Status::Failed { .. } | Status::Cancelled { .. } => closing(history.open_terminals(), history.keep_terminals()),
         Status::Waiting => history.gate().map(gate::asking).into_iter().collect(),
         Status::Running => {
-            let after = history.time_left(now);
+            let deadline = (!history.child_waits()).then(|| Effect::ArmDeadline { after: history.time_left(now) });
             let pending = history
                 .current()
                 .map(|current| asking(&current.with_time_left(now), history.depth()))
                 .or_else(|| history.exchange().map(exchanging));
-            [Effect::ArmDeadline { after }].into_iter().chain(pending).collect()
+            deadline.into_iter().chain(pending).collect()
         }
     }
 }
@@ -296,6 +311,10 @@ impl<'a> Move<'a> {
         let CurrentStep { step, tool, params, limit, entered_at } = current;
         let name = step.place.as_str();
         let elapsed = self.now.since(*entered_at);
+        if self.history.child_waits() {
+            // It ended at its gate, and the time goes on.
+            self.decision.effects.push(Effect::ArmDeadline { after: self.history.time_left(self.now) });
+        }
         self.record(Event::StateCompleted { at: self.now, step: step.clone(), outcome: outcome.clone(), elapsed });
         let result = outcome.result(name, tool, *limit);
         let mut terminals = self.history.terminals().clone();
@@ -354,6 +373,18 @@ impl<'a> Move<'a> {
         self.decision.effects.push(asking(&entered, self.history.depth()));
         let CurrentStep { step, tool, params, limit, entered_at: at } = entered;
         self.record(Event::StateEntered { at, step, tool, params, limit });
+        self.decision
+    }
+
+    fn child_waits(mut self, step: StepId, waits: bool) -> Decision {
+        let at = self.now;
+        if waits {
+            self.record(Event::ChildWaits { at, step });
+            self.decision.effects.push(Effect::DisarmDeadline);
+        } else {
+            self.record(Event::ChildGoesOn { at, step });
+            self.decision.effects.push(Effect::ArmDeadline { after: self.history.time_left(at) });
+        }
         self.decision
     }
 
@@ -465,6 +496,9 @@ fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<
         && let Some(session) = terminals.usual()
     {
         params.insert("session_id".to_owned(), session.into());
+        if action.tool() == tool::RUN_WORKFLOW {
+            params.insert(child::INHERITED.to_owned(), true.into());
+        }
     }
     params
 }
@@ -488,6 +522,10 @@ fn asking(current: &CurrentStep, depth: u32) -> Effect {
             }
             Err(error) => Effect::Answer { step, outcome: child::refused(error) },
         };
+    }
+    if tool == tool::FAIL {
+        let message = params.get("message").map(substitute::as_text).unwrap_or_default();
+        return Effect::Answer { step, outcome: child::refused(message) };
     }
     match tool::sleep_duration(&params) {
         Ok(duration) if tool == tool::SLEEP => Effect::Sleep { step, until: entered_at.after(duration), limit },

@@ -26,6 +26,7 @@ use crate::contract::Contract;
 pub use catalog::ToolCatalog;
 pub use document::suggestion;
 pub(crate) use document::{Findings, Place, kind};
+pub use parse::LONGEST_DOCUMENT;
 pub use problem::{Problem, Problems, Severity};
 pub use schema::{documentation, schema};
 pub(crate) use shape::STUB_KEYS;

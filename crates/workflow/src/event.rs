@@ -108,6 +108,20 @@ pub enum Event {
         /// Who chose.
         by: String,
     },
+    /// The run that a state started waits for somebody, itself or through a run of its own.
+    ChildWaits {
+        /// When.
+        at: Timestamp,
+        /// The step that started it.
+        step: StepId,
+    },
+    /// It does not wait any more.
+    ChildGoesOn {
+        /// When.
+        at: Timestamp,
+        /// The step that started it.
+        step: StepId,
+    },
     /// The shell was asked to set or to tell variables of a contract.
     VariablesAsked {
         /// When.
@@ -191,6 +205,8 @@ impl Event {
             | Self::Transitioned { at, .. }
             | Self::GateOpened { at, .. }
             | Self::GateAnswered { at, .. }
+            | Self::ChildWaits { at, .. }
+            | Self::ChildGoesOn { at, .. }
             | Self::VariablesAsked { at, .. }
             | Self::VariablesTold { at, .. }
             | Self::ContractChecked { at, .. }

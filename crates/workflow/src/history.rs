@@ -129,7 +129,9 @@ pub struct History {
     current: Option<CurrentStep>,
     exchange: Option<Exchange>,
     gate: Option<Gate>,
-    /// How long the run has waited at gates that were answered.
+    /// Since when the run that the current step started waits for somebody.
+    child_waits: Option<Timestamp>,
+    /// How long the run has waited for somebody, as far as that is over.
     waited: Duration,
     /// How often the shell was asked.
     exchanges: u32,
@@ -255,7 +257,12 @@ impl History {
                     entered_at: *at,
                 });
             }
-            Event::StateCompleted { step, outcome, .. } => self.complete(step, outcome),
+            Event::StateCompleted { at, step, outcome, .. } => {
+                self.end_of_childs_wait(*at);
+                self.complete(step, outcome);
+            }
+            Event::ChildWaits { at, .. } => self.child_waits = Some(*at),
+            Event::ChildGoesOn { at, .. } => self.end_of_childs_wait(*at),
             Event::Transitioned { .. } => {}
             Event::GateOpened { at, step, choices, otherwise, context } => {
                 self.status = Status::Waiting;
@@ -299,6 +306,12 @@ impl History {
         }
     }
 
+    fn end_of_childs_wait(&mut self, at: Timestamp) {
+        if let Some(since) = self.child_waits.take() {
+            self.waited += at.since(since);
+        }
+    }
+
     fn complete(&mut self, step: &StepId, outcome: &Outcome) {
         if let Some(current) = self.current.take_if(|current| current.step == *step) {
             let result = outcome.result(&step.place, &current.tool, current.limit);
@@ -326,6 +339,7 @@ impl History {
         self.current = None;
         self.exchange = None;
         self.gate = None;
+        self.end_of_childs_wait(at);
     }
 
     /// Returns how many events this history has seen: the number of the next one, counted from 0.
@@ -441,11 +455,19 @@ impl History {
         self.gate.as_ref()
     }
 
+    /// Tells whether the run that the current step started waits for somebody: then the time of this one does not go
+    /// on either.
+    #[must_use]
+    pub fn child_waits(&self) -> bool {
+        self.child_waits.is_some()
+    }
+
     /// Returns how long the run may still go on at `now`, the time at gates not counted.
     #[must_use]
     pub fn time_left(&self, now: Timestamp) -> Duration {
         let passed = self.started_at.map_or(Duration::ZERO, |started| now.since(started));
-        let waiting = self.gate.as_ref().map_or(Duration::ZERO, |gate| now.since(gate.opened_at));
+        let since = self.gate.as_ref().map(|gate| gate.opened_at).or(self.child_waits);
+        let waiting = since.map_or(Duration::ZERO, |since| now.since(since));
         self.limits.execution_timeout().saturating_sub(passed.saturating_sub(self.waited + waiting))
     }
 

@@ -28,14 +28,16 @@ pub use condition::{Condition, ConditionError};
 pub use contract::{Contract, ContractVariable, ValueSchema};
 pub use decide::{Decision, Effect, Input, NONE_OF_THESE, Start, Way, decide, resume};
 pub use definition::{
-    Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, documentation, schema, suggestion,
+    Action, Definition, LONGEST_DOCUMENT, Problem, Problems, Severity, State, ToolCatalog, Transition, documentation,
+    schema, suggestion,
 };
 pub use event::{
     Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer, Side,
 };
 pub use graph::{mermaid, svg};
 pub use history::{CurrentStep, Exchange, Gate, History, Status};
-pub use log::{LogEntry, execution_log};
+pub use log::{LogEntry, Told, execution_log};
 pub use rehearsal::{Passage, Rehearsal, RehearsalEnd, Source, Stubs, rehearse};
+pub use substitute::filtered_forms;
 pub use time::Timestamp;
 pub use variables::Variables;

@@ -85,18 +85,35 @@ pub enum LogEntry {
 /// Returns the execution log of a run, from its first event on.
 #[must_use]
 pub fn execution_log<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<LogEntry> {
-    let mut history = History::new();
-    let mut log = Vec::new();
-    for event in events {
+    let mut told = Told::default();
+    events.into_iter().filter_map(|event| told.next(event)).collect()
+}
+
+/// A history that is told while it is folded, one event after the other.
+#[derive(Debug, Default)]
+pub struct Told {
+    history: History,
+}
+
+impl Told {
+    /// Takes over one more event. Returns its entry in the log, if it has one.
+    pub fn next(&mut self, event: &Event) -> Option<LogEntry> {
         // An end of a state is told with the beginning that it belongs to, which folding it forgets.
         let begun = match event {
-            Event::StateCompleted { step, .. } => history.current().filter(|current| current.step == *step).cloned(),
+            Event::StateCompleted { step, .. } => {
+                self.history.current().filter(|current| current.step == *step).cloned()
+            }
             _ => None,
         };
-        history.apply(event);
-        log.extend(entry(event, begun, &history));
+        self.history.apply(event);
+        entry(event, begun, &self.history)
     }
-    log
+
+    /// Returns the history so far.
+    #[must_use]
+    pub fn history(&self) -> &History {
+        &self.history
+    }
 }
 
 fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option<LogEntry> {
@@ -106,6 +123,8 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
         | Event::StateEntered { .. }
         | Event::GateOpened { .. }
         | Event::GateAnswered { .. }
+        | Event::ChildWaits { .. }
+        | Event::ChildGoesOn { .. }
         | Event::VariablesAsked { .. }
         | Event::VariablesTold { .. }
         | Event::Completed { .. } => None,

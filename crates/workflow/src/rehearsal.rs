@@ -343,6 +343,8 @@ impl<'a> Stage<'a> {
             Event::Started { .. }
             | Event::GateOpened { .. }
             | Event::GateAnswered { .. }
+            | Event::ChildWaits { .. }
+            | Event::ChildGoesOn { .. }
             | Event::VariablesAsked { .. }
             | Event::VariablesTold { .. }
             | Event::Completed { .. }

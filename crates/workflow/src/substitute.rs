@@ -100,6 +100,19 @@ pub fn as_text(value: &Value) -> String {
     }
 }
 
+/// Returns the forms in which the filters write `text`, as far as they differ from it: what must not be seen must not
+/// be seen in any of them.
+#[must_use]
+pub fn filtered_forms(text: &str) -> Vec<String> {
+    let value = Value::from(text);
+    let forms = [Filter::Sh, Filter::Json, Filter::Regex].map(|filter| filtered(&value, Some(filter)));
+    // Around it, a filter may put quotes and nothing else: then the text itself is what there is to hide.
+    let says_more = |form: &String| !form.contains(text);
+    let mut forms: Vec<String> = forms.into_iter().filter(says_more).collect();
+    forms.dedup();
+    forms
+}
+
 fn filtered(value: &Value, filter: Option<Filter>) -> String {
     match filter {
         None => as_text(value),

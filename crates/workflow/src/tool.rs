@@ -15,11 +15,14 @@ pub(crate) const AWAIT_OUTPUT: &str = "await_output";
 /// Waits for time to pass. Not a tool of the catalog: it needs nobody but a timer.
 pub(crate) const SLEEP: &str = "sleep";
 
+/// Does nothing and does not succeed, in its author's words. Not a tool of the catalog: it is decided here.
+pub(crate) const FAIL: &str = "fail";
+
 /// Runs another workflow, within the time of this run. Not a tool of the catalog either: its meaning is ours.
 pub(crate) const RUN_WORKFLOW: &str = "run_workflow";
 
 /// The actions that every machine has, whatever the catalog.
-pub(crate) const OF_MACHINES: &[&str] = &[SLEEP, RUN_WORKFLOW];
+pub(crate) const OF_MACHINES: &[&str] = &[SLEEP, FAIL, RUN_WORKFLOW];
 
 /// What a definition may name, and this version does not do yet.
 pub(crate) const NOT_YET: &[&str] = &["gate", "run_node"];

@@ -13,7 +13,7 @@ use super::drive::{Driver, Found, Parts};
 use super::origin::Origin;
 use super::run::{About, Run};
 use super::source::Source;
-use super::{Shared, child};
+use super::{Seal, Shared, child};
 use crate::caller::Caller;
 use crate::moment;
 
@@ -52,10 +52,12 @@ impl Shared {
             return Err("the daemon is stopping; ask again".to_owned());
         }
         let id = start.run.clone();
+        let mut input = start.variables.clone();
+        Seal::default().of(&definition).hide_named(&mut input);
         let about = About {
             workflow: definition.name().map_or_else(|| "unnamed".to_owned(), ToString::to_string),
             started: moment::now(),
-            input: start.variables.clone(),
+            input,
             parent: start.parent.clone(),
             signature: Some(Signature::of(definition.document())),
             source,

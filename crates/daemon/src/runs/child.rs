@@ -1,17 +1,19 @@
 //! Runs that a run starts: they are runs like any other, and end with their parent.
 
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
-use steplatch_workflow::{Child, ChildWorkflow, Definition, History, Outcome, Start, child_outcome};
+use steplatch_workflow::{Child, ChildWorkflow, Definition, History, Input, Outcome, Start, child_outcome};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::begin::Beginning;
 use super::catalog::TerminalTools;
-use super::run::Run;
+use super::run::{Run, RunState};
 use super::source::Source;
 use super::{Seal, Shared};
 use crate::caller::Caller;
@@ -29,6 +31,7 @@ pub(super) const LEFT_ALONE: &str = "the run that started it went on without it"
 pub(super) fn perform(
     shared: Arc<Shared>,
     caller: Arc<Caller>,
+    parent: mpsc::UnboundedSender<Input>,
     step: StepId,
     child: Child,
     limit: Option<Duration>,
@@ -41,14 +44,20 @@ pub(super) fn perform(
         };
         let run = match known {
             Some(run) => run,
-            None => match begin(&shared, &caller, id, step, child).await {
+            None => match begin(&shared, &caller, id, step.clone(), child).await {
                 Ok(run) => run,
                 Err(error) => return refused(error),
             },
         };
         // Whoever stops waiting for the child, stops the child; a daemon that stops leaves both to the next one.
         let watched = Watched { run: run.clone(), stopping: shared.stopping.clone() };
-        if !watched.run.over_within(limit).await {
+        let over = async {
+            tokio::select! {
+                over = watched.run.over_within(limit) => over,
+                never = tell_of_waits(&watched.run, &parent, &step) => match never {},
+            }
+        };
+        if !over.await {
             give_up(&watched.run).await;
             return Outcome::TimedOut;
         }
@@ -69,6 +78,20 @@ pub(super) fn perform(
             other => other,
         }
     })
+}
+
+/// Tells the parent whenever its child begins to wait for somebody, and when it goes on.
+async fn tell_of_waits(child: &Run, parent: &mpsc::UnboundedSender<Input>, step: &StepId) -> Infallible {
+    let mut progress = child.follow();
+    loop {
+        let waits = progress.borrow_and_update().state == RunState::Waiting;
+        // What it knows already decides nothing.
+        let _ = parent.send(Input::ChildWaits { step: step.clone(), waits });
+        if progress.wait_for(|now| (now.state == RunState::Waiting) != waits).await.is_err() {
+            // It is over, and whoever waits for that is told.
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 /// Cancels a run and waits until it has left nothing behind.
@@ -98,8 +121,8 @@ async fn begin(
     step: StepId,
     child: Child,
 ) -> Result<Arc<Run>, String> {
-    let (document, source) = match child.workflow {
-        ChildWorkflow::Inline(document) => (document, Source::Given),
+    let (document, source) = match &child.workflow {
+        ChildWorkflow::Inline(document) => (document.clone(), Source::Given),
         ChildWorkflow::Named(name) => {
             let saved = shared.workflows.find(caller, name.as_str()).await?;
             (saved.definition, Source::Saved { folder: saved.folder, name: saved.name })
@@ -107,12 +130,13 @@ async fn begin(
     };
     let definition = Definition::parse(&document, &TerminalTools)
         .map_err(|problems| format!("the workflow is not valid:\n{problems}"))?;
-    if let Some(session) = &child.session_id {
+    let session_id = child.terminal(&definition).map(str::to_owned);
+    if let Some(session) = &session_id {
         shared.sessions.exists(session).await?;
     }
     let start = Start {
         run,
-        session_id: child.session_id,
+        session_id,
         variables: child.variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect(),
         limits: child.limits,
         keep_terminals: child.keep_terminals,

@@ -50,6 +50,8 @@ pub(super) struct Driver {
     closing: Vec<JoinHandle<()>>,
     /// Where the definition is now that it is over.
     kept: Option<Kept>,
+    /// Whether another daemon saw the run end.
+    ended_before: bool,
 }
 
 /// What a driver is made of.
@@ -72,6 +74,7 @@ pub(super) struct Found {
 impl Driver {
     pub(super) fn new(shared: Arc<Shared>, parts: Parts) -> Self {
         let Parts { caller, definition, run, about, inputs, progress } = parts;
+        let seal = Seal::default().of(&definition);
         Self {
             shared,
             caller,
@@ -82,21 +85,24 @@ impl Driver {
             progress,
             history: History::new(),
             seq: 0,
-            seal: Seal::default(),
+            seal,
             sealed: 0,
             told: None,
             in_flight: None,
             deadline: None,
             closing: Vec::new(),
             kept: None,
+            ended_before: false,
         }
     }
 
     /// Returns one that goes on from where another daemon left the run.
     pub(super) fn at(shared: Arc<Shared>, parts: Parts, found: Found) -> Self {
         let Found { history, seq, seal } = found;
+        let seal = seal.of(&parts.definition);
         let sealed = seal.secrets().len();
-        let driver = Self { history, seq, seal, sealed, ..Self::new(shared, parts) };
+        let ended_before = history.is_over();
+        let driver = Self { history, seq, seal, sealed, ended_before, ..Self::new(shared, parts) };
         driver.publish();
         driver
     }
@@ -151,7 +157,8 @@ impl Driver {
             let Some(input) = input else { return self.leave() };
             let decision = self.decide(input);
             if !decision.events.is_empty() {
-                let append = self.append_of(&decision);
+                let redacted = self.redacted().await;
+                let append = Append { redacted, ..self.append_of(&decision) };
                 if !self.append(append).await {
                     return self.leave();
                 }
@@ -175,12 +182,35 @@ impl Driver {
         secrets.extend(decision.effects.iter().filter_map(typed_unseen));
         for secret in secrets {
             self.shared.secrets.add(&secret);
-            self.seal.learn(&secret);
+            for form in self.seal.learn(&secret) {
+                self.shared.secrets.add(&form);
+            }
         }
         for event in &decision.events {
             self.history.apply(event);
         }
         decision
+    }
+
+    /// Returns earlier entries as they are to be stored now that more is secret than when they were written.
+    async fn redacted(&self) -> Vec<(u64, String)> {
+        if self.sealed == self.seal.secrets().len() {
+            return Vec::new();
+        }
+        let records = match self.shared.journal.read(&self.run, 1).await {
+            Ok(records) => records,
+            Err(error) => {
+                tracing::error!(run = %self.run, %error, "what a run has shown of a secret stays in its history");
+                return Vec::new();
+            }
+        };
+        // The new ones come last, so whatever was sealed before is opened and sealed again as it was.
+        let sealed = records.into_iter().filter_map(|record| {
+            let opened: Value = serde_json::from_str(&self.seal.open(record.text.clone())).ok()?;
+            let text = self.seal.close(&opened);
+            (text != record.text).then_some((record.seq, text))
+        });
+        sealed.collect()
     }
 
     /// Returns what is to be written for a decision that is part of the history already.
@@ -201,7 +231,7 @@ impl Driver {
         }
         if self.sealed < self.seal.secrets().len() || self.seq == 0 {
             self.sealed = self.seal.secrets().len();
-            append.private = Some(Origin::of(&self.caller, &self.seal).text());
+            append.private = Some(Origin::of(&self.caller, &self.definition, &self.seal).text());
         }
         append
     }
@@ -250,6 +280,7 @@ impl Driver {
                 completed: state == RunState::Completed,
                 states: self.history.states_executed(),
                 at: self.history.ended_at().unwrap_or_else(moment::now),
+                again: self.ended_before,
             };
             self.kept = self.shared.keep(&self.about.source, &self.definition, &self.seal, ending).await;
             let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, Vec::new());
@@ -264,7 +295,9 @@ impl Driver {
     }
 
     fn now(&self) -> Progress {
+        let below = self.history.current().filter(|_| self.history.child_waits());
         let state = match self.history.status() {
+            Status::Running if below.is_some() => RunState::Waiting,
             Status::NotStarted | Status::Running => RunState::Running,
             Status::Waiting => RunState::Waiting,
             Status::Completed => RunState::Completed,
@@ -277,6 +310,7 @@ impl Driver {
             ended: self.history.ended_at(),
             error: self.shared.secrets.masked_if(self.history.error().map(str::to_owned)),
             gate: self.history.gate().cloned(),
+            below: below.map(|current| RunId::started_by(&current.step)),
             kept: self.kept.clone(),
             trouble: None,
         }
@@ -306,7 +340,8 @@ impl Driver {
             }
             Effect::Sleep { step, until, limit } => self.await_outcome(step, act::sleep(until, limit)),
             Effect::StartRun { step, child, limit } => {
-                self.await_outcome(step.clone(), child::perform(shared, caller, step, *child, limit));
+                let parent = self.inputs.clone();
+                self.await_outcome(step.clone(), child::perform(shared, caller, parent, step, *child, limit));
             }
             Effect::Answer { step, outcome } => self.await_outcome(step, std::future::ready(outcome)),
             // It is told as part of the run's progress; whoever answers is an input like any other.

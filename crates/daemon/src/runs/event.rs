@@ -74,15 +74,38 @@ pub(super) enum Unreadable {
     Unknown { seq: u64, cause: serde_json::Error },
 }
 
+/// Reads an entry of a history. What a seal does not know stays hidden.
+pub(super) fn read(record: Record, seal: &Seal) -> Result<Event, Unreadable> {
+    let text = seal.open(record.text);
+    serde_json::from_str(&text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
+}
+
+/// Text of entries that is read at once; more of it is read where it holds up nobody.
+const READ_AT_ONCE: usize = 256 * 1024;
+
 impl Shared {
     /// Returns what happened in a run, from entry number `from` on. What a seal does not know stays hidden.
     pub(super) async fn events_of(&self, run: &RunId, from: u64, seal: &Seal) -> Result<Vec<Event>, Unreadable> {
         let records = self.journal.read(run, from).await?;
-        let read = |record: Record| {
-            let text = seal.open(record.text);
-            serde_json::from_str(&text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
-        };
-        records.into_iter().map(read).collect()
+        let all = |records: Vec<Record>, seal: &Seal| records.into_iter().map(|record| read(record, seal)).collect();
+        if records.iter().map(|record| record.text.len()).sum::<usize>() < READ_AT_ONCE {
+            return all(records, seal);
+        }
+        let seal = seal.clone();
+        self.at_length(move || all(records, &seal)).await
+    }
+
+    /// Does work that takes its time on a thread that may, a few at once.
+    pub(super) async fn at_length<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let turn = self.readers.clone().acquire_owned().await.expect("the semaphore is never closed");
+        let working = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            work()
+        });
+        match working.await {
+            Ok(done) => done,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
     }
 }
 
@@ -125,6 +148,12 @@ fn told(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
         }
         Event::GateAnswered { step, choice, by, .. } => {
             ("gate_answered", json!({"gate_id": step.to_string(), "state": step.place, "answer": choice, "by": by}))
+        }
+        Event::ChildWaits { step, .. } => {
+            ("nested_workflow_waiting", json!({"state": step.place, "child_run_id": RunId::started_by(&step).as_str()}))
+        }
+        Event::ChildGoesOn { step, .. } => {
+            ("nested_workflow_resumed", json!({"state": step.place, "child_run_id": RunId::started_by(&step).as_str()}))
         }
         // Each request would be told twice: what came of all of them is what matters.
         Event::VariablesAsked { .. } | Event::VariablesTold { .. } => return None,

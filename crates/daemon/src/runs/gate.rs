@@ -1,10 +1,11 @@
 //! Questions that runs wait for, as those who may answer see them, and their answers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use steplatch_ids::RunId;
 use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo};
-use steplatch_workflow::{Event, Gate, Input, NONE_OF_THESE};
+use steplatch_workflow::{Event, Gate, Input, MOST_LEVELS, NONE_OF_THESE};
 
 use super::run::Run;
 use super::{Runs, report};
@@ -36,6 +37,31 @@ fn choices(gate: &Gate) -> impl Iterator<Item = &str> {
 }
 
 impl Runs {
+    /// Returns the run that a run waits for, below it or itself.
+    pub(super) fn deepest(&self, run: &Arc<Run>) -> Arc<Run> {
+        let mut run = run.clone();
+        // No chain of runs is longer, and none of them is a circle.
+        for _ in 0..MOST_LEVELS {
+            let below = run.progress().below.and_then(|below| self.shared.driven(&below));
+            match below {
+                Some(below) => run = below,
+                None => break,
+            }
+        }
+        run
+    }
+
+    /// Returns the gate that a run waits at, its own or that of a run below it, with the run whose it is.
+    pub(super) fn gate_of(&self, run: &Arc<Run>) -> Option<(Arc<Run>, Gate)> {
+        let run = self.deepest(run);
+        run.progress().gate.map(|gate| (run, gate))
+    }
+
+    /// Returns what [`Self::gate_of`] finds, as it is told.
+    pub(super) fn pending_gate(&self, run: &Arc<Run>) -> Option<GateInfo> {
+        self.gate_of(run).map(|(run, gate)| info(&run.id, &gate, &self.shared.secrets))
+    }
+
     /// Passes a judgement on to the run that waits for it. Returns once it is written down.
     pub(crate) async fn answer(&self, caller: &Caller, verb: AnswerGate) -> AnswerGateReply {
         let run_id = verb.run_id.clone();
@@ -47,7 +73,8 @@ impl Runs {
 
     /// Returns the state that the run is in then, or that with why the answer was not taken.
     async fn try_answer(&self, caller: &Caller, verb: AnswerGate) -> Result<String, (String, String)> {
-        let run = self.find(&verb.run_id).await.map_err(|error| (String::new(), error))?;
+        let asked = self.find(&verb.run_id).await.map_err(|error| (String::new(), error))?;
+        let run = self.gate_of(&asked).map_or(asked, |(run, _)| run);
         let refused = |error: String| (run.state().name().to_owned(), error);
         let before = run.progress();
         let Some(gate) = before.gate else {
@@ -67,9 +94,9 @@ impl Runs {
         }
         // A choice may hold a secret, and then what is shown of it is what can be answered.
         let given = |(choice, shown): &(&str, &String)| *choice == verb.answer || **shown == verb.answer;
-        let Some((choice, _)) = choices(&gate).zip(&info.choices).find(given) else {
-            let shown: String = verb.answer.chars().take(200).collect();
-            return Err(refused(format!("'{shown}' is none of the choices: {}", info.choices.join(" | "))));
+        let Some((choice, shown)) = choices(&gate).zip(&info.choices).find(given) else {
+            let answer: String = verb.answer.chars().take(200).collect();
+            return Err(refused(format!("'{answer}' is none of the choices: {}", info.choices.join(" | "))));
         };
         let by = caller.who();
         let input = Input::GateAnswered { step: gate.step.clone(), choice: choice.to_owned(), by: by.clone() };
@@ -78,7 +105,10 @@ impl Runs {
         let seal = super::Seal::default();
         let next = self.shared.events_of(&run.id, before.seq + 1, &seal).await;
         match next.ok().and_then(|events| events.into_iter().next()) {
-            Some(Event::GateAnswered { choice: taken, by: who, .. }) if taken == choice && who == by => {
+            // What is secret in it is hidden where it is read again.
+            Some(Event::GateAnswered { choice: taken, by: who, .. })
+                if (taken == choice || taken == *shown) && who == by =>
+            {
                 Ok(run.state().name().to_owned())
             }
             Some(Event::GateAnswered { at, by, choice: taken, .. }) => {
@@ -93,11 +123,11 @@ impl Runs {
         }
     }
 
-    /// Says who answered a gate before, if somebody did.
+    /// Says who answered this gate before, or the last one where none is named, if somebody did.
     async fn answered_before(&self, run: &Run, gate_id: Option<&str>) -> Option<String> {
         let events = self.shared.events_of(&run.id, 1, &super::Seal::default()).await.ok()?;
         events.into_iter().rev().find_map(|event| match event {
-            Event::GateAnswered { at, step, choice, by } if gate_id.is_some_and(|gate| *gate == step.to_string()) => {
+            Event::GateAnswered { at, step, choice, by } if gate_id.is_none_or(|gate| *gate == step.to_string()) => {
                 let at = moment::told(at);
                 Some(format!("The gate was already answered by {by} at {at}: {choice}"))
             }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use steplatch_workflow::{Definition, State};
+
 use super::Seal;
 use crate::caller::Caller;
 
@@ -23,13 +25,16 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    pub(super) fn of(caller: &Caller, seal: &Seal) -> Self {
+    /// A run that opens nothing needs no environment.
+    pub(super) fn of(caller: &Caller, definition: &Definition, seal: &Seal) -> Self {
         let Caller { name, folder, environment, person } = caller;
+        let opens = |state: &State| matches!(state.action().tool(), "open_terminal" | "run_workflow");
+        let needed = if definition.states().iter().any(opens) { environment.as_slice() } else { &[] };
         let text = |text: &OsString| text.to_str().map(str::to_owned);
         Self {
             name: name.clone(),
             folder: folder.clone(),
-            environment: environment.iter().filter_map(|(key, value)| Some((text(key)?, text(value)?))).collect(),
+            environment: needed.iter().filter_map(|(key, value)| Some((text(key)?, text(value)?))).collect(),
             person: *person,
             secrets: seal.secrets().to_vec(),
         }

@@ -1,11 +1,15 @@
 //! A run, as it is reported to who asks.
 
-use serde_json::{Map, Value};
-use steplatch_protocol::RunReply;
-use steplatch_workflow::{Event, History, execution_log};
+use std::collections::VecDeque;
 
-use super::gate;
-use super::run::{Run, RunState};
+use serde_json::{Map, Value, json};
+use steplatch_protocol::{GateInfo, RunReply};
+use steplatch_store::Record;
+use steplatch_workflow::Told;
+
+use super::Seal;
+use super::event::{Unreadable, read};
+use super::run::{Progress, Run, RunState};
 use crate::moment;
 use crate::secrets::Secrets;
 
@@ -15,28 +19,56 @@ pub(super) const LONGEST_TEXT: usize = 2000;
 /// … and at the least, in the report of a long run.
 const SHORTEST_CUT: usize = 200;
 
+/// The same for variables after each state, which are told once more at the end.
+const SHORTEST_VARIABLE: usize = 80;
+
 /// Characters that the screens of a whole report may come to, about: a model reads it.
 const BUDGET: usize = 30_000;
 
-/// Tells how far `run` is, from its history.
-pub(super) fn of(run: &Run, events: &[Event], secrets: &Secrets) -> RunReply {
-    let history = History::from_iter(events);
-    let progress = run.progress();
+/// Entries of the log that are told: so many from the beginning, and so many from the end.
+const ENTRIES: (usize, usize) = (10, 50);
+
+/// Variables that are told.
+const VARIABLES: usize = 300;
+
+/// Tells how far `run` is, from its history. Takes its time over a long one.
+///
+/// # Errors
+/// When an entry can not be read.
+pub(super) fn of(
+    run: &Run,
+    progress: Progress,
+    records: Vec<Record>,
+    gate: Option<GateInfo>,
+    secrets: &Secrets,
+) -> Result<RunReply, Unreadable> {
+    let (told, log) = read_log(records)?;
+    let history = told.history();
     let end = progress.ended.unwrap_or_else(moment::now);
-    let log = execution_log(events);
     // A screen stands in each result, and again among the variables.
     let longest = (BUDGET / (2 * log.len().max(1))).clamp(SHORTEST_CUT, LONGEST_TEXT);
     let fitting = |mut value: Value| {
-        secrets.mask_in(&mut value);
+        if let Some(variables) = value.get_mut("variables_after") {
+            shorten(variables, (longest / 4).max(SHORTEST_VARIABLE));
+        }
         shorten(&mut value, longest);
+        secrets.mask_in(&mut value);
         value
     };
-    let log = log.into_iter().filter_map(|entry| serde_json::to_value(entry).ok());
-    let variables = match fitting(Value::Object(history.variables().to_map())) {
+    let mut variables = history.variables().to_map();
+    let left_out = variables.len().saturating_sub(VARIABLES);
+    if left_out > 0 {
+        variables = variables.into_iter().take(VARIABLES).collect();
+        variables.insert("…".to_owned(), format!("{left_out} variables left out of this report").into());
+    }
+    let mut variables = Value::Object(variables);
+    secrets.mask_in(&mut variables);
+    let variables = match fitting(variables) {
         Value::Object(variables) => variables,
         _ => Map::new(),
     };
-    RunReply {
+    let masked = |text: &str| Value::String(secrets.masked(text.to_owned()));
+    Ok(RunReply {
         success: matches!(progress.state, RunState::Running | RunState::Waiting | RunState::Completed),
         run_id: run.id.to_string(),
         status: progress.state.name().to_owned(),
@@ -44,22 +76,51 @@ pub(super) fn of(run: &Run, events: &[Event], secrets: &Secrets) -> RunReply {
         final_state: history.final_state().map(str::to_owned),
         states_executed: history.states_executed(),
         total_elapsed_time: end.since(run.about.started).as_secs_f64(),
-        execution_log: log.map(fitting).collect(),
-        final_variables: variables,
-        return_values: history
-            .return_values()
-            .iter()
-            .map(|(name, value)| (name.clone(), Value::String(secrets.masked(value.clone()))))
+        execution_log: log
+            .into_iter()
+            .map(|mut entry| {
+                secrets.mask_in(&mut entry);
+                fitting(entry)
+            })
             .collect(),
+        final_variables: variables,
+        return_values: history.return_values().iter().map(|(name, value)| (name.clone(), masked(value))).collect(),
         session_id: history.session_id().map(str::to_owned),
         recursion_depth: history.recursion_depth(),
         workflow_signature: run.about.signature.as_ref().map(ToString::to_string),
         workflow_saved: progress.kept.as_ref().is_some_and(|kept| kept.saved),
         saved_workflow_name: progress.kept.as_ref().map(|kept| kept.name.to_string()),
-        pending_gate: progress.gate.as_ref().map(|gate| gate::info(&run.id, gate, secrets)),
+        pending_gate: gate,
         error: secrets.masked_if(progress.error.or(progress.trouble)),
         ..RunReply::default()
+    })
+}
+
+/// Folds a history and keeps the beginning and the end of its log.
+fn read_log(records: Vec<Record>) -> Result<(Told, Vec<Value>), Unreadable> {
+    let seal = Seal::default();
+    let mut told = Told::default();
+    let (mut first, mut last) = (Vec::new(), VecDeque::new());
+    let mut left_out = 0;
+    for record in records {
+        let event = read(record, &seal)?;
+        let Some(entry) = told.next(&event).and_then(|entry| serde_json::to_value(entry).ok()) else { continue };
+        if first.len() < ENTRIES.0 {
+            first.push(entry);
+            continue;
+        }
+        if last.len() == ENTRIES.1 {
+            last.pop_front();
+            left_out += 1;
+        }
+        last.push_back(entry);
     }
+    if left_out > 0 {
+        let note = format!("{left_out} entries are left out of this report; steplatch runs events tells everything");
+        first.push(json!({"phase": "left_out", "message": note}));
+    }
+    first.extend(last);
+    Ok((told, first))
 }
 
 /// Cuts texts that are longer than `longest`, keeping their ends and saying what is missing.

@@ -6,12 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
-use steplatch_protocol::RunRecord;
+use steplatch_protocol::{GateInfo, RunRecord};
 use steplatch_store::{KnownRun, Summary};
 use steplatch_workflow::{Gate, Input, Timestamp};
 use tokio::sync::{mpsc, watch};
 
-use super::gate;
 use super::source::{Kept, Source};
 use crate::moment;
 use crate::secrets::Secrets;
@@ -54,6 +53,8 @@ pub(super) struct Progress {
     pub(super) error: Option<String>,
     /// The question that it waits for.
     pub(super) gate: Option<Gate>,
+    /// The run below this one that waits for somebody, itself or through one below it.
+    pub(super) below: Option<RunId>,
     /// Where its definition is, once it is over.
     pub(super) kept: Option<Kept>,
     /// Why it can not go on just now.
@@ -200,11 +201,6 @@ impl Run {
         self.reaches(|progress| progress.state.is_over(), at_most).await;
     }
 
-    /// Waits until the run is over or waits itself for somebody, or the time is up.
-    pub(super) async fn at_rest(&self, at_most: Duration) {
-        self.reaches(|progress| progress.state != RunState::Running, at_most).await;
-    }
-
     pub(super) async fn reaches(&self, wanted: impl Fn(&Progress) -> bool, at_most: Duration) {
         let mut progress = self.progress.clone();
         let reached = progress.wait_for(|progress| wanted(progress));
@@ -222,11 +218,11 @@ impl Run {
         self.state().is_over()
     }
 
-    pub(super) fn record(&self, secrets: &Secrets) -> RunRecord {
+    /// Tells of the run, which waits for the answer to `gate`.
+    pub(super) fn record(&self, gate: Option<GateInfo>, secrets: &Secrets) -> RunRecord {
         let progress = self.progress();
         let mut input = self.about.input.clone();
         secrets.mask_fields(&mut input);
-        let gate = progress.gate.as_ref().map(|gate| gate::info(&self.id, gate, secrets));
         RunRecord {
             run_id: self.id.to_string(),
             workflow_id: self.about.workflow.clone(),

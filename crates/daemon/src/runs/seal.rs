@@ -10,7 +10,8 @@
 //! in with foreign text is written as a mark without a number.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
+use steplatch_workflow::{Definition, filtered_forms};
 
 use crate::secrets::{MASK, hideable};
 
@@ -19,19 +20,49 @@ const CLOSE: char = '\u{FDD1}';
 
 /// Where an entry may hold what somebody else wrote. Everything else is words of ours, which no secret can be part of
 /// by more than chance; and an entry must stay readable when its marks stand for nothing any more.
-const FOREIGN: [&str; 10] =
-    ["variables", "definition", "params", "result", "context", "set", "values", "because", "error", "reason"];
+const FOREIGN: [&str; 12] = [
+    "variables",
+    "definition",
+    "params",
+    "result",
+    "context",
+    "set",
+    "values",
+    "because",
+    "error",
+    "reason",
+    "choices",
+    "choice",
+];
 
 /// The secrets of one run.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Seal {
     secrets: Vec<String>,
+    /// Fields of these names hold secrets, however short: variables that the contract calls so.
+    names: Vec<String>,
 }
 
 impl Seal {
     /// Returns a seal that knows these secrets already, in this order.
     pub(super) fn knowing(secrets: Vec<String>) -> Self {
-        Self { secrets }
+        Self { secrets, names: Vec::new() }
+    }
+
+    /// Returns the same for a run of `definition`.
+    pub(super) fn of(self, definition: &Definition) -> Self {
+        let contract = definition.arguments().iter().chain(definition.return_values());
+        let secret = contract.filter(|variable| variable.is_secret());
+        Self { names: secret.map(|variable| variable.name().to_owned()).collect(), ..self }
+    }
+
+    /// Hides the variables that are secret by their names.
+    pub(super) fn hide_named(&self, variables: &mut Map<String, Value>) {
+        for name in &self.names {
+            if let Some(Value::String(value)) = variables.get_mut(name) {
+                MASK.clone_into(value);
+            }
+        }
     }
 
     /// Returns all that it knows, in the order in which it came.
@@ -39,15 +70,23 @@ impl Seal {
         &self.secrets
     }
 
-    /// Learns a secret. Returns whether it is a new one.
-    pub(super) fn learn(&mut self, secret: &str) -> bool {
+    /// Learns a secret, line by line, and in the forms that filters write. Returns what is new of it.
+    pub(super) fn learn(&mut self, secret: &str) -> Vec<String> {
         let before = self.secrets.len();
+        if !secret.is_empty() && hideable(secret).next().is_none() && !self.secrets.iter().any(|known| known == secret)
+        {
+            // Too short to be looked for in texts, and hidden where a field bears its name.
+            self.secrets.push(secret.to_owned());
+            return Vec::new();
+        }
         for line in hideable(secret) {
-            if !self.secrets.iter().any(|known| known == line) {
-                self.secrets.push(line.to_owned());
+            for form in std::iter::once(line.to_owned()).chain(filtered_forms(line)) {
+                if !self.secrets.contains(&form) {
+                    self.secrets.push(form);
+                }
             }
         }
-        self.secrets.len() > before
+        self.secrets[before..].to_vec()
     }
 
     /// Returns an entry as it is stored.
@@ -59,6 +98,11 @@ impl Seal {
             }
         }
         self.closed_entry(serde_json::to_value(entry).expect("an entry has only JSON in it"))
+    }
+
+    /// The secrets that are looked for in texts, with their numbers.
+    fn looked_for(&self) -> impl Iterator<Item = (usize, &String)> {
+        self.secrets.iter().enumerate().filter(|(_, secret)| hideable(secret).next().is_some())
     }
 
     fn closed_entry(&self, mut entry: Value) -> String {
@@ -84,12 +128,23 @@ impl Seal {
     fn close_in(&self, value: &mut Value) {
         match value {
             Value::String(text) => {
-                if text.contains(OPEN) || self.secrets.iter().any(|secret| text.contains(secret)) {
+                if text.contains(OPEN) || self.looked_for().any(|(_, secret)| text.contains(secret)) {
                     *text = self.closed(text);
                 }
             }
             Value::Array(items) => items.iter_mut().for_each(|item| self.close_in(item)),
-            Value::Object(fields) => fields.values_mut().for_each(|field| self.close_in(field)),
+            Value::Object(fields) => {
+                for (name, field) in fields {
+                    let number = field
+                        .as_str()
+                        .filter(|_| self.names.contains(name))
+                        .and_then(|value| self.secrets.iter().position(|secret| secret == value));
+                    match number {
+                        Some(number) => *field = mark(Some(number)).into(),
+                        None => self.close_in(field),
+                    }
+                }
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
@@ -100,7 +155,7 @@ impl Seal {
         let mut closed = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(character) = rest.chars().next() {
-            let here = self.secrets.iter().enumerate().filter(|(_, secret)| rest.starts_with(secret.as_str()));
+            let here = self.looked_for().filter(|(_, secret)| rest.starts_with(secret.as_str()));
             if let Some((number, secret)) = here.max_by_key(|(_, secret)| secret.len()) {
                 closed.push_str(&mark(Some(number)));
                 rest = &rest[secret.len()..];
@@ -163,11 +218,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_short_secret_is_hidden_where_a_field_bears_its_name() {
+        let mut seal = Seal { names: vec!["PIN".to_owned()], ..Seal::default() };
+        assert!(seal.learn("917").is_empty(), "it is not looked for anywhere else");
+        let entry = json!({"event": "started", "variables": {"PIN": "917", "N": "917", "list": ["917"]}});
+        let stored = seal.close(&entry);
+        assert_eq!(serde_json::from_str::<Value>(&seal.open(stored.clone())).unwrap(), entry);
+        let shown: Value = serde_json::from_str(&Seal::default().open(stored)).unwrap();
+        assert_eq!(shown["variables"], json!({"PIN": MASK, "N": "917", "list": ["917"]}));
+    }
+
+    #[test]
     fn an_entry_hides_its_secrets_and_gives_them_back_to_who_has_the_key() {
         let mut seal = Seal::default();
-        assert!(seal.learn("hun\"ter2\n"));
-        assert!(seal.learn("hun\"ter2-and-more"));
-        assert!(!seal.learn("hun\"ter2") && !seal.learn("abc"), "known, and too short to be hidden");
+        assert_eq!(seal.learn("hun\"ter2\n"), ["hun\"ter2", "\"hun\\\"ter2\""]);
+        assert_eq!(seal.learn("hun\"ter2-and-more").len(), 3, "as it is, as JSON and as a pattern");
+        assert!(
+            seal.learn("hun\"ter2").is_empty() && seal.learn("abc").is_empty(),
+            "known, and too short to be hidden"
+        );
         let entry = json!({
             "event": "state_entered",
             "params": {"input_text": "hun\"ter2-and-more\n", "also": ["x hun\"ter2", 7]},

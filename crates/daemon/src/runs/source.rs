@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 use steplatch_ids::WorkflowName;
 use steplatch_library::Signature;
 use steplatch_protocol::{RunReply, RunWorkflow};
-use steplatch_workflow::{Definition, Timestamp};
+use steplatch_workflow::{Definition, LONGEST_DOCUMENT, Timestamp};
 
 use super::catalog::TerminalTools;
 use super::{Seal, Shared, not_started};
 use crate::caller::Caller;
 
-/// Bytes of a file that are read: more than a definition may have.
-const LONGEST: u64 = 8 << 20;
+/// Bytes of a file that is read: a definition with much white space in it.
+const LONGEST: u64 = 4 * LONGEST_DOCUMENT as u64;
 
 /// Where a definition came from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +55,8 @@ pub(super) struct Ending {
     pub(super) completed: bool,
     pub(super) states: u32,
     pub(super) at: Timestamp,
+    /// Whether another daemon may have seen to it already.
+    pub(super) again: bool,
 }
 
 impl Source {
@@ -71,8 +73,13 @@ impl Source {
 /// Reads a file that somebody names; of one that is too long for a definition, enough to find that out.
 async fn read(path: PathBuf) -> io::Result<String> {
     let reading = tokio::task::spawn_blocking(move || {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        if length > LONGEST {
+            return Err(io::Error::other(format!("it takes {length} bytes, at most {LONGEST_DOCUMENT} are read")));
+        }
         let mut text = String::new();
-        File::open(path)?.take(LONGEST).read_to_string(&mut text).map(|_| text)
+        file.take(LONGEST).read_to_string(&mut text).map(|_| text)
     });
     reading.await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
@@ -135,7 +142,7 @@ impl Shared {
         seal: &Seal,
         ending: Ending,
     ) -> Option<Kept> {
-        let Ending { completed, states, at } = ending;
+        let Ending { completed, states, at, again } = ending;
         let (folder, kept) = match source {
             Source::Given => return None,
             Source::Saved { folder, name } => (folder, Kept { saved: false, name: name.clone() }),
@@ -157,6 +164,9 @@ impl Shared {
         };
         let signature = Signature::of(definition.document());
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(at.0).unwrap_or(0));
+        if again && self.workflows.is_noted(folder, &kept.name, at).await {
+            return Some(kept);
+        }
         self.workflows.note(folder, &kept.name, &signature, completed, u64::from(states), at).await;
         Some(kept)
     }

@@ -8,7 +8,7 @@
 
 use lz4_flex::block;
 use rusqlite::types::Null;
-use rusqlite::{CachedStatement, Row, Transaction, params};
+use rusqlite::{CachedStatement, OptionalExtension as _, Row, Transaction, params};
 use sha2::{Digest as _, Sha256};
 use steplatch_ids::RunId;
 use xxhash_rust::xxh3::Xxh3;
@@ -63,6 +63,30 @@ impl<'t> Entries<'t> {
         Ok(())
     }
 }
+
+impl Entries<'_> {
+    /// Stores the entry `seq`, if it is there, with another text.
+    pub(super) fn replace(&mut self, seq: u64, text: &str) -> rusqlite::Result<()> {
+        let place = params![self.number, seq.cast_signed()];
+        let mut find = self.transaction.prepare_cached(FIND)?;
+        let Some((version, blob)) =
+            find.query_row(place, |row| Ok((row.get(0)?, row.get::<_, Option<Vec<u8>>>(1)?))).optional()?
+        else {
+            return Ok(());
+        };
+        self.transaction.prepare_cached("DELETE FROM records WHERE number = ?1 AND seq = ?2")?.execute(place)?;
+        if let Some(blob) = blob {
+            self.transaction.prepare_cached(FORGET_BLOB)?.execute([blob])?;
+        }
+        self.write(seq, version, text)
+    }
+}
+
+const FIND: &str = "SELECT version, blob FROM records WHERE number = ?1 AND seq = ?2";
+
+/// Drops a blob that no entry has any more.
+pub(super) const FORGET_BLOB: &str =
+    "DELETE FROM blobs WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM records WHERE blob = ?1)";
 
 fn keep(transaction: &Transaction<'_>, hash: &[u8], text: &[u8]) -> rusqlite::Result<()> {
     let is_kept = transaction.prepare_cached("SELECT 1 FROM blobs WHERE hash = ?1")?.exists([hash])?;

@@ -147,6 +147,21 @@ async fn what_was_private_is_in_no_file_once_the_log_is_empty() {
 }
 
 #[tokio::test]
+async fn a_journal_whose_file_is_gone_writes_nothing_where_nobody_finds_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = open(&folder);
+    let run = RunId::random();
+    append(&journal, &run, 0, &["one"]).await.unwrap();
+    std::fs::rename(file(&folder), folder.path().join("elsewhere")).unwrap();
+    let refused = append(&journal, &run, 1, &["two"]).await;
+    assert!(matches!(refused, Err(AppendError::Storage(StorageError::Gone))), "{refused:?}");
+    std::fs::write(file(&folder), "").unwrap();
+    assert!(matches!(journal.forget(&run).await, Err(StorageError::Gone)), "another file is not this one");
+    std::fs::rename(folder.path().join("elsewhere"), file(&folder)).unwrap();
+    assert_eq!(append(&journal, &run, 1, &["two"]).await.unwrap(), 2);
+}
+
+#[tokio::test]
 async fn a_former_owner_is_refused_and_can_still_read() {
     let folder = tempfile::tempdir().unwrap();
     let run = RunId::random();

@@ -4,6 +4,9 @@
 //! it lasts, further requests queue up, and the next transaction takes all of them:
 //! the busier the journal, the cheaper an append.
 
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 use steplatch_ids::RunId;
 use tokio::sync::{mpsc, oneshot};
@@ -55,7 +58,10 @@ pub(super) struct Request {
 impl Request {
     fn weight(&self) -> usize {
         match &self.ask {
-            Ask::Append(append) => append.texts.iter().chain(&append.private).map(String::len).sum(),
+            Ask::Append(append) => {
+                let redacted = append.redacted.iter().map(|(_, text)| text);
+                append.texts.iter().chain(&append.private).chain(redacted).map(String::len).sum()
+            }
             _ => 0,
         }
     }
@@ -64,11 +70,13 @@ impl Request {
 pub(super) struct Writer {
     connection: Connection,
     epoch: u64,
+    /// Where the file is to be found, and which one it was.
+    place: (PathBuf, Option<(u64, u64)>),
 }
 
 impl Writer {
-    pub(super) fn new(connection: Connection, epoch: u64) -> Self {
-        Self { connection, epoch }
+    pub(super) fn new(connection: Connection, epoch: u64, path: &Path) -> Self {
+        Self { connection, epoch, place: (path.to_owned(), identity(path)) }
     }
 
     /// Writes until nobody can ask any more.
@@ -128,6 +136,10 @@ impl Writer {
             act(&self.connection)?;
             return Ok(vec![Answer::Forgotten(Vec::new())]);
         }
+        let (path, opened) = &self.place;
+        if identity(path) != *opened {
+            return Err(StorageError::Gone);
+        }
         let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         schema::check_owner(&transaction, self.epoch)?;
         let mut answers = Vec::with_capacity(group.len());
@@ -148,9 +160,14 @@ impl Writer {
     }
 }
 
+/// Tells one file from another, whatever their names.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
 /// Appends, or finds out that it must not before anything is changed.
 fn append<'t>(transaction: &'t Transaction<'t>, wanted: &'t Append) -> rusqlite::Result<Answer> {
-    let Append { run, after, version, texts, summary, key, private } = wanted;
+    let Append { run, after, version, texts, summary, key, private, redacted } = wanted;
     if let Some(key) = key {
         let mut select = transaction.prepare_cached("SELECT run FROM runs JOIN keys USING (number) WHERE key = ?1")?;
         if let Some(run) = select.query_row([key], |row| reader::run(row, 0)).optional()? {
@@ -176,6 +193,9 @@ fn append<'t>(transaction: &'t Transaction<'t>, wanted: &'t Append) -> rusqlite:
     };
     let mut last = is;
     let mut entries = entry::Entries::of(transaction, number, run)?;
+    for (seq, text) in redacted.iter().filter(|(seq, _)| *seq <= is) {
+        entries.replace(*seq, text)?;
+    }
     for text in texts {
         last += 1;
         entries.write(last, *version, text)?;
@@ -244,8 +264,7 @@ fn forget(transaction: &Transaction<'_>, number: i64) -> rusqlite::Result<()> {
     ] {
         transaction.prepare_cached(from)?.execute([number])?;
     }
-    let mut delete = transaction
-        .prepare_cached("DELETE FROM blobs WHERE hash = ?1 AND NOT EXISTS (SELECT 1 FROM records WHERE blob = ?1)")?;
+    let mut delete = transaction.prepare_cached(entry::FORGET_BLOB)?;
     for blob in blobs {
         delete.execute([blob])?;
     }

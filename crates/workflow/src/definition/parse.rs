@@ -8,7 +8,7 @@ use steplatch_pattern::Pattern;
 
 use super::document::{Findings, Object, Place, kind, suggestion};
 use super::shape::{
-    ACTION_KEYS, CONDITION_KEYS, CONDITION_WORDS, DOCUMENT_KEYS, RUN_WORKFLOW_KEYS, SLEEP_KEYS, STATE_KEYS,
+    ACTION_KEYS, CONDITION_KEYS, CONDITION_WORDS, DOCUMENT_KEYS, FAIL_KEYS, RUN_WORKFLOW_KEYS, SLEEP_KEYS, STATE_KEYS,
     TRANSITION_KEYS,
 };
 use super::{Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, reach};
@@ -25,8 +25,9 @@ pub(super) const LONGEST_NAME: usize = 64;
 pub(super) const LONGEST_DESCRIPTION: usize = 500;
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=300.0;
 
-/// The longest document, in bytes of JSON without white space. Ten times what the largest sensible machine takes.
-const LONGEST_DOCUMENT: usize = 1 << 20;
+/// The longest document that is read, in bytes of JSON without white space: ten times what the largest sensible machine
+/// takes.
+pub const LONGEST_DOCUMENT: usize = 1 << 20;
 
 /// Reads a whole document.
 pub(super) fn parse(document: &Value, tools: &dyn ToolCatalog) -> Result<Definition, Problems> {
@@ -209,6 +210,7 @@ impl Reader<'_> {
         }
         let problems = match tool {
             tool::SLEEP => check_sleep(&params),
+            tool::FAIL => check_fail(&params),
             tool::RUN_WORKFLOW => self.check_child(&params),
             _ => self.tools.check(tool, &params),
         };
@@ -219,7 +221,7 @@ impl Reader<'_> {
         );
         let text_params = params.keys().filter(|param| self.tools.takes_text(tool, param)).cloned().collect();
         let takes_session = match tool {
-            tool::SLEEP => false,
+            tool::SLEEP | tool::FAIL => false,
             tool::RUN_WORKFLOW => true,
             _ => self.tools.takes_session(tool),
         };
@@ -427,6 +429,14 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+fn check_fail(params: &Map<String, Value>) -> Vec<Problem> {
+    let mut problems = unknown_keys(params, "a fail", &FAIL_KEYS);
+    if params.get("message").and_then(Value::as_str).is_none_or(|message| message.trim().is_empty()) {
+        problems.push(Problem::error("", "'message' must say what went wrong"));
+    }
+    problems
 }
 
 fn check_sleep(params: &Map<String, Value>) -> Vec<Problem> {

@@ -167,6 +167,14 @@ pub(super) struct Sleep {
     seconds: f64,
 }
 
+/// Do not succeed: a state without a transition for that ends the run as failed, with this message.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Fail {
+    /// What went wrong, for whoever reads of it
+    message: String,
+}
+
 /// Run another workflow, and take its end for a result. Give either workflow_definition or workflow_name.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -275,6 +283,7 @@ known_keys! {
     TRANSITION_KEYS = Transition;
     CONDITION_KEYS = Condition;
     SLEEP_KEYS = Sleep;
+    FAIL_KEYS = Fail;
     RUN_WORKFLOW_KEYS = RunWorkflow;
     STUB_KEYS = StubFile;
 }

@@ -42,6 +42,7 @@ fn a_child_gets_what_it_is_given_and_nothing_else() {
     let expected = Child {
         workflow: ChildWorkflow::Named("build".parse().unwrap()),
         session_id: Some("term_1".into()),
+        inherits: true,
         variables: [("WHO".into(), "ana".into()), ("N".into(), "3".into())].into(),
         limits: Limits::new(7, 60.0).unwrap(),
         keep_terminals: true,
@@ -50,6 +51,21 @@ fn a_child_gets_what_it_is_given_and_nothing_else() {
     assert_eq!(*child(&run), expected);
     assert_eq!(run.history.current().unwrap().limit, None, "its limit is that of the run");
     assert_eq!(resume(&run.history, run.now)[1], run.last.effects[1]);
+}
+
+#[test]
+fn a_child_that_opens_a_terminal_works_in_that_unless_one_is_named() {
+    let opening = json!({"initial_state": "open", "states": {"open": {"action": {"tool": "open_terminal"}}}});
+    let given = Start { session_id: Some("term_1".into()), ..start() };
+    let terminal = |params: &Value, inner: &Value| {
+        let run = Machine::start_with(&nesting(params), given.clone());
+        child(&run).terminal(&definition(inner)).map(str::to_owned)
+    };
+    let left_out = json!({"workflow_name": "build"});
+    assert_eq!(terminal(&left_out, &one_sleep()).as_deref(), Some("term_1"));
+    assert_eq!(terminal(&left_out, &opening), None);
+    let named = json!({"workflow_name": "build", "session_id": "term_2"});
+    assert_eq!(terminal(&named, &opening).as_deref(), Some("term_2"));
 }
 
 #[test]
@@ -146,4 +162,28 @@ fn cancelling_or_running_out_of_time_gives_a_child_up() {
     run.wait(Duration::from_secs(1800));
     run.input(Input::DeadlinePassed);
     assert_eq!(run.last.effects, [Effect::Abandon { step }]);
+}
+
+#[test]
+fn the_time_that_a_child_waits_for_somebody_does_not_count() {
+    let hour = Duration::from_secs(3600);
+    let mut run = Machine::start(&nesting(&json!({"workflow_definition": one_sleep()})));
+    let step = run.step();
+    let waits = |waits| Input::ChildWaits { step: step.clone(), waits };
+    assert_eq!(run.input(waits(false)).events, [], "it does not wait, which is known");
+    assert_eq!(run.input(waits(true)).effects, [Effect::DisarmDeadline]);
+    assert_eq!(run.input(waits(true)).events, [], "told again, it is known");
+    let left = run.history.time_left(run.now);
+    run.wait(hour);
+    assert_eq!(run.history.time_left(run.now), left);
+    assert_eq!(run.input(Input::DeadlinePassed).events, [], "a timer that came too late ends nothing");
+    assert!(!resume(&run.history, run.now).iter().any(|effect| matches!(effect, Effect::ArmDeadline { .. })));
+    let [Effect::ArmDeadline { after }] = run.input(waits(false)).effects[..] else { panic!("{:?}", run.last) };
+    assert!(after > Duration::from_secs(1790), "{after:?}");
+    // It may also end while it waits: somebody cancels it.
+    run.input(waits(true));
+    run.wait(hour);
+    let decision = run.result(&json!({"success": false, "status": "cancelled"}));
+    assert!(matches!(decision.effects[0], Effect::ArmDeadline { after } if after > Duration::from_secs(1790)));
+    assert_eq!(run.state(), "mend");
 }

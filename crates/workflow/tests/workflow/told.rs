@@ -222,6 +222,14 @@ fn the_documentation_has_every_key_and_every_parameter() {
         | key | type | what |
         |---|---|---|
         | `seconds` | number, required | How long (0.0 to 7200.0) |
+
+        ### fail
+
+        Do not succeed: a state without a transition for that ends the run as failed, with this message.
+
+        | key | type | what |
+        |---|---|---|
+        | `message` | string, required | What went wrong, for whoever reads of it |
     "#]]
     .assert_eq(&page[actions..page.find("\n### run_workflow").expect("the last action")]);
     for key in ["initial_state", "on_timeout", "field_contains", "outcome_unknown", "pattern_no_match", "secret"] {

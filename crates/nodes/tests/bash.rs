@@ -108,7 +108,7 @@ async fn a_command_that_ends_is_not_held_up_by_what_it_left_running() {
 }
 
 #[tokio::test]
-async fn a_timeout_ends_everything_that_the_command_started() {
+async fn an_interrupt_ends_everything_that_the_command_started() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     let (job, session, orphan) = (file("job"), file("session"), file("orphan"));

@@ -8,7 +8,7 @@
 mod bench;
 mod clients;
 mod conformance;
-mod player;
+mod npm;
 mod programs;
 mod repository;
 mod step;

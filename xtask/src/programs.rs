@@ -33,6 +33,7 @@ pub(crate) const FOR_TESTS: &[Program] = &[
     program("script", &["bsdutils"]),
     program("node", &["nodejs"]),
     program("npm", &["npm"]),
+    program("openssl", &["openssl"]),
 ];
 
 /// What the benchmark of terminals drives.

@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use anyhow::Context as _;
 
 use crate::clients;
-use crate::player;
+use crate::npm;
 use crate::programs;
 use crate::repository::Repository;
 use crate::step;
@@ -18,7 +18,7 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     let (own, passed): (Vec<&str>, Vec<&str>) = arguments.iter().partition(|argument| **argument == "--quick");
     step::work("programs that the tests drive", || programs::ensure(programs::FOR_TESTS))?;
     step::work("MCP clients", || clients::FOR_TESTS.iter().try_for_each(|client| client.ensure(repository)))?;
-    step::work("player of recordings", || player::ensure(repository))?;
+    step::work("packages of npm", || npm::ensure(repository))?;
     if own.is_empty() {
         step::run("format", &mut repository.cargo(&["fmt", "--all", "--check"]))?;
         let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"];

@@ -33,7 +33,7 @@ pub use exchange::{Variable, VariablesError};
 pub use hushed::{Hidden, Hushed};
 pub use integration::Integration;
 pub use keys::UnknownKey;
-pub use process::{Exit, SpawnError, Survivor, TERMINAL_VARIABLE};
+pub use process::{Ended, Exit, Piped, PipedSpec, Programs, SpawnError, Stdin, Survivor, TERMINAL_VARIABLE};
 pub use rustix::process::Signal;
 pub use screen::{Colour, Cursor, CursorCell, CursorShape, Modes, Picture, Rgb, Run, Size, Style, Underline};
 pub use terminal::{

@@ -4,6 +4,7 @@
 mod child;
 mod look;
 mod orphans;
+mod piped;
 mod pty;
 mod spawn;
 mod system;
@@ -13,9 +14,10 @@ pub use child::Exit;
 pub(crate) use child::{Child, signal_group};
 pub(crate) use look::{Image, awaits_input, catches, folder_of, name_of, name_of_group};
 pub(crate) use orphans::Orphans;
+pub use piped::{Ended, Piped, PipedSpec, Programs, Stdin};
 pub(crate) use pty::{Discipline, Pty, Read};
-pub(crate) use spawn::Program;
 pub use spawn::SpawnError;
+pub(crate) use spawn::{Program, Streams};
 pub use tree::Survivor;
 pub(crate) use tree::{Leader, end_all};
 

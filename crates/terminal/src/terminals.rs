@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use crate::history::{Disk, History};
 use crate::hushed::Hushed;
 use crate::integration::Integration;
-use crate::process::{Child, Orphans, Program, Pty, SpawnError, TERMINAL_VARIABLE};
+use crate::process::{Child, Orphans, Program, Pty, SpawnError, Streams, TERMINAL_VARIABLE};
 use crate::screen::{Emulator, Size};
 use crate::terminal::{Closing, Description, Floods, Life, Open, Parts, Terminal, run};
 use crate::transcript::Transcript;
@@ -230,7 +230,7 @@ impl Terminals {
             // Registering with the reactor needs its context, and starting a program takes a fork's time.
             let _context = handle.enter();
             let (pty, slave) = Pty::open(spec.size)?;
-            let child = Child::start(&program, slave, &orphans)?;
+            let child = Child::start(&program, Streams::Terminal(slave), &orphans)?;
             Ok::<_, SpawnError>((pty, child))
         });
         let (pty, child) = started.await.map_err(std::io::Error::other).map_err(SpawnError::from)??;

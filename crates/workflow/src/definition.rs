@@ -25,7 +25,8 @@ use crate::condition::Condition;
 use crate::contract::Contract;
 
 pub use catalog::ToolCatalog;
-pub(crate) use document::{Findings, Place, kind, suggestion};
+pub use document::suggestion;
+pub(crate) use document::{Findings, Place, kind};
 pub(crate) use ends::Ends;
 pub use parse::LONGEST_DOCUMENT;
 pub use problem::{Problem, Problems, Severity};

@@ -18,7 +18,7 @@ mod graph;
 mod history;
 mod log;
 mod rehearsal;
-mod substitute;
+pub mod substitute;
 mod time;
 mod tool;
 mod variables;
@@ -29,7 +29,7 @@ pub use contract::{Contract, ContractVariable, ValueSchema};
 pub use decide::{Decision, Effect, Input, NONE_OF_THESE, Start, Way, decide, resume};
 pub use definition::{
     Action, Definition, LONGEST_DOCUMENT, Problem, Problems, Severity, State, ToolCatalog, Transition, documentation,
-    schema,
+    schema, suggestion,
 };
 pub use event::{
     Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer, Side,

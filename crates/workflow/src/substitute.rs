@@ -10,7 +10,7 @@
 use serde_json::Value;
 
 /// Where the value of a variable is found.
-pub(crate) trait Lookup {
+pub trait Lookup {
     /// Returns the value of a variable, when there is one of that name.
     fn get(&self, name: &str) -> Option<&Value>;
 
@@ -49,7 +49,8 @@ pub(crate) fn has_placeholder(text: &str) -> bool {
 }
 
 /// Returns a text with its variables replaced.
-pub(crate) fn text(template: &str, variables: &impl Lookup) -> String {
+#[must_use]
+pub fn text(template: &str, variables: &dyn Lookup) -> String {
     let mut replaced = String::with_capacity(template.len());
     for piece in pieces(template) {
         match piece {
@@ -71,7 +72,8 @@ pub(crate) fn text(template: &str, variables: &impl Lookup) -> String {
 /// Returns a value with the variables of all its strings replaced.
 ///
 /// With `keep_types`, a string that is nothing but `{name}` becomes the variable's value: a number stays one.
-pub(crate) fn value(template: &Value, variables: &impl Lookup, keep_types: bool) -> Value {
+#[must_use]
+pub fn value(template: &Value, variables: &dyn Lookup, keep_types: bool) -> Value {
     match template {
         Value::String(template) => {
             if keep_types && let [Piece::Variable { name, filter: None, .. }] = pieces(template)[..] {
@@ -89,7 +91,8 @@ pub(crate) fn value(template: &Value, variables: &impl Lookup, keep_types: bool)
 }
 
 /// Returns the text form of a value: a string as it is, nothing for null, JSON for what has parts.
-pub(crate) fn as_text(value: &Value) -> String {
+#[must_use]
+pub fn as_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::unix::AsyncFd;
 
 use super::orphans::{Family, Orphans};
-use super::spawn::{Program, SpawnError, spawn};
+use super::spawn::{Program, SpawnError, Streams, spawn};
 use super::system::watched;
 use super::tree::{Kin, started};
 
@@ -23,7 +23,7 @@ pub struct Exit {
     pub signal: Option<i32>,
 }
 
-/// The session leader of a terminal.
+/// A program that leads a session of its own.
 #[derive(Debug)]
 pub(crate) struct Child {
     pid: Pid,
@@ -45,11 +45,11 @@ impl Drop for Child {
 }
 
 impl Child {
-    /// Starts `program` on the terminal whose other side is `slave`. Blocks for the time of a fork and an exec.
-    pub(crate) fn start(program: &Program, slave: OwnedFd, orphans: &Orphans) -> Result<Self, SpawnError> {
+    /// Starts `program` on these streams. Blocks for the time of a fork and an exec.
+    pub(crate) fn start(program: &Program, streams: Streams, orphans: &Orphans) -> Result<Self, SpawnError> {
         // Under the lock, so that an end that comes at once is not taken for an orphan's.
         let (pid, pidfd) = orphans.adding(|| {
-            let pid = spawn(program, slave)?;
+            let pid = spawn(program, streams)?;
             let pidfd = pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(io::Error::from)?;
             Ok::<_, SpawnError>((pid, (pid, pidfd)))
         })?;

@@ -1,4 +1,4 @@
-//! Starting a program as the leader of a new session on a pseudo-terminal.
+//! Starting a program as the leader of a new session, on a pseudo-terminal or on pipes.
 
 use std::ffi::OsString;
 use std::io;
@@ -43,10 +43,19 @@ pub enum SpawnError {
     System(#[from] io::Error),
 }
 
-/// Starts `program` with `slave` as its controlling terminal and as its standard streams.
+/// What a program reads from and writes to.
+#[derive(Debug)]
+pub(crate) enum Streams {
+    /// The program's side of a pseudo-terminal, which controls its session.
+    Terminal(OwnedFd),
+    /// No terminal at all: standard input, output and error.
+    Pipes { input: Stdio, output: OwnedFd, error: OwnedFd },
+}
+
+/// Starts `program` on these streams, as the leader of a new session.
 ///
 /// Returns when the program is executed, or has failed to be; a few hundred microseconds.
-pub(super) fn spawn(program: &Program, slave: OwnedFd) -> Result<Pid, SpawnError> {
+pub(super) fn spawn(program: &Program, streams: Streams) -> Result<Pid, SpawnError> {
     let [name, arguments @ ..] = program.arguments.as_slice() else { return Err(SpawnError::Nothing) };
     // Looked at first, because afterwards a missing folder and a missing program are the same error.
     if !program.folder.is_dir() {
@@ -57,11 +66,17 @@ pub(super) fn spawn(program: &Program, slave: OwnedFd) -> Result<Pid, SpawnError
         .args(arguments)
         .current_dir(&program.folder)
         .env_clear()
-        .envs(program.environment.iter().map(|(key, value)| (key, value)))
-        .stdin(Stdio::from(slave.try_clone()?))
-        .stdout(Stdio::from(slave.try_clone()?))
-        .stderr(Stdio::from(slave));
-    between_fork_and_exec(&mut command, program.descriptors);
+        .envs(program.environment.iter().map(|(key, value)| (key, value)));
+    let has_terminal = matches!(streams, Streams::Terminal(_));
+    match streams {
+        Streams::Terminal(slave) => {
+            command.stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
+        }
+        Streams::Pipes { input, output, error } => {
+            command.stdin(input).stdout(output).stderr(error);
+        }
+    }
+    between_fork_and_exec(&mut command, program.descriptors, has_terminal);
     let child = command.spawn().map_err(|error| {
         let name = name.to_string_lossy().into_owned();
         match error.kind() {

@@ -20,9 +20,9 @@ pub(super) fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     Ok(unsafe { AsyncFd::register(fd) }?)
 }
 
-/// Makes the child a session leader with the terminal on its standard input as controlling terminal, and
-/// gives it the signal handling that a program expects to begin with.
-pub(super) fn between_fork_and_exec(command: &mut Command, descriptors: Option<u64>) {
+/// Makes the child a session leader, with the terminal on its standard input as controlling terminal if it has one,
+/// and gives it the signal handling that a program expects to begin with.
+pub(super) fn between_fork_and_exec(command: &mut Command, descriptors: Option<u64>, has_terminal: bool) {
     // A signal that was ignored before exec stays ignored after it: started under nohup, every shell of
     // ours would be deaf to hang-ups. `Command` itself restores SIGPIPE and the signal mask.
     const DEFAULT: [libc::c_int; 7] =
@@ -40,7 +40,9 @@ pub(super) fn between_fork_and_exec(command: &mut Command, descriptors: Option<u
                 setrlimit(Resource::Nofile, Rlimit { current: descriptors, maximum })?;
             }
             rustix::process::setsid()?;
-            rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+            if has_terminal {
+                rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+            }
             Ok(())
         });
     }

@@ -121,7 +121,9 @@ pub(crate) fn kind(value: &Value) -> String {
 const LONGEST_COMPARED: usize = 128;
 
 /// Names the known word that an unknown one is probably meant to be: `, did you mean 'transitions'?`
-pub(crate) fn suggestion<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> String {
+///
+/// Returns nothing where no word is near enough.
+pub fn suggestion<'k>(unknown: &str, known: impl Iterator<Item = &'k str>) -> String {
     // Nobody mistypes a whole page, and comparing two of them takes for ever.
     let comparable = |text: &str| text.len() <= LONGEST_COMPARED;
     let nearest = known

@@ -58,7 +58,9 @@ impl fmt::Display for Problem {
 pub struct Problems(Vec<Problem>);
 
 impl Problems {
-    pub(crate) fn of(problems: Vec<Problem>) -> Self {
+    /// Returns these problems as one error.
+    #[must_use]
+    pub fn of(problems: Vec<Problem>) -> Self {
         Self(problems)
     }
 

@@ -1,0 +1,166 @@
+//! Nodes that run one command line.
+//!
+//! The command is the leader of a session of its own, without a terminal. A
+//! time-out or an interrupt ends everything that it started. A command that ends
+//! by itself may leave something running, as in any shell; what that prints
+//! afterwards is nobody's.
+
+mod capture;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+use steplatch_terminal::{Ended, Exit, Piped, PipedSpec, Signal, SpawnError, Stdin, Survivor};
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::pipe::Sender;
+
+use crate::call::Cut;
+use crate::node::Bash;
+use crate::nodes::Surroundings;
+use crate::result::{Came, ErrorType, Failure};
+use crate::template::Filling;
+use capture::Capture;
+
+/// How long the output of a command that has ended may be kept open by what it left running.
+const GRACE: Duration = Duration::from_millis(100);
+
+pub(crate) async fn run(bash: &Bash, filling: &Filling, surroundings: &Surroundings, cut: &Cut) -> Came {
+    let command = match &bash.command {
+        Some(command) => filling.text(command),
+        None => match filling.input() {
+            Value::String(line) => line.clone(),
+            _ => {
+                let message = "The node has no command, so its input must be one, as a text.";
+                return Failure::new(ErrorType::InvalidInput, message).into();
+            }
+        },
+    };
+    let stdin = bash.stdin.as_deref().map(|stdin| filling.text(stdin));
+    let spec = PipedSpec {
+        arguments: ["bash", "-c", &command].map(OsString::from).to_vec(),
+        folder: folder(bash.cwd.as_deref(), filling, surroundings),
+        environment: environment(&bash.env, filling, surroundings),
+        stdin: if stdin.is_some() { Stdin::Piped } else { Stdin::Nothing },
+    };
+    let mut piped = match surroundings.programs.start(spec).await {
+        Ok(piped) => piped,
+        Err(error) => return Came::from(not_started(&error)).with("command", command),
+    };
+    let (mut out, mut err) = (Capture::of(piped.take_stdout()), Capture::of(piped.take_stderr()));
+    let feeding = feed(piped.take_stdin(), stdin.unwrap_or_default());
+    let over = {
+        let reading = async { tokio::join!(out.read(), err.read(), feeding) };
+        tokio::pin!(reading);
+        let mut all_read = false;
+        loop {
+            tokio::select! {
+                exit = piped.wait() => {
+                    if !all_read {
+                        let _ = tokio::time::timeout(GRACE, &mut reading).await;
+                    }
+                    break Over::ByItself(exit);
+                }
+                failure = cut.reached() => break Over::Cut(failure),
+                _ = &mut reading, if !all_read => all_read = true,
+            }
+        }
+    };
+    let (exit, survivors, cut) = match over {
+        Over::ByItself(exit) => (exit.ok(), Vec::new(), None),
+        Over::Cut(failure) => {
+            let Ended { exit, survivors } = end(piped, &mut out, &mut err).await;
+            (exit, survivors, Some(failure))
+        }
+    };
+    told(command, &out, &err, exit, &survivors, cut)
+}
+
+enum Over {
+    ByItself(std::io::Result<Exit>),
+    Cut(Failure),
+}
+
+/// Ends a command, and takes in what it has to say to that.
+async fn end(piped: Piped, out: &mut Capture, err: &mut Capture) -> Ended {
+    let ending = piped.end(Some(Signal::TERM));
+    let reading = async { tokio::join!(out.read(), err.read()) };
+    tokio::pin!(ending, reading);
+    tokio::select! {
+        ended = &mut ending => ended,
+        _ = &mut reading => ending.await,
+    }
+}
+
+fn told(
+    command: String,
+    out: &Capture,
+    err: &Capture,
+    exit: Option<Exit>,
+    survivors: &[Survivor],
+    cut: Option<Failure>,
+) -> Came {
+    let interrupted = cut.is_some();
+    let failure = cut.or_else(|| match exit {
+        Some(Exit { code: 0, .. }) => None,
+        Some(Exit { signal: Some(signal), .. }) => {
+            Some(Failure::new(ErrorType::ExitCode, format!("The command was ended by signal {signal}.")))
+        }
+        Some(Exit { code, .. }) => {
+            let said = err.last_line().map(|line| format!(": {line}")).unwrap_or_default();
+            Some(Failure::new(ErrorType::ExitCode, format!("The command ended with exit code {code}{said}")))
+        }
+        None => Some(Failure::new(ErrorType::Unknown, "How the command ended could not be told.")),
+    });
+    let came = Came { output: out.text().into(), failure, attributes: serde_json::Map::new() }
+        .with("stdout", out.text())
+        .with("stderr", err.text())
+        .with("exit_code", exit.map_or(Value::Null, |exit| exit.code.into()))
+        .with("command", command)
+        .with("interrupted", interrupted);
+    let came = if out.left_out() + err.left_out() > 0 {
+        came.with("stdout_left_out", out.left_out()).with("stderr_left_out", err.left_out())
+    } else {
+        came
+    };
+    if survivors.is_empty() {
+        return came;
+    }
+    let named: Vec<Value> = survivors.iter().map(|left| format!("{} ({})", left.name, left.pid).into()).collect();
+    came.with("survivors", named)
+}
+
+/// Writes what the command reads, and closes it. One that does not want it all is none of our business.
+async fn feed(stdin: Option<Sender>, text: String) {
+    if let Some(mut stdin) = stdin {
+        let _ = stdin.write_all(text.as_bytes()).await;
+    }
+}
+
+pub(crate) fn not_started(error: &SpawnError) -> Failure {
+    use std::error::Error as _;
+    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+    Failure::new(ErrorType::NotStarted, format!("The program could not be started: {error}{cause}."))
+}
+
+/// Returns the folder that a declaration names, from the workspace's on.
+pub(crate) fn folder(declared: Option<&str>, filling: &Filling, surroundings: &Surroundings) -> PathBuf {
+    declared.map_or_else(|| surroundings.folder.clone(), |folder| surroundings.folder.join(filling.text(folder)))
+}
+
+/// Returns the environment of a node's program.
+pub(crate) fn environment(
+    declared: &std::collections::BTreeMap<String, String>,
+    filling: &Filling,
+    surroundings: &Surroundings,
+) -> Vec<(OsString, OsString)> {
+    let own = declared.iter().map(|(name, value)| (name.into(), filling.text(value).into()));
+    // What is set later counts.
+    surroundings.environment.iter().cloned().chain(own).collect()
+}
+
+/// Returns the last line of what somebody said, for an error.
+pub(crate) fn last_line(text: &str) -> Option<&str> {
+    text.lines().map(str::trim).rfind(|line| !line.is_empty())
+}

@@ -1,0 +1,108 @@
+//! What a program prints on one stream: its beginning and its end, whatever lies
+//! between.
+
+use std::collections::VecDeque;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+
+/// Bytes that are kept from the beginning, and from the end.
+pub(super) const HEAD: usize = 256 << 10;
+pub(super) const TAIL: usize = 256 << 10;
+
+/// One stream of a program, as far as it was read.
+#[derive(Debug)]
+pub(super) struct Capture {
+    stream: Option<Receiver>,
+    kept: Kept,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    left_out: u64,
+}
+
+impl Capture {
+    pub(super) fn of(stream: Option<Receiver>) -> Self {
+        Self { stream, kept: Kept::default() }
+    }
+
+    /// Reads until the stream ends. Cancelled, it has kept what it read; begun again, it goes on.
+    pub(super) async fn read(&mut self) {
+        let mut buffer = vec![0; 16 << 10];
+        while let Some(stream) = &mut self.stream {
+            match stream.read(&mut buffer).await {
+                Ok(0) | Err(_) => self.stream = None,
+                Ok(count) => self.kept.take(&buffer[..count]),
+            }
+        }
+    }
+
+    /// Returns the text, with a line that tells what was left out between its beginning and its end.
+    pub(super) fn text(&self) -> String {
+        self.kept.text()
+    }
+
+    /// Returns how many bytes were left out.
+    pub(super) fn left_out(&self) -> u64 {
+        self.kept.left_out
+    }
+
+    pub(super) fn last_line(&self) -> Option<String> {
+        let text = self.text();
+        super::last_line(&text).map(|line| line.chars().take(500).collect())
+    }
+}
+
+impl Kept {
+    fn take(&mut self, bytes: &[u8]) {
+        let room = (HEAD - self.head.len()).min(bytes.len());
+        let (first, rest) = bytes.split_at(room);
+        self.head.extend_from_slice(first);
+        self.tail.extend(rest);
+        let excess = self.tail.len().saturating_sub(TAIL);
+        self.tail.drain(..excess);
+        self.left_out += excess as u64;
+    }
+
+    fn text(&self) -> String {
+        let tail: Vec<u8> = self.tail.iter().copied().collect();
+        if self.left_out == 0 {
+            return String::from_utf8_lossy(&[&self.head[..], &tail[..]].concat()).into_owned();
+        }
+        // Characters that were cut in two are part of what is left out.
+        let head = String::from_utf8_lossy(&self.head);
+        let tail = String::from_utf8_lossy(&tail);
+        let cut = |character| character == char::REPLACEMENT_CHARACTER;
+        let (head, tail) = (head.trim_end_matches(cut), tail.trim_start_matches(cut));
+        format!("{head}\n… {} bytes left out …\n{tail}", self.left_out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_beginning_and_the_end_are_kept_and_what_lies_between_is_counted() {
+        let mut kept = Kept::default();
+        let all: Vec<u8> = (0..HEAD + TAIL + 3000).map(|index| b'a' + u8::try_from(index % 26).unwrap()).collect();
+        for piece in all.chunks(1777) {
+            kept.take(piece);
+        }
+        assert_eq!(kept.left_out, 3000);
+        assert_eq!(kept.head, all[..HEAD]);
+        assert_eq!(kept.tail, &all[HEAD + 3000..]);
+        assert!(kept.text().contains("\n… 3000 bytes left out …\n"));
+    }
+
+    #[test]
+    fn a_character_across_head_and_tail_stays_whole_where_nothing_is_left_out() {
+        let mut kept = Kept::default();
+        kept.take(&vec![b'x'; HEAD - 1]);
+        kept.take("é!".as_bytes());
+        assert!(kept.text().ends_with("xé!"));
+    }
+}

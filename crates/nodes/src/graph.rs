@@ -1,0 +1,117 @@
+//! Graphs: steps in the order of their dependencies.
+//!
+//! A [`Graph`] in hand can be run to its end: every dependency is there and none
+//! leads back to where it began. What happens next is decided by [`decide`], a
+//! pure function over the [`Progress`] that a history folds into, so that a run
+//! that was cut off goes on where it was. [`drive`] performs what is decided.
+
+mod decide;
+mod drive;
+mod event;
+mod plan;
+mod policy;
+mod progress;
+mod read;
+mod told;
+
+use std::num::NonZeroU16;
+
+use serde::Serialize;
+use serde_json::Value;
+use steplatch_workflow::{Problem, Problems, suggestion};
+
+pub use decide::{Decision, Effect, GraphInput, decide, resume};
+pub use drive::{Driver, DriverError, StepCall, drive};
+pub use event::{Ending, GraphEvent, StepOutcome};
+pub use policy::{Otherwise, Policy, Retry};
+pub use progress::{Progress, Status};
+pub(crate) use read::{GraphShape, StepShape, read};
+pub use told::result;
+
+use crate::node::NodeId;
+use plan::Plan;
+
+/// The most steps that a graph has.
+pub const MOST_STEPS: usize = 500;
+
+/// Steps in the order of their dependencies.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Graph {
+    steps: Vec<Step>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_parallel: Option<NonZeroU16>,
+    #[serde(skip)]
+    plan: Plan,
+}
+
+/// A step of a graph: a node, and what it is given.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Step {
+    /// Its name, unique in the graph; `input` is no name, because it means the graph's input
+    pub id: NodeId,
+    /// The node that it calls
+    pub node: NodeId,
+    /// What the node is given: `{step_id}` is the output of a step, on which it then depends, `{input}` the graph's input
+    pub input: Value,
+    /// Steps that must be over before
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<NodeId>,
+    /// What happens when it fails
+    pub on_error: Policy,
+}
+
+impl Graph {
+    /// Returns a graph of these steps.
+    ///
+    /// # Errors
+    /// With every step that is named twice, and every dependency that is unknown, its own, or part of a cycle.
+    pub fn new(steps: Vec<Step>, max_parallel: Option<NonZeroU16>) -> Result<Self, Problems> {
+        let plan = Plan::of(&steps).map_err(Problems::of)?;
+        Ok(Self { steps, max_parallel, plan })
+    }
+
+    /// Returns the steps, as they were declared.
+    #[must_use]
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Returns how many steps may run at once; `None` for as many as can.
+    #[must_use]
+    pub fn max_parallel(&self) -> Option<NonZeroU16> {
+        self.max_parallel
+    }
+
+    /// Returns the ids of the steps that must be over before a step, those that its input names included.
+    pub fn dependencies(&self, step: &NodeId) -> impl Iterator<Item = &NodeId> {
+        let index = self.steps.iter().position(|known| known.id == *step);
+        index.into_iter().flat_map(|index| self.plan.before(index)).map(|index| &self.steps[*index].id)
+    }
+
+    /// Returns the step whose output is the graph's: the last one in the order of dependencies.
+    #[must_use]
+    pub fn final_step(&self) -> &Step {
+        &self.steps[self.plan.last()]
+    }
+
+    /// Returns what is wrong with the nodes that steps name, given the ids of all that there are.
+    #[must_use]
+    pub fn check_nodes(&self, known: &[&str]) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        for (index, step) in self.steps.iter().enumerate() {
+            let named = [Some((&step.node, "node")), step.on_error.fallback().map(|node| (node, "on_error/node"))];
+            for (node, place) in named.into_iter().flatten() {
+                if !known.contains(&node.as_str()) {
+                    let nearest = suggestion(node.as_str(), known.iter().copied());
+                    let message = format!("step '{}' calls node '{node}', which is not there{nearest}", step.id);
+                    problems.push(Problem::error(format!("/steps/{index}/{place}"), message));
+                }
+            }
+        }
+        problems
+    }
+
+    fn index(&self, step: &NodeId) -> Option<usize> {
+        self.steps.iter().position(|known| known.id == *step)
+    }
+}

@@ -1,0 +1,108 @@
+//! What happened to a graph, in the past tense.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use steplatch_workflow::Timestamp;
+
+use crate::node::NodeId;
+use crate::result::{ErrorType, NodeResult};
+
+/// One entry of the history of a graph.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum GraphEvent {
+    /// The graph began.
+    Started {
+        /// What it was given.
+        input: Value,
+    },
+    /// A node was about to be called for a step.
+    AttemptStarted {
+        /// The step.
+        step: NodeId,
+        /// Counted from 1; the call of a fallback is the last.
+        attempt: u32,
+        /// The node: the step's own, or its fallback.
+        node: NodeId,
+        /// What it was given.
+        input: Value,
+    },
+    /// The call came to something.
+    AttemptEnded {
+        /// The step.
+        step: NodeId,
+        /// Which attempt.
+        attempt: u32,
+        /// To what.
+        outcome: StepOutcome,
+    },
+    /// The step is tried again later.
+    RetryPlanned {
+        /// The step.
+        step: NodeId,
+        /// When.
+        due: Timestamp,
+    },
+    /// That time has come.
+    RetryDue {
+        /// The step.
+        step: NodeId,
+    },
+    /// Another node is called for the step.
+    FallbackPlanned {
+        /// The step.
+        step: NodeId,
+    },
+    /// Nothing more happens to the step.
+    StepEnded {
+        /// The step.
+        step: NodeId,
+        /// How.
+        ending: Ending,
+    },
+    /// Nothing more happens at all.
+    Ended {
+        /// Whether no step failed.
+        success: bool,
+    },
+}
+
+/// What came of an attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum StepOutcome {
+    /// The node returned a result, of whatever kind.
+    Finished {
+        /// The result.
+        result: Box<NodeResult>,
+    },
+    /// The attempt took longer than it may.
+    TimedOut,
+    /// Whether the node was called is not known. It is not called again for that.
+    Unknown,
+}
+
+/// How a step ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "ending", rename_all = "snake_case")]
+pub enum Ending {
+    /// With the output of its last attempt.
+    Completed,
+    /// It failed, and was passed over with an output that its policy names.
+    Skipped {
+        /// That output.
+        value: Value,
+    },
+    /// It failed.
+    Failed {
+        /// Why.
+        error: String,
+        /// In what way.
+        error_type: ErrorType,
+    },
+    /// It was not begun, because of a step that it depends on.
+    NotRun {
+        /// That step.
+        because: NodeId,
+    },
+}

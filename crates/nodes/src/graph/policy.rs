@@ -1,0 +1,116 @@
+//! What happens when a step fails.
+
+use schemars::JsonSchema;
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
+
+use crate::node::{NodeId, Seconds};
+
+/// What happens when a step fails: it may be tried again, and then there is an end to it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Policy {
+    /// How it is tried again, if it is.
+    pub retry: Option<Retry>,
+    /// What happens when it is not tried again.
+    pub otherwise: Otherwise,
+}
+
+/// How a step is tried again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Retry {
+    /// How often it is tried again
+    #[schemars(range(min = 1, max = 100))]
+    pub count: u8,
+    /// Seconds before it is tried again (default 1)
+    #[serde(default = "one_second")]
+    pub delay: Seconds,
+    /// What the delay is multiplied by each time (default 2)
+    #[serde(default = "two")]
+    #[schemars(range(min = 1.0, max = 10.0))]
+    pub backoff: f64,
+    /// Seconds that each attempt may take
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Seconds>,
+}
+
+fn one_second() -> Seconds {
+    Seconds::ONE
+}
+
+fn two() -> f64 {
+    2.0
+}
+
+/// What becomes of a step that failed for good.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Otherwise {
+    /// It failed: what depends on it does not run, and the graph fails.
+    #[default]
+    Fail,
+    /// It is passed over, with this output.
+    Skip {
+        /// What stands for its output.
+        value: Value,
+    },
+    /// Another node is called with the same input.
+    Fallback {
+        /// The node.
+        node: NodeId,
+    },
+}
+
+impl Policy {
+    /// Returns the node that is called instead, if one is.
+    #[must_use]
+    pub fn fallback(&self) -> Option<&NodeId> {
+        match &self.otherwise {
+            Otherwise::Fallback { node } => Some(node),
+            Otherwise::Fail | Otherwise::Skip { .. } => None,
+        }
+    }
+}
+
+impl Retry {
+    /// Returns how long is waited after an attempt, the first of which is 1; a day at most.
+    #[must_use]
+    pub fn delay_after(&self, attempt: u32) -> std::time::Duration {
+        let factor = self.backoff.powi(i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX));
+        let day = Seconds::LONGEST.duration();
+        let delay = std::time::Duration::try_from_secs_f64(self.delay.duration().as_secs_f64() * factor);
+        delay.unwrap_or(day).min(day)
+    }
+}
+
+/// As authors write it.
+impl Serialize for Policy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if let Some(retry) = &self.retry {
+            map.serialize_entry("policy", "retry")?;
+            map.serialize_entry("count", &retry.count)?;
+            map.serialize_entry("delay", &retry.delay)?;
+            map.serialize_entry("backoff", &retry.backoff)?;
+            if let Some(timeout) = &retry.timeout {
+                map.serialize_entry("timeout", timeout)?;
+            }
+            if self.otherwise != Otherwise::Fail {
+                let then = Self { retry: None, otherwise: self.otherwise.clone() };
+                map.serialize_entry("then", &then)?;
+            }
+            return map.end();
+        }
+        match &self.otherwise {
+            Otherwise::Fail => map.serialize_entry("policy", "fail")?,
+            Otherwise::Skip { value } => {
+                map.serialize_entry("policy", "skip")?;
+                map.serialize_entry("value", value)?;
+            }
+            Otherwise::Fallback { node } => {
+                map.serialize_entry("policy", "fallback")?;
+                map.serialize_entry("node", node)?;
+            }
+        }
+        map.end()
+    }
+}

@@ -1,0 +1,172 @@
+//! How far a graph has come: its history, folded.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use steplatch_workflow::Timestamp;
+use steplatch_workflow::substitute::Lookup;
+
+use super::event::{Ending, GraphEvent, StepOutcome};
+use super::{Graph, plan};
+use crate::node::NodeId;
+use crate::result::NodeResult;
+
+/// How far a graph has come. Cheap to clone: what was passed around is shared.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// What the graph was given, once it began.
+    pub(super) input: Option<Arc<Value>>,
+    pub(super) steps: Vec<StepProgress>,
+    /// Steps in the order in which they began.
+    pub(super) began: Vec<NodeId>,
+    pub(super) ended: Option<bool>,
+}
+
+/// How far a step has come.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct StepProgress {
+    pub(super) id: NodeId,
+    pub(super) status: Status,
+    /// Attempts that were begun.
+    pub(super) attempts: u32,
+    /// What came of the last one.
+    pub(super) last: Option<Arc<StepOutcome>>,
+    /// Whether it is its fallback that counts now.
+    pub(super) in_fallback: bool,
+}
+
+/// Where a step is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Status {
+    /// It waits for what it depends on, or for room.
+    Waiting,
+    /// It is to be tried again, and waits for room.
+    Again,
+    /// Its fallback is to be called, and waits for room.
+    Fallback,
+    /// A node is being called.
+    Running {
+        /// The node.
+        node: NodeId,
+        /// What it was given.
+        input: Arc<Value>,
+    },
+    /// It waits for the time of its next attempt.
+    Delayed {
+        /// When that is.
+        due: Timestamp,
+    },
+    /// An attempt is over, and what follows is about to be decided.
+    Returned,
+    /// It is over.
+    Ended(Ending),
+}
+
+impl Progress {
+    /// Returns the progress of a graph that has not begun.
+    #[must_use]
+    pub fn new(graph: &Graph) -> Self {
+        let step = |step: &super::Step| StepProgress {
+            id: step.id.clone(),
+            status: Status::Waiting,
+            attempts: 0,
+            last: None,
+            in_fallback: false,
+        };
+        Self { input: None, steps: graph.steps().iter().map(step).collect(), began: Vec::new(), ended: None }
+    }
+
+    /// Returns what a history comes to.
+    #[must_use]
+    pub fn of(graph: &Graph, history: &[GraphEvent]) -> Self {
+        let mut progress = Self::new(graph);
+        for event in history {
+            progress.apply(event);
+        }
+        progress
+    }
+
+    /// Takes in what happened.
+    pub fn apply(&mut self, event: &GraphEvent) {
+        match event {
+            GraphEvent::Started { input } => self.input = Some(Arc::new(input.clone())),
+            GraphEvent::AttemptStarted { step, attempt, node, input } => {
+                if !self.began.contains(step) {
+                    self.began.push(step.clone());
+                }
+                self.with(step, |progress| {
+                    progress.attempts = *attempt;
+                    progress.status = Status::Running { node: node.clone(), input: Arc::new(input.clone()) };
+                });
+            }
+            GraphEvent::AttemptEnded { step, outcome, .. } => self.with(step, |progress| {
+                progress.last = Some(Arc::new(outcome.clone()));
+                progress.status = Status::Returned;
+            }),
+            GraphEvent::RetryPlanned { step, due } => {
+                self.with(step, |progress| progress.status = Status::Delayed { due: *due });
+            }
+            GraphEvent::RetryDue { step } => self.with(step, |progress| progress.status = Status::Again),
+            GraphEvent::FallbackPlanned { step } => self.with(step, |progress| {
+                progress.status = Status::Fallback;
+                progress.in_fallback = true;
+            }),
+            GraphEvent::StepEnded { step, ending } => {
+                self.with(step, |progress| progress.status = Status::Ended(ending.clone()));
+            }
+            GraphEvent::Ended { success } => self.ended = Some(*success),
+        }
+    }
+
+    fn with(&mut self, step: &NodeId, change: impl FnOnce(&mut StepProgress)) {
+        if let Some(progress) = self.steps.iter_mut().find(|progress| progress.id == *step) {
+            change(progress);
+        }
+    }
+
+    /// Returns where a step is.
+    #[must_use]
+    pub fn status(&self, step: &NodeId) -> Option<&Status> {
+        self.steps.iter().find(|progress| progress.id == *step).map(|progress| &progress.status)
+    }
+
+    /// Returns whether the graph is over, and if so, whether no step failed.
+    #[must_use]
+    pub fn ended(&self) -> Option<bool> {
+        self.ended
+    }
+
+    /// Returns how many nodes are being called.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.steps.iter().filter(|step| matches!(step.status, Status::Running { .. })).count()
+    }
+}
+
+impl StepProgress {
+    pub(super) fn result(&self) -> Option<&NodeResult> {
+        match self.last.as_deref() {
+            Some(StepOutcome::Finished { result }) => Some(result),
+            Some(StepOutcome::TimedOut | StepOutcome::Unknown) | None => None,
+        }
+    }
+
+    /// Returns what the steps that depend on it see of it.
+    pub(super) fn output(&self) -> Option<&Value> {
+        match &self.status {
+            Status::Ended(Ending::Completed) => self.result().map(|result| &result.output),
+            Status::Ended(Ending::Skipped { value }) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+/// `{input}` is the graph's input, and `{step_id}` the output of a step that is over.
+impl Lookup for Progress {
+    fn get(&self, name: &str) -> Option<&Value> {
+        if name == plan::INPUT {
+            return self.input.as_deref();
+        }
+        self.steps.iter().find(|step| step.id.as_str() == name)?.output()
+    }
+}

@@ -1,0 +1,178 @@
+//! Reading the declaration of a graph.
+
+use std::num::NonZeroU16;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use steplatch_workflow::{Problem, suggestion};
+
+use super::plan::Plan;
+use super::{Graph, Otherwise, Policy, Retry, Step};
+use crate::node::{NodeId, checked, with_word};
+
+/// Runs steps in the order of their dependencies; the output is that of the last one.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct GraphShape {
+    /// The steps
+    steps: Vec<Value>,
+    /// Steps that may run at once; left out, all that can
+    #[serde(default)]
+    max_parallel: Option<NonZeroU16>,
+}
+
+/// A step of a graph.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct StepShape {
+    /// Its name, unique in the graph
+    id: NodeId,
+    /// The node that it calls
+    node: NodeId,
+    /// What the node is given: {step_id} is the output of a step, which is then a dependency, {input} the graph's input
+    #[serde(default)]
+    input: Option<Value>,
+    /// Steps that must be over before
+    #[serde(default)]
+    depends_on: Vec<NodeId>,
+    /// What happens when it fails (default fail)
+    #[serde(default)]
+    #[expect(dead_code, reason = "it is read apart, so that what is wrong with it is told whatever else is wrong")]
+    on_error: Option<Value>,
+}
+
+/// A step that failed is passed over.
+#[derive(Deserialize, JsonSchema)]
+struct Skip {
+    /// What stands for its output (default null)
+    #[serde(default)]
+    value: Option<Value>,
+}
+
+/// Another node is called with the same input.
+#[derive(Deserialize, JsonSchema)]
+struct Fallback {
+    /// The node
+    node: NodeId,
+}
+
+/// What depends on a step that failed does not run, and the graph fails.
+#[derive(Deserialize, JsonSchema)]
+struct Fail {}
+
+/// The words of policies.
+const WORDS: [&str; 4] = ["fail", "retry", "skip", "fallback"];
+
+impl Policy {
+    /// Returns the JSON Schema of a policy, as authors write it.
+    pub(crate) fn schema() -> Value {
+        let endings = json!([
+            {"enum": ["fail", "skip"]},
+            with_word::<Fail>("fail"),
+            with_word::<Skip>("skip"),
+            with_word::<Fallback>("fallback")
+        ]);
+        let mut retry = with_word::<Retry>("retry");
+        retry["properties"]["then"] =
+            json!({"description": "What happens when that does not help (default fail)", "oneOf": endings.clone()});
+        let mut all = endings;
+        if let Value::Array(all) = &mut all {
+            all.push(retry);
+        }
+        json!({"description": "What happens when it fails (default fail)", "oneOf": all})
+    }
+}
+
+pub(crate) fn read(fields: &Map<String, Value>, common: &[String], problems: &mut Vec<Problem>) -> Option<Graph> {
+    let shape: GraphShape = checked(fields, "", "a graph", common, problems)?;
+    let before = problems.len();
+    let mut steps = Vec::with_capacity(shape.steps.len());
+    for (index, step) in shape.steps.iter().enumerate() {
+        steps.extend(read_step(step, &format!("/steps/{index}"), problems));
+    }
+    // What depends on a step that could not be read would be told as a second problem.
+    if problems.len() > before {
+        return None;
+    }
+    match Plan::of(&steps) {
+        Ok(plan) => Some(Graph { steps, max_parallel: shape.max_parallel, plan }),
+        Err(found) => {
+            problems.extend(found);
+            None
+        }
+    }
+}
+
+fn read_step(step: &Value, pointer: &str, problems: &mut Vec<Problem>) -> Option<Step> {
+    let Value::Object(fields) = step else {
+        problems.push(Problem::error(pointer, "a step must be an object"));
+        return None;
+    };
+    let shape = checked::<StepShape>(fields, pointer, "a step", &[], problems);
+    let on_error = match fields.get("on_error") {
+        None | Some(Value::Null) => Some(Policy::default()),
+        Some(policy) => read_policy(policy, &format!("{pointer}/on_error"), problems),
+    };
+    let StepShape { id, node, input, depends_on, on_error: _ } = shape?;
+    Some(Step { id, node, input: input.unwrap_or_else(|| "{input}".into()), depends_on, on_error: on_error? })
+}
+
+fn read_policy(policy: &Value, pointer: &str, problems: &mut Vec<Problem>) -> Option<Policy> {
+    let otherwise = |otherwise| Some(Policy { retry: None, otherwise });
+    let (word, mut fields) = match policy {
+        Value::String(word) => (word.as_str(), Map::new()),
+        Value::Object(fields) => match fields.get("policy") {
+            Some(Value::String(word)) => (word.as_str(), fields.clone()),
+            _ => {
+                problems.push(Problem::error(pointer, format!("'policy' must be one of {}", WORDS.join(", "))));
+                return None;
+            }
+        },
+        _ => {
+            let message = "a policy is a word, or an object with 'policy' in it";
+            problems.push(Problem::error(pointer, message));
+            return None;
+        }
+    };
+    fields.shift_remove("policy");
+    match word {
+        "fail" => {
+            checked::<Fail>(&fields, pointer, "policy fail", &[], problems)?;
+            otherwise(Otherwise::Fail)
+        }
+        "skip" => {
+            let Skip { value } = checked(&fields, pointer, "policy skip", &[], problems)?;
+            otherwise(Otherwise::Skip { value: value.unwrap_or_default() })
+        }
+        "fallback" => {
+            let Fallback { node } = checked(&fields, pointer, "policy fallback", &[], problems)?;
+            otherwise(Otherwise::Fallback { node })
+        }
+        "retry" => {
+            let then = fields.shift_remove("then");
+            let retry: Retry = checked(&fields, pointer, "policy retry", &["then".to_owned()], problems)?;
+            for (key, wrong, bounds) in [
+                ("count", !(1..=100).contains(&retry.count), "1 to 100"),
+                ("backoff", !(1.0..=10.0).contains(&retry.backoff), "1 to 10"),
+            ] {
+                if wrong {
+                    problems.push(Problem::error(format!("{pointer}/{key}"), format!("'{key}' must be {bounds}")));
+                }
+            }
+            let then = match then {
+                None | Some(Value::Null) => Policy::default(),
+                Some(then) => read_policy(&then, &format!("{pointer}/then"), problems)?,
+            };
+            if then.retry.is_some() {
+                let message = "what comes after the retries can not be a retry";
+                problems.push(Problem::error(format!("{pointer}/then"), message));
+            }
+            Some(Policy { retry: Some(retry), otherwise: then.otherwise })
+        }
+        unknown => {
+            let nearest = suggestion(unknown, WORDS.into_iter());
+            let nearest = if nearest.is_empty() { format!("; there are {}", WORDS.join(", ")) } else { nearest };
+            problems.push(Problem::error(pointer, format!("there is no policy '{unknown}'{nearest}")));
+            None
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The result of a graph, made from how far it has come.
+
+use serde_json::{Map, Value, json};
+
+use super::event::Ending;
+use super::progress::{Progress, Status, StepProgress};
+use super::{Graph, StepOutcome};
+use crate::node::Node;
+use crate::result::{Came, ErrorType, Failure, NodeResult};
+
+/// Returns the result of a graph that is over; of one that is not, what there is so far, as a failure.
+#[must_use]
+pub fn result(node: &Node, graph: &Graph, progress: &Progress) -> NodeResult {
+    let input = progress.input.as_deref().cloned().unwrap_or_default();
+    let failure = match progress.ended {
+        Some(true) => None,
+        Some(false) => Some(why(progress)),
+        None => Some(Failure::new(ErrorType::Interrupted, "The graph was ended before it was done.")),
+    };
+    NodeResult::of(node, input, told(graph, progress, failure))
+}
+
+pub(super) fn told(graph: &Graph, progress: &Progress, failure: Option<Failure>) -> Came {
+    let last = graph.plan.last();
+    let steps: Map<String, Value> =
+        progress.steps.iter().map(|step| (step.id.to_string(), Value::Object(of_step(step)))).collect();
+    let order: Vec<Value> = progress.began.iter().map(|step| step.as_str().into()).collect();
+    let output = progress.steps[last].output().cloned().unwrap_or_default();
+    Came { output, failure, attributes: Map::new() }
+        .with("steps", steps)
+        .with("execution_order", order)
+        .with("final_step_id", graph.steps[last].id.as_str())
+}
+
+/// Names the step that failed first, and says how many others did.
+fn why(progress: &Progress) -> Failure {
+    let failed: Vec<(&StepProgress, &String)> = progress
+        .began
+        .iter()
+        .filter_map(|id| progress.steps.iter().find(|step| step.id == *id))
+        .filter_map(|step| match &step.status {
+            Status::Ended(Ending::Failed { error, .. }) => Some((step, error)),
+            _ => None,
+        })
+        .collect();
+    let Some((step, error)) = failed.first() else {
+        return Failure::new(ErrorType::Step, "A step failed.");
+    };
+    let others = match failed.len() - 1 {
+        0 => String::new(),
+        1 => " One more step failed.".to_owned(),
+        more => format!(" {more} more steps failed."),
+    };
+    Failure::new(ErrorType::Step, format!("Step '{}' failed: {error}{others}", step.id))
+}
+
+fn of_step(step: &StepProgress) -> Map<String, Value> {
+    let mut told = match step.result().map(serde_json::to_value) {
+        Some(Ok(Value::Object(result))) => result,
+        _ => Map::new(),
+    };
+    let status = match &step.status {
+        Status::Ended(Ending::Completed) => "completed",
+        Status::Ended(Ending::Skipped { value }) => {
+            told.insert("output".to_owned(), value.clone());
+            "skipped"
+        }
+        Status::Ended(Ending::Failed { error, error_type }) => {
+            told.insert("error".to_owned(), error.as_str().into());
+            told.insert("error_type".to_owned(), json!(error_type));
+            "failed"
+        }
+        Status::Ended(Ending::NotRun { because }) => {
+            told.insert("error".to_owned(), format!("Step '{because}', on which it depends, failed.").into());
+            "not_run"
+        }
+        Status::Running { .. } => "running",
+        Status::Waiting | Status::Again | Status::Fallback | Status::Delayed { .. } | Status::Returned => "waiting",
+    };
+    if matches!(step.last.as_deref(), Some(StepOutcome::TimedOut | StepOutcome::Unknown))
+        || !told.contains_key("success")
+    {
+        told.insert("success".to_owned(), false.into());
+    }
+    told.insert("status".to_owned(), status.into());
+    told.insert("attempts".to_owned(), step.attempts.into());
+    told
+}

@@ -1,0 +1,242 @@
+//! Nodes that make one HTTP request.
+//!
+//! Redirects are followed here rather than by the client, because what is secret
+//! must not go to another origin: neither in a header nor in a body.
+
+mod body;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::{Client, Response, StatusCode, Url};
+use serde_json::{Map, Value};
+use tokio::sync::OnceCell;
+
+pub(crate) use body::{Bounded, read};
+
+use crate::node::{Http, Method};
+use crate::result::{Came, ErrorType, Failure};
+use crate::secrets;
+use crate::template::Filling;
+
+/// How long a connection may take to be made.
+const CONNECTING: Duration = Duration::from_secs(30);
+
+/// The client that all nodes share, made when the first of them needs it: reading the system's certificates takes a
+/// while, and where there are none, nodes that need no network are none the worse.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Web(Arc<OnceCell<Client>>);
+
+impl Web {
+    pub(crate) async fn client(&self) -> Result<&Client, Failure> {
+        let made = self.0.get_or_try_init(async || {
+            let made = tokio::task::spawn_blocking(client).await;
+            made.map_err(|error| error.to_string())?.map_err(|error| unreachable(&error).message)
+        });
+        let why = |why| format!("The HTTP client could not be set up. {why}");
+        made.await.map_err(|error: String| Failure::new(ErrorType::NotStarted, why(error)))
+    }
+}
+
+/// Proxies are those of the environment, as everywhere.
+fn client() -> reqwest::Result<Client> {
+    // Only the first one counts, and whoever comes later gets the same.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder()
+        .user_agent(concat!("steplatch/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECTING)
+        .build()
+}
+
+/// A request that is made again at every redirect.
+struct Request {
+    method: reqwest::Method,
+    url: Url,
+    headers: HeaderMap,
+    /// Headers that are for the first origin only.
+    private: Vec<HeaderName>,
+    body: Option<Vec<u8>>,
+    body_is_private: bool,
+}
+
+pub(crate) async fn run(http: &Http, filling: &Filling, web: &Web) -> Came {
+    match exchange(http, filling, web).await {
+        Ok(came) => came,
+        Err(failure) => failure.into(),
+    }
+}
+
+async fn exchange(http: &Http, filling: &Filling, web: &Web) -> Result<Came, Failure> {
+    let client = web.client().await?;
+    let mut request = Request::of(http, filling)?;
+    let mut redirects = 0;
+    let response = loop {
+        let response = request.send(client).await?;
+        let Some(target) = target(&response, &request.url) else { break response };
+        if redirects == http.max_redirects {
+            break response;
+        }
+        redirects += 1;
+        request.follow(response.status(), target?)?;
+    };
+    let status = response.status();
+    let headers = told(response.headers());
+    let is_json = content_type(response.headers()).is_some_and(|kind| is_json(&kind));
+    let body = match request.method {
+        reqwest::Method::HEAD => Bounded::default(),
+        _ => read(response, http.max_bytes as usize).await.map_err(|error| unreachable(&error))?,
+    };
+    let text = String::from_utf8_lossy(&body.bytes).into_owned();
+    let output =
+        if is_json && !body.is_cut { serde_json::from_str(&text).unwrap_or(Value::String(text)) } else { text.into() };
+    let failure = if body.is_cut {
+        let message = format!("The answer is longer than {} bytes, which is all that is taken.", http.max_bytes);
+        Some(Failure::new(ErrorType::TooLarge, message))
+    } else if status.is_success() {
+        None
+    } else {
+        let reason = status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
+        let message = format!("The server answered {}{reason}.", status.as_u16());
+        Some(Failure::new(ErrorType::Status, message))
+    };
+    Ok(Came { output, failure, attributes: Map::new() }
+        .with("status", status.as_u16())
+        .with("headers", headers)
+        .with("url", request.url.to_string())
+        .with("redirects", redirects))
+}
+
+impl Request {
+    fn of(http: &Http, filling: &Filling) -> Result<Self, Failure> {
+        let invalid = |message: String| Failure::new(ErrorType::InvalidInput, message);
+        let url = filling.url(&http.url);
+        let url: Url = url.parse().map_err(|error| invalid(format!("'{url}' is not a URL: {error}.")))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(invalid(format!("A URL begins with http: or https:, not with {}:.", url.scheme())));
+        }
+        let mut headers = HeaderMap::new();
+        let mut private = vec![reqwest::header::AUTHORIZATION, reqwest::header::COOKIE];
+        for (name, template) in &http.headers {
+            let wrong = |what: &str| invalid(format!("{what} of header '{name}' can not be sent."));
+            let value = filling.text(template);
+            let mut value: HeaderValue = value.parse().map_err(|_| wrong("The value"))?;
+            let name: HeaderName = name.parse().map_err(|_| wrong("The name"))?;
+            if has_secret(&template.as_str().into()) {
+                value.set_sensitive(true);
+                private.push(name.clone());
+            }
+            headers.insert(name, value);
+        }
+        let body = match (&http.json, &http.body) {
+            (Some(json), _) => {
+                let json_type = HeaderValue::from_static("application/json");
+                headers.entry(reqwest::header::CONTENT_TYPE).or_insert(json_type);
+                Some(filling.value(json).to_string().into_bytes())
+            }
+            (None, Some(text)) => Some(filling.text(text).into_bytes()),
+            (None, None) => None,
+        };
+        let body_is_private = http.json.as_ref().is_some_and(has_secret)
+            || http.body.as_deref().is_some_and(|body| has_secret(&body.into()));
+        Ok(Self { method: method(http.method), url, headers, private, body, body_is_private })
+    }
+
+    async fn send(&self, client: &Client) -> Result<Response, Failure> {
+        let mut request = client.request(self.method.clone(), self.url.clone()).headers(self.headers.clone());
+        if let Some(body) = &self.body {
+            request = request.body(body.clone());
+        }
+        request.send().await.map_err(|error| unreachable(&error))
+    }
+
+    /// Turns to where a redirect leads, see RFC 9110, 15.4.
+    fn follow(&mut self, status: StatusCode, target: Url) -> Result<(), Failure> {
+        let becomes_get = match status {
+            StatusCode::SEE_OTHER => self.method != reqwest::Method::HEAD,
+            StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => self.method == reqwest::Method::POST,
+            _ => false,
+        };
+        if becomes_get {
+            self.method = reqwest::Method::GET;
+            self.body = None;
+            self.headers.remove(reqwest::header::CONTENT_TYPE);
+        }
+        if target.origin() != self.url.origin() {
+            if self.body.is_some() && self.body_is_private {
+                let host = target.host_str().unwrap_or_default();
+                let message =
+                    format!("The server wants the request to be sent to {host}, and there is a secret in it.");
+                return Err(Failure::new(ErrorType::Connection, message));
+            }
+            for name in &self.private {
+                self.headers.remove(name);
+            }
+        }
+        self.url = target;
+        Ok(())
+    }
+}
+
+fn has_secret(declared: &Value) -> bool {
+    !secrets::names(declared).is_empty()
+}
+
+fn method(method: Method) -> reqwest::Method {
+    match method {
+        Method::Get => reqwest::Method::GET,
+        Method::Head => reqwest::Method::HEAD,
+        Method::Post => reqwest::Method::POST,
+        Method::Put => reqwest::Method::PUT,
+        Method::Patch => reqwest::Method::PATCH,
+        Method::Delete => reqwest::Method::DELETE,
+        Method::Options => reqwest::Method::OPTIONS,
+    }
+}
+
+/// Returns where a response redirects to, if it does.
+fn target(response: &Response, from: &Url) -> Option<Result<Url, Failure>> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    let wrong = |_| Failure::new(ErrorType::Protocol, "The server redirects to something that is no URL.");
+    Some(from.join(location).map_err(wrong).and_then(|url| match url.scheme() {
+        "http" | "https" => Ok(url),
+        other => Err(Failure::new(ErrorType::Protocol, format!("The server redirects to a URL of scheme {other}."))),
+    }))
+}
+
+fn told(headers: &HeaderMap) -> Map<String, Value> {
+    let mut told = Map::new();
+    for name in headers.keys() {
+        let values: Vec<String> =
+            headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect();
+        told.insert(name.to_string(), values.join(", ").into());
+    }
+    told
+}
+
+/// Returns the media type of a body, without its parameters.
+pub(crate) fn content_type(headers: &HeaderMap) -> Option<String> {
+    let kind = headers.get(reqwest::header::CONTENT_TYPE)?.to_str().ok()?;
+    Some(kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+}
+
+fn is_json(kind: &str) -> bool {
+    kind == "application/json" || kind.ends_with("+json")
+}
+
+/// Says why there is no answer. The URL is left out: whoever asked knows it, and there may be a secret in it.
+pub(crate) fn unreachable(error: &reqwest::Error) -> Failure {
+    let mut causes = Vec::new();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        causes.push(error.to_string());
+        cause = error.source();
+    }
+    let what = if error.is_connect() { "The server can not be reached" } else { "The connection was lost" };
+    let why = causes.last().map(|why| format!(": {why}")).unwrap_or_default();
+    Failure::new(ErrorType::Connection, format!("{what}{why}."))
+}

@@ -1,0 +1,24 @@
+//! Bodies of answers, up to a bound.
+
+use reqwest::Response;
+
+/// What was read of a body.
+#[derive(Debug, Default)]
+pub(crate) struct Bounded {
+    pub(crate) bytes: Vec<u8>,
+    /// There was more.
+    pub(crate) is_cut: bool,
+}
+
+/// Reads a body, `most` bytes of it at most.
+pub(crate) async fn read(mut response: Response, most: usize) -> reqwest::Result<Bounded> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        let room = most - bytes.len();
+        bytes.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if chunk.len() > room {
+            return Ok(Bounded { bytes, is_cut: true });
+        }
+    }
+    Ok(Bounded { bytes, is_cut: false })
+}

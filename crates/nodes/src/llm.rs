@@ -1,0 +1,214 @@
+//! Nodes that ask a model behind an OpenAI-compatible endpoint.
+//!
+//! Speaks the chat completions of
+//! <https://platform.openai.com/docs/api-reference/chat>, which most servers of
+//! models understand. An endpoint that is busy is asked again; once a part of an
+//! answer was passed on it is not, because that part would come twice.
+
+mod answer;
+mod stream;
+
+use std::time::Duration;
+
+use reqwest::{Response, StatusCode};
+use serde_json::{Map, Value, json};
+
+use crate::call::{Cut, OnText};
+use crate::http::{self, Web, content_type, read, unreachable};
+use crate::node::Llm;
+use crate::nodes::as_text;
+use crate::result::{Came, ErrorType, Failure};
+use crate::template::Filling;
+use answer::Answer;
+use stream::{Events, StreamError};
+
+/// The longest that an endpoint may make us wait before it is asked again; one that wants longer is given up.
+const LONGEST_WAIT: Duration = Duration::from_secs(120);
+
+/// Bytes of an answer, and of what an endpoint says about an error.
+const MOST_ANSWER: usize = 16 << 20;
+const MOST_ERROR: usize = 16 << 10;
+
+pub(crate) async fn run(llm: &Llm, filling: &Filling, web: &Web, on_text: Option<&OnText>, cut: &Cut) -> Came {
+    let mut asking = Asking { llm, web, on_text, answer: Answer::default(), attempts: 0 };
+    let failure = match asking.request(filling) {
+        Err(failure) => Some(failure),
+        Ok(request) => tokio::select! {
+            asked = asking.ask(&request, filling) => asked.err(),
+            failure = cut.reached() => Some(failure),
+        },
+    };
+    let Asking { answer, attempts, .. } = asking;
+    answer.told(failure).with("attempts", attempts)
+}
+
+/// One question, asked until it is answered.
+struct Asking<'a> {
+    llm: &'a Llm,
+    web: &'a Web,
+    on_text: Option<&'a OnText>,
+    answer: Answer,
+    attempts: u32,
+}
+
+/// Why one attempt came to nothing.
+enum Missed {
+    /// It may be tried again, after the time that the endpoint named.
+    Busy(Failure, Option<Duration>),
+    ForGood(Failure),
+}
+
+impl Asking<'_> {
+    fn request(&self, filling: &Filling) -> Result<Value, Failure> {
+        let mut messages = Vec::new();
+        if let Some(system) = &self.llm.system {
+            messages.push(json!({"role": "system", "content": filling.text(system)}));
+        }
+        match (&self.llm.prompt, filling.input()) {
+            (Some(prompt), _) => messages.push(json!({"role": "user", "content": filling.text(prompt)})),
+            (None, Value::Array(given)) if given.iter().all(is_message) => messages.extend(given.iter().cloned()),
+            (None, Value::Array(_)) => {
+                let message = "A list of messages has objects with 'role' and 'content' in it, and nothing else.";
+                return Err(Failure::new(ErrorType::InvalidInput, message));
+            }
+            (None, input) => messages.push(json!({"role": "user", "content": as_text(input)})),
+        }
+        let mut request = Map::new();
+        request.insert("model".into(), self.llm.model.as_str().into());
+        request.insert("messages".into(), messages.into());
+        request.extend(filling.map(&self.llm.options));
+        if self.llm.stream {
+            request.insert("stream".into(), true.into());
+            request.entry("stream_options").or_insert_with(|| json!({"include_usage": true}));
+        }
+        Ok(request.into())
+    }
+
+    async fn ask(&mut self, request: &Value, filling: &Filling) -> Result<(), Failure> {
+        let mut delay = self.llm.retry_delay.duration();
+        loop {
+            self.attempts += 1;
+            let (failure, named) = match self.attempt(request, filling).await {
+                Ok(()) => return Ok(()),
+                Err(Missed::ForGood(failure)) => return Err(failure),
+                Err(Missed::Busy(failure, named)) => (failure, named),
+            };
+            let wait = named.unwrap_or(delay);
+            if self.attempts > u32::from(self.llm.retries) || wait > LONGEST_WAIT {
+                return Err(failure);
+            }
+            tokio::time::sleep(wait).await;
+            delay = (delay * 2).min(LONGEST_WAIT);
+        }
+    }
+
+    async fn attempt(&mut self, request: &Value, filling: &Filling) -> Result<(), Missed> {
+        let url = format!("{}/chat/completions", filling.url(&self.llm.base_url).trim_end_matches('/'));
+        let client = self.web.client().await.map_err(Missed::ForGood)?;
+        let mut asked = client.post(url).header("content-type", "application/json").body(request.to_string());
+        if let Some(key) = &self.llm.api_key {
+            asked = asked.bearer_auth(filling.text(key));
+        }
+        // A question that is asked twice does no harm but its price.
+        let response = asked.send().await.map_err(|error| match unreachable(&error) {
+            failure if error.is_builder() => Missed::ForGood(failure),
+            failure => Missed::Busy(failure, None),
+        })?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(refused(status, response).await);
+        }
+        let is_stream = content_type(response.headers()).as_deref() == Some("text/event-stream");
+        if is_stream { self.follow(response).await.map_err(Missed::ForGood) } else { self.whole(response).await }
+    }
+
+    /// Reads an answer that comes in one piece.
+    async fn whole(&mut self, response: Response) -> Result<(), Missed> {
+        let body = read(response, MOST_ANSWER).await.map_err(|error| Missed::Busy(unreachable(&error), None))?;
+        if body.is_cut {
+            return Err(Missed::ForGood(too_large()));
+        }
+        let answered = serde_json::from_slice(&body.bytes).ok().filter(|answer| self.answer.take(answer));
+        if answered.is_none() {
+            let message = "The endpoint answered something that is not a chat completion; look at base_url.";
+            return Err(Missed::ForGood(Failure::new(ErrorType::Protocol, message)));
+        }
+        if let Some(on_text) = self.on_text {
+            on_text(self.answer.text());
+        }
+        Ok(())
+    }
+
+    /// Reads an answer that comes in pieces.
+    async fn follow(&mut self, mut response: Response) -> Result<(), Failure> {
+        let mut events = Events::default();
+        while let Some(chunk) = response.chunk().await.map_err(|error| http::unreachable(&error))? {
+            for event in events.take(&chunk).map_err(|StreamError::LineTooLong| too_large())? {
+                if event == "[DONE]" {
+                    return Ok(());
+                }
+                let Ok(piece) = serde_json::from_str::<Value>(&event) else {
+                    let message = "The endpoint sent a piece of an answer that is not JSON.";
+                    return Err(Failure::new(ErrorType::Protocol, message));
+                };
+                if let Some(error) = piece.get("error") {
+                    let message = format!("The endpoint gave up in the middle of its answer: {}", said(error));
+                    return Err(Failure::new(ErrorType::Connection, message));
+                }
+                let text = self.answer.add(&piece);
+                if let (Some(on_text), Some(text)) = (self.on_text, text) {
+                    on_text(&text);
+                }
+                if self.answer.size() > MOST_ANSWER {
+                    return Err(too_large());
+                }
+            }
+        }
+        // Some servers close the connection instead of saying that they are done.
+        if self.answer.is_finished() {
+            return Ok(());
+        }
+        Err(Failure::new(ErrorType::Connection, "The connection was lost in the middle of the answer."))
+    }
+}
+
+fn is_message(message: &Value) -> bool {
+    message.get("role").is_some_and(Value::is_string)
+        && (message.get("content").is_some() || message.get("tool_calls").is_some())
+}
+
+fn too_large() -> Failure {
+    Failure::new(ErrorType::TooLarge, format!("The answer is longer than {MOST_ANSWER} bytes."))
+}
+
+/// Says what an endpoint refused, and whether it may be asked again.
+async fn refused(status: StatusCode, response: Response) -> Missed {
+    let named = retry_after(&response);
+    let body = read(response, MOST_ERROR).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&body.bytes).into_owned();
+    let error = serde_json::from_str::<Value>(&text).ok().and_then(|body| body.get("error").cloned());
+    let why = error.as_ref().map_or_else(|| text.trim().chars().take(500).collect(), said);
+    let colon = if why.is_empty() { "." } else { ": " };
+    let failure = Failure::new(ErrorType::Status, format!("The endpoint answered {}{colon}{why}", status.as_u16()));
+    if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
+        Missed::Busy(failure, named)
+    } else {
+        Missed::ForGood(failure)
+    }
+}
+
+fn said(error: &Value) -> String {
+    let message = error.get("message").and_then(Value::as_str).or(error.as_str());
+    message.map_or_else(|| error.to_string(), str::to_owned)
+}
+
+/// Returns how long an endpoint wants not to be asked: seconds, or a date (RFC 9110, 10.2.3).
+fn retry_after(response: &Response) -> Option<Duration> {
+    let named = response.headers().get(reqwest::header::RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = named.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let date = jiff::fmt::rfc2822::parse(named).ok()?;
+    let wait = date.timestamp().duration_since(jiff::Timestamp::now());
+    Some(Duration::try_from(wait).unwrap_or_default())
+}

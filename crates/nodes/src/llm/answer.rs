@@ -1,0 +1,113 @@
+//! The answer of a model, whole or put together from its pieces.
+
+use serde_json::{Map, Value, json};
+
+use crate::result::{Came, Failure};
+
+/// What a model has answered so far.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    text: String,
+    refusal: String,
+    tool_calls: Vec<ToolCall>,
+    finish_reason: Option<String>,
+    model: Option<String>,
+    id: Option<String>,
+    usage: Option<Value>,
+}
+
+/// A call that the model asks for.
+#[derive(Debug, Default)]
+struct ToolCall {
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+/// Calls in one answer; a piece that names a later one is not believed.
+const MOST_CALLS: usize = 128;
+
+impl Answer {
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns how many bytes it has so far.
+    pub(super) fn size(&self) -> usize {
+        let calls = self.tool_calls.iter().map(|call| call.id.len() + call.name.len() + call.arguments.len());
+        self.text.len() + self.refusal.len() + calls.sum::<usize>()
+    }
+
+    /// Whether the model said that it is done.
+    pub(super) fn is_finished(&self) -> bool {
+        self.finish_reason.is_some()
+    }
+
+    /// Takes a whole answer; returns false for what is none.
+    pub(super) fn take(&mut self, answer: &Value) -> bool {
+        let Some(message) = answer.pointer("/choices/0/message") else { return false };
+        self.frame(answer);
+        self.part(message);
+        true
+    }
+
+    /// Adds a piece of an answer, and returns the text in it.
+    pub(super) fn add(&mut self, piece: &Value) -> Option<String> {
+        self.frame(piece);
+        let before = self.text.len();
+        self.part(piece.pointer("/choices/0/delta")?);
+        let added = &self.text[before..];
+        (!added.is_empty()).then(|| added.to_owned())
+    }
+
+    fn frame(&mut self, piece: &Value) {
+        let text = |pointer: &str| piece.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        self.model = text("/model").or(self.model.take());
+        self.id = text("/id").or(self.id.take());
+        self.finish_reason = text("/choices/0/finish_reason").or(self.finish_reason.take());
+        if let Some(usage) = piece.get("usage").filter(|usage| !usage.is_null()) {
+            self.usage = Some(usage.clone());
+        }
+    }
+
+    fn part(&mut self, part: &Value) {
+        let text = |key: &str| part.get(key).and_then(Value::as_str).unwrap_or_default();
+        self.text.push_str(text("content"));
+        self.refusal.push_str(text("refusal"));
+        for (place, call) in part.get("tool_calls").and_then(Value::as_array).into_iter().flatten().enumerate() {
+            let index = call.get("index").and_then(Value::as_u64).map_or(place, |index| index as usize);
+            if index >= MOST_CALLS {
+                continue;
+            }
+            if self.tool_calls.len() <= index {
+                self.tool_calls.resize_with(index + 1, ToolCall::default);
+            }
+            let known = &mut self.tool_calls[index];
+            let text = |pointer: &str| call.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+            known.id.push_str(text("/id"));
+            known.name.push_str(text("/function/name"));
+            known.arguments.push_str(text("/function/arguments"));
+        }
+    }
+
+    /// Returns the answer as what came of a call.
+    pub(super) fn told(self, failure: Option<Failure>) -> Came {
+        let mut attributes = Map::new();
+        let mut tell = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                attributes.insert(name.to_owned(), value);
+            }
+        };
+        tell("model", self.model.map(Value::from));
+        tell("id", self.id.map(Value::from));
+        tell("finish_reason", self.finish_reason.map(Value::from));
+        tell("usage", self.usage);
+        tell("refusal", (!self.refusal.is_empty()).then(|| self.refusal.into()));
+        let calls = self.tool_calls.into_iter().map(|call| {
+            json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}})
+        });
+        let calls: Vec<Value> = calls.collect();
+        tell("tool_calls", (!calls.is_empty()).then(|| calls.into()));
+        Came { output: self.text.into(), failure, attributes }
+    }
+}

@@ -1,0 +1,84 @@
+//! Server-sent events, as far as chat completions use them: the data of each.
+//!
+//! <https://html.spec.whatwg.org/multipage/server-sent-events.html>
+
+/// The longest line that is taken, in bytes.
+const LONGEST_LINE: usize = 4 << 20;
+
+/// Reads events from pieces of bytes, wherever these were cut.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    line: Vec<u8>,
+    data: Vec<String>,
+    /// The last line ended with a carriage return: a line feed that follows belongs to it.
+    after_return: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum StreamError {
+    LineTooLong,
+}
+
+impl Events {
+    /// Takes in bytes and returns the data of the events that are complete with them.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Vec<String>, StreamError> {
+        let mut complete = Vec::new();
+        for &byte in bytes {
+            match byte {
+                b'\n' if self.after_return => {}
+                b'\n' | b'\r' => complete.extend(self.end_line()),
+                _ if self.line.len() == LONGEST_LINE => return Err(StreamError::LineTooLong),
+                _ => self.line.push(byte),
+            }
+            self.after_return = byte == b'\r';
+        }
+        Ok(complete)
+    }
+
+    fn end_line(&mut self) -> Option<String> {
+        let line = std::mem::take(&mut self.line);
+        if line.is_empty() {
+            let data = std::mem::take(&mut self.data);
+            return (!data.is_empty()).then(|| data.join("\n"));
+        }
+        // Characters are whole here, because a line is.
+        let line = String::from_utf8_lossy(&line);
+        if let Some(data) = line.strip_prefix("data:") {
+            self.data.push(data.strip_prefix(' ').unwrap_or(data).to_owned());
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SENT: &str = ": hello\n\ndata: {\"a\":\"é\"}\n\nevent: x\r\ndata:one\r\ndata: two\r\n\r\ndata: [DONE]\n\n";
+
+    #[test]
+    fn the_data_of_each_event_is_returned_and_all_else_is_passed_over() {
+        let events = Events::default().take(SENT.as_bytes()).unwrap();
+        assert_eq!(events, ["{\"a\":\"é\"}", "one\ntwo", "[DONE]"]);
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused() {
+        let mut events = Events::default();
+        events.take(&vec![b'x'; LONGEST_LINE]).unwrap();
+        assert_eq!(events.take(b"x"), Err(StreamError::LineTooLong));
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_not_matter_where_the_bytes_were_cut(size in 1_usize..40) {
+            let mut events = Events::default();
+            let mut all = Vec::new();
+            for piece in SENT.as_bytes().chunks(size) {
+                all.extend(events.take(piece).unwrap());
+            }
+            prop_assert_eq!(all, ["{\"a\":\"é\"}", "one\ntwo", "[DONE]"]);
+        }
+    }
+}

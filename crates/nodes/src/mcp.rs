@@ -1,0 +1,93 @@
+//! Nodes that call a tool of another MCP server.
+//!
+//! A call that was under way when its server was lost may have been done or not:
+//! its result says that, and it is not made again.
+
+mod server;
+mod servers;
+
+use rmcp::ServiceError;
+use rmcp::model::{CallToolRequestParams, CallToolResult, ContentBlock, ResourceContents};
+use serde_json::{Map, Value};
+
+pub(crate) use servers::Servers;
+
+use crate::node::Mcp;
+use crate::nodes::Surroundings;
+use crate::result::{Came, ErrorType, Failure};
+use crate::template::Filling;
+
+pub(crate) async fn run(mcp: &Mcp, filling: &Filling, servers: &Servers, surroundings: &Surroundings) -> Came {
+    match call(mcp, filling, servers, surroundings).await {
+        Ok(came) => came,
+        Err(failure) => failure.into(),
+    }
+}
+
+async fn call(mcp: &Mcp, filling: &Filling, servers: &Servers, surroundings: &Surroundings) -> Result<Came, Failure> {
+    let (tool, args) = asked(mcp, filling)?;
+    let params = CallToolRequestParams::new(tool.clone()).with_arguments(args.clone());
+    let server = servers.get(&mcp.server, filling, surroundings).await?;
+    let came = match server.call(params).await {
+        Ok(result) => came(result),
+        Err(ServiceError::McpError(error)) => {
+            Failure::new(ErrorType::Tool, format!("The server refused the call: {}", error.message)).into()
+        }
+        Err(ServiceError::UnexpectedResponse | ServiceError::InputRequiredRoundsExceeded { .. }) => {
+            let message = format!("Tool '{tool}' asks for something that a node can not give.");
+            Failure::new(ErrorType::Protocol, message).into()
+        }
+        Err(error) => {
+            servers.forget(&server).await;
+            let message = format!("The server was lost during the call, which it may have done or not: {error}.");
+            Failure::new(ErrorType::Unknown, message).into()
+        }
+    };
+    Ok(came.with("tool", tool).with("args", args))
+}
+
+/// Returns which tool is called, and with what.
+fn asked(mcp: &Mcp, filling: &Filling) -> Result<(String, Map<String, Value>), Failure> {
+    let invalid = |message: &str| Failure::new(ErrorType::InvalidInput, message);
+    let Some(tool) = &mcp.tool else {
+        let message = "The node names no tool, so its input must be {\"tool\": …, \"args\": {…}}.";
+        let Value::Object(fields) = filling.input() else { return Err(invalid(message)) };
+        let tool = fields.get("tool").and_then(Value::as_str).ok_or_else(|| invalid(message))?;
+        let args = match fields.get("args") {
+            Some(Value::Object(args)) => args.clone(),
+            None | Some(Value::Null) => Map::new(),
+            Some(_) => return Err(invalid(message)),
+        };
+        return Ok((tool.to_owned(), args));
+    };
+    let args = match (&mcp.args, filling.input()) {
+        (Some(args), _) => filling.map(args),
+        (None, Value::Object(input)) => input.clone(),
+        (None, Value::Null) => Map::new(),
+        (None, _) => return Err(invalid("The node names no arguments, so its input must be an object with them.")),
+    };
+    Ok((tool.clone(), args))
+}
+
+fn came(result: CallToolResult) -> Came {
+    let text: Vec<&str> = result.content.iter().filter_map(text_of).collect();
+    let text = text.join("\n");
+    let failure = (result.is_error == Some(true)).then(|| {
+        let message = if text.is_empty() { "The tool failed and did not say why.".to_owned() } else { text.clone() };
+        Failure::new(ErrorType::Tool, message)
+    });
+    let content = serde_json::to_value(&result.content).unwrap_or_default();
+    let output = result.structured_content.unwrap_or_else(|| text.into());
+    Came { output, failure, attributes: Map::new() }.with("content", content)
+}
+
+fn text_of(block: &ContentBlock) -> Option<&str> {
+    match block {
+        ContentBlock::Text(text) => Some(&text.text),
+        ContentBlock::Resource(resource) => match &resource.resource {
+            ResourceContents::TextResourceContents { text, .. } => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,185 @@
+//! One MCP server that runs: a program on pipes, or an address.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::model::{CallToolRequestParams, CallToolResult, ClientConfig, Implementation};
+use rmcp::service::{ClientInitializeError, RunningService, ServiceError};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError};
+use rmcp::{RoleClient, ServiceExt as _};
+use steplatch_terminal::{Piped, PipedSpec, Signal, Stdin};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe::Receiver;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::bash::{environment, folder, last_line, not_started};
+use crate::http::{Web, unreachable};
+use crate::node::{McpAddress, McpProgram, McpServer};
+use crate::nodes::Surroundings;
+use crate::result::{ErrorType, Failure};
+use crate::template::Filling;
+
+/// How long a server may take until it has greeted us; a package manager may have to fetch it first.
+const STARTING: Duration = Duration::from_secs(120);
+
+/// How long a program may take to end by itself once its input is closed.
+const LEAVING: Duration = Duration::from_millis(500);
+
+/// Bytes of what a program says on standard error that are kept.
+const MOST_SAID: usize = 8 << 10;
+
+type Service = RunningService<RoleClient, ClientConfig>;
+
+pub(crate) struct Server {
+    service: Service,
+    program: Option<Keeper>,
+}
+
+/// Sees to a program until it has ended.
+struct Keeper {
+    /// Dropped, it ends the program.
+    stop: DropGuard,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    pub(super) async fn start(
+        declared: &McpServer,
+        filling: &Filling,
+        surroundings: &Surroundings,
+        web: &Web,
+    ) -> Result<Self, Failure> {
+        match declared {
+            McpServer::Program(program) => Self::of_program(program, filling, surroundings).await,
+            McpServer::Address(address) => Self::at_address(address, filling, web).await,
+        }
+    }
+
+    async fn of_program(program: &McpProgram, filling: &Filling, surroundings: &Surroundings) -> Result<Self, Failure> {
+        let words = std::iter::once(&program.command).chain(&program.args);
+        let spec = PipedSpec {
+            arguments: words.map(|word| filling.text(word).into()).collect(),
+            folder: folder(program.cwd.as_deref(), filling, surroundings),
+            environment: environment(&program.env, filling, surroundings),
+            stdin: Stdin::Piped,
+        };
+        let mut piped = surroundings.programs.start(spec).await.map_err(|error| not_started(&error))?;
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let listening = tokio::spawn(listen(piped.take_stderr(), said.clone()));
+        let (Some(stdout), Some(stdin)) = (piped.take_stdout(), piped.take_stdin()) else {
+            return Err(Failure::new(ErrorType::NotStarted, "The server has no streams to speak on."));
+        };
+        let why = |error: Option<ClientInitializeError>| {
+            let said = said.lock().unwrap_or_else(PoisonError::into_inner);
+            not_greeted(error, last_line(&String::from_utf8_lossy(&said)))
+        };
+        let service = match timeout(STARTING, us().serve((stdout, stdin))).await {
+            Ok(Ok(service)) => service,
+            Ok(Err(error)) => {
+                // What it says last is why, and has been said when it has ended.
+                let _ = piped.end(Some(Signal::TERM)).await;
+                let _ = timeout(LEAVING, listening).await;
+                return Err(why(Some(error)));
+            }
+            Err(_) => return Err(why(None)),
+        };
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(keep(piped, stop.clone()));
+        Ok(Self { service, program: Some(Keeper { stop: stop.drop_guard(), task }) })
+    }
+
+    async fn at_address(address: &McpAddress, filling: &Filling, web: &Web) -> Result<Self, Failure> {
+        let mut headers = HashMap::new();
+        for (name, value) in &address.headers {
+            let wrong = || Failure::new(ErrorType::InvalidInput, format!("Header '{name}' can not be sent."));
+            let mut value: HeaderValue = filling.text(value).parse().map_err(|_| wrong())?;
+            value.set_sensitive(true);
+            headers.insert(name.parse::<HeaderName>().map_err(|_| wrong())?, value);
+        }
+        let config = StreamableHttpClientTransportConfig::with_uri(filling.url(&address.url)).custom_headers(headers);
+        let transport = StreamableHttpClientTransport::with_client(web.client().await?.clone(), config);
+        match timeout(STARTING, us().serve(transport)).await {
+            Ok(Ok(service)) => Ok(Self { service, program: None }),
+            Ok(Err(error)) => Err(not_greeted(Some(error), None)),
+            Err(_) => Err(not_greeted(None, None)),
+        }
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        let runs = self.program.as_ref().is_none_or(|program| !program.task.is_finished());
+        runs && !self.service.is_closed() && !self.service.is_transport_closed()
+    }
+
+    pub(super) async fn call(&self, params: CallToolRequestParams) -> Result<CallToolResult, ServiceError> {
+        self.service.call_tool(params).await
+    }
+
+    /// Ends it, and returns when it has ended.
+    pub(super) async fn end(self) {
+        let Self { service, program } = self;
+        let _ = timeout(LEAVING, service.cancel()).await;
+        if let Some(Keeper { stop, task }) = program {
+            drop(stop);
+            let _ = task.await;
+        }
+    }
+}
+
+/// Says who we are.
+fn us() -> ClientConfig {
+    let mut us = ClientConfig::default();
+    us.client_info = Implementation::new("steplatch", env!("CARGO_PKG_VERSION"));
+    us
+}
+
+/// Waits for the end of a program, or ends it when nobody needs it any more.
+async fn keep(mut piped: Piped, stop: CancellationToken) {
+    tokio::select! {
+        _ = piped.wait() => return,
+        () = stop.cancelled() => {}
+    }
+    // Its input is closed now, which is how a server is told to end.
+    if timeout(LEAVING, piped.wait()).await.is_err() {
+        let ended = piped.end(Some(Signal::TERM)).await;
+        if !ended.survivors.is_empty() {
+            tracing::warn!(survivors = ?ended.survivors, "an MCP server left something that can not be ended");
+        }
+    }
+}
+
+/// Reads what a program says on standard error, so that it can go on saying it, and keeps the end of it.
+async fn listen(stderr: Option<Receiver>, said: Arc<Mutex<Vec<u8>>>) {
+    let Some(mut stderr) = stderr else { return };
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.extend_from_slice(&buffer[..count]);
+        let excess = said.len().saturating_sub(MOST_SAID);
+        said.drain(..excess);
+    }
+}
+
+fn not_greeted(error: Option<ClientInitializeError>, said: Option<&str>) -> Failure {
+    if let Some(ClientInitializeError::TransportError { error, .. }) = &error
+        && let Some(StreamableHttpError::Client(error)) =
+            error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>()
+    {
+        return unreachable(error);
+    }
+    let why = match error {
+        None => format!("it did not answer within {} s", STARTING.as_secs()),
+        Some(ClientInitializeError::ConnectionClosed(_)) => "it ended before it answered".to_owned(),
+        // Writing to a program that has ended.
+        Some(ClientInitializeError::TransportError { error, .. }) if error.error.is::<std::io::Error>() => {
+            "it ended before it answered".to_owned()
+        }
+        Some(error) => error.to_string(),
+    };
+    let said = said.map(|said| format!(" It said: {said}")).unwrap_or_default();
+    Failure::new(ErrorType::NotStarted, format!("The MCP server did not start: {why}.{said}"))
+}

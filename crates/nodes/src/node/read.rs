@@ -1,0 +1,243 @@
+//! Reading the declaration of a node, with everything that is wrong with it.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use serde_path_to_error::{Path, Segment};
+use steplatch_workflow::substitute::{self, Lookup};
+use steplatch_workflow::{Problem, Problems, suggestion};
+
+use super::{
+    Bash, Function, Http, Identity, Llm, Mcp, McpAddress, McpProgram, McpServer, Node, NodeId, NodeKind, NodeType, Pty,
+    Seconds,
+};
+use crate::graph;
+
+/// What a declaration of every kind may say.
+#[derive(Deserialize, JsonSchema)]
+pub(super) struct Common {
+    /// Its name, unique in its workspace
+    pub(super) id: NodeId,
+    /// What it is for, in a sentence
+    #[serde(default)]
+    pub(super) description: Option<String>,
+    /// Seconds that one call of it may take
+    #[serde(default)]
+    pub(super) timeout: Option<Seconds>,
+}
+
+impl Node {
+    /// Reads a declaration and checks all of it that can be checked alone.
+    ///
+    /// # Errors
+    /// With every problem that was found, each with a JSON pointer.
+    pub fn parse(document: &Value) -> Result<Self, Problems> {
+        let mut problems = Vec::new();
+        let node = parse(document, &mut problems);
+        match node {
+            Some(node) if problems.is_empty() => Ok(node),
+            _ => Err(Problems::of(problems)),
+        }
+    }
+
+    /// Returns what its author should look at, though it can run.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Problem> {
+        let mut warnings = Vec::new();
+        if let NodeKind::Bash(Bash { command: Some(command), .. }) = &self.kind
+            && takes_unquoted_input(command)
+        {
+            let message = "the input goes into the command line as it is; '{input|sh}' quotes it for the shell";
+            warnings.push(Problem::warning("/command", message));
+        }
+        warnings
+    }
+}
+
+fn takes_unquoted_input(command: &str) -> bool {
+    // What quotes its value shows it in quotes.
+    struct Probe(Value);
+    impl Lookup for Probe {
+        fn get(&self, name: &str) -> Option<&Value> {
+            (name == "input").then_some(&self.0)
+        }
+    }
+    const PROBE: &str = "\u{1}probe\u{1}";
+    let quoted = format!("'{PROBE}'");
+    substitute::text(command, &Probe(PROBE.into())).replace(&quoted, "").contains(PROBE)
+}
+
+fn parse(document: &Value, problems: &mut Vec<Problem>) -> Option<Node> {
+    let Value::Object(fields) = document else {
+        problems.push(Problem::error("", "a node must be an object"));
+        return None;
+    };
+    let kind = match fields.get("type") {
+        Some(Value::String(word)) => match NodeType::ALL.iter().find(|(_, known)| known == word) {
+            Some((kind, _)) => *kind,
+            None => {
+                let words = NodeType::ALL.map(|(_, word)| word);
+                let nearest = suggestion(word, words.into_iter());
+                let nearest = if nearest.is_empty() { format!("; there are {}", words.join(", ")) } else { nearest };
+                problems.push(Problem::error("/type", format!("there is no node of type '{word}'{nearest}")));
+                return None;
+            }
+        },
+        Some(_) => {
+            problems.push(Problem::error("/type", "'type' must be a text"));
+            return None;
+        }
+        None => {
+            problems.push(Problem::error("", "'type' is missing"));
+            return None;
+        }
+    };
+    let common_keys = keys::<Common>();
+    let of_all = |key: &String| common_keys.contains(key);
+    let (common, mut own): (Map<String, Value>, Map<String, Value>) =
+        fields.clone().into_iter().filter(|(key, _)| key != "type").partition(|(key, _)| of_all(key));
+    let common: Option<Common> = checked(&common, "", "a node", &[], problems);
+    let kind = of_kind(kind, &mut own, &common_keys, problems);
+    let Common { id, description, timeout } = common?;
+    Some(Node { id, description, timeout, kind: kind? })
+}
+
+fn of_kind(
+    kind: NodeType,
+    own: &mut Map<String, Value>,
+    common: &[String],
+    problems: &mut Vec<Problem>,
+) -> Option<NodeKind> {
+    match kind {
+        NodeType::Identity => {
+            checked::<Identity>(own, "", "an identity node", common, problems).map(NodeKind::Identity)
+        }
+        NodeType::Bash => checked::<Bash>(own, "", "a bash node", common, problems).map(NodeKind::Bash),
+        NodeType::Pty => checked::<Pty>(own, "", "a pty node", common, problems).and_then(|pty| {
+            let super::Ready::Pattern(pattern) = &pty.ready else { return Some(NodeKind::Pty(pty)) };
+            match steplatch_pattern::Pattern::new(pattern) {
+                Ok(_) => Some(NodeKind::Pty(pty)),
+                Err(error) => {
+                    problems.push(Problem::error("/ready/pattern", error.to_string()));
+                    None
+                }
+            }
+        }),
+        NodeType::Function => checked::<Function>(own, "", "a function node", common, problems).map(NodeKind::Function),
+        NodeType::Http => {
+            let http = checked::<Http>(own, "", "an http node", common, problems)?;
+            if http.json.is_some() && http.body.is_some() {
+                problems.push(Problem::error("/body", "a request has 'json' or 'body', not both"));
+            }
+            Some(NodeKind::Http(http))
+        }
+        NodeType::Mcp => {
+            let server = server(own.get("server"), problems);
+            let mcp = checked::<Mcp>(own, "", "an mcp node", common, problems);
+            // Which of the two forms the server was meant to have is told better than by the reader.
+            if server.is_none() && own.contains_key("server") {
+                return None;
+            }
+            mcp.map(NodeKind::Mcp)
+        }
+        NodeType::Llm => checked::<Llm>(own, "", "an llm node", common, problems).map(NodeKind::Llm),
+        NodeType::Graph => graph::read(own, common, problems).map(NodeKind::Graph),
+    }
+}
+
+fn server(declared: Option<&Value>, problems: &mut Vec<Problem>) -> Option<McpServer> {
+    let pointer = "/server";
+    let message = "a server has a 'command', or a 'url'";
+    match declared? {
+        Value::Object(fields) if fields.contains_key("command") => {
+            checked::<McpProgram>(fields, pointer, "a server", &[], problems).map(McpServer::Program)
+        }
+        Value::Object(fields) if fields.contains_key("url") => {
+            checked::<McpAddress>(fields, pointer, "a server", &[], problems).map(McpServer::Address)
+        }
+        _ => {
+            problems.push(Problem::error(pointer, message));
+            None
+        }
+    }
+}
+
+/// Reads an object as a `T`: its keys are those that `T` has, and `besides`, which are only suggested.
+pub(crate) fn checked<T: DeserializeOwned + JsonSchema>(
+    fields: &Map<String, Value>,
+    pointer: &str,
+    what: &str,
+    besides: &[String],
+    problems: &mut Vec<Problem>,
+) -> Option<T> {
+    let known = keys::<T>();
+    let mut right = Map::new();
+    for (key, value) in fields {
+        if !known.contains(key) {
+            let candidates = known.iter().chain(besides).map(String::as_str);
+            let message = format!("unknown key '{key}' in {what}{}", suggestion(key, candidates));
+            problems.push(Problem::error(format!("{pointer}/{}", escaped(key)), message));
+        } else if !value.is_null() {
+            right.insert(key.clone(), value.clone());
+        }
+    }
+    let mut is_right = true;
+    loop {
+        let error = match serde_path_to_error::deserialize(Value::Object(right.clone())) {
+            Ok(read) if is_right => return Some(read),
+            Ok(_) => return None,
+            Err(error) => error,
+        };
+        let place = place(error.path());
+        let message = error.inner().to_string().replace('`', "'");
+        if message.contains("did not match any variant") {
+            // Its parts are checked one by one, and what is wrong with them was told there.
+            return None;
+        }
+        if let Some(missing) = message.strip_prefix("missing field ")
+            && place.is_empty()
+        {
+            // One that is there and wrong is told already; it was taken out to see what else is wrong.
+            let is_there = fields.get(missing.trim_matches('\'')).is_some_and(|value| !value.is_null());
+            if !is_there {
+                problems.push(Problem::error(pointer, format!("{missing} is missing")));
+            }
+            return None;
+        }
+        is_right = false;
+        problems.push(Problem::error(format!("{pointer}{place}"), message));
+        let key = place.split('/').nth(1).map(|key| key.replace("~1", "/").replace("~0", "~"));
+        if key.is_none_or(|key| right.shift_remove(&key).is_none()) {
+            return None;
+        }
+    }
+}
+
+fn place(path: &Path) -> String {
+    let mut place = String::new();
+    for segment in path {
+        match segment {
+            Segment::Seq { index } => place.push_str(&format!("/{index}")),
+            Segment::Map { key } => place.push_str(&format!("/{}", escaped(key))),
+            Segment::Enum { .. } | Segment::Unknown => {}
+        }
+    }
+    place
+}
+
+/// Writes a key as a part of a JSON pointer (RFC 6901).
+fn escaped(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+fn keys<T: JsonSchema>() -> Vec<String> {
+    schema_of::<T>()["properties"].as_object().into_iter().flatten().map(|(key, _)| key.clone()).collect()
+}
+
+/// Returns the JSON Schema of a type, with what it refers to in it.
+pub(super) fn schema_of<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    settings.into_generator().into_root_schema_for::<T>().to_value()
+}

@@ -1,0 +1,77 @@
+//! The JSON Schema of declarations, from the same types that read them.
+
+use schemars::JsonSchema;
+use serde_json::{Map, Value, json};
+
+use super::read::{Common, schema_of};
+use super::{Bash, Function, Http, Identity, Llm, Mcp, NodeType, Pty};
+use crate::graph::{Policy, StepShape};
+
+/// Returns the JSON Schema (2020-12) of a node's declaration.
+///
+/// A declaration without errors for [`Node::parse`](super::Node::parse) fits it; patterns and the order of steps are not
+/// checked by a schema.
+#[must_use]
+pub fn schema() -> Value {
+    let kinds: Vec<Value> = NodeType::ALL.iter().map(|(kind, word)| of_kind(*kind, word)).collect();
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Node",
+        "oneOf": kinds
+    })
+}
+
+fn of_kind(kind: NodeType, word: &str) -> Value {
+    let own = match kind {
+        NodeType::Identity => schema_of::<Identity>(),
+        NodeType::Bash => schema_of::<Bash>(),
+        NodeType::Pty => schema_of::<Pty>(),
+        NodeType::Function => schema_of::<Function>(),
+        NodeType::Http => schema_of::<Http>(),
+        NodeType::Mcp => schema_of::<Mcp>(),
+        NodeType::Llm => schema_of::<Llm>(),
+        NodeType::Graph => of_graph(),
+    };
+    let common = schema_of::<Common>();
+    let mut properties = Map::new();
+    properties.insert("type".to_owned(), json!({"const": word}));
+    let mut required = vec![json!("id"), json!("type")];
+    for part in [&common, &own] {
+        properties.extend(part["properties"].as_object().cloned().unwrap_or_default());
+        required.extend(part["required"].as_array().into_iter().flatten().filter(|key| *key != "id").cloned());
+    }
+    json!({
+        "type": "object",
+        "description": own["description"],
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false
+    })
+}
+
+fn of_graph() -> Value {
+    let mut step = schema_of::<StepShape>();
+    step["additionalProperties"] = false.into();
+    step["properties"]["on_error"] = Policy::schema();
+    let mut graph = schema_of::<crate::graph::GraphShape>();
+    graph["properties"]["steps"]["items"] = step;
+    graph
+}
+
+/// Returns the schema of an object of a policy.
+pub(crate) fn with_word<T: JsonSchema>(word: &str) -> Value {
+    let mut schema = schema_of::<T>();
+    let mut properties = Map::new();
+    properties.insert("policy".to_owned(), json!({"const": word}));
+    properties.extend(schema["properties"].as_object().cloned().unwrap_or_default());
+    let mut required = vec![json!("policy")];
+    required.extend(schema["required"].as_array().into_iter().flatten().cloned());
+    schema["properties"] = properties.into();
+    schema["required"] = required.into();
+    schema["additionalProperties"] = false.into();
+    if let Some(fields) = schema.as_object_mut() {
+        fields.shift_remove("$schema");
+        fields.shift_remove("title");
+    }
+    schema
+}

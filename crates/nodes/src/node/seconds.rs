@@ -1,0 +1,55 @@
+//! Times, as declarations have them.
+
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// A time that something may take, or waits: seconds as a number, from 0 to a day.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
+#[serde(transparent)]
+pub struct Seconds(f64);
+
+const LONGEST_SECONDS: f64 = 86_400.0;
+
+impl Seconds {
+    /// One second.
+    pub(crate) const ONE: Self = Self(1.0);
+
+    /// The longest time that there is: a day.
+    pub(crate) const LONGEST: Self = Self(LONGEST_SECONDS);
+
+    /// Returns these seconds; `None` for what is negative, longer than a day or no number.
+    #[must_use]
+    pub fn new(seconds: f64) -> Option<Self> {
+        (0.0..=LONGEST_SECONDS).contains(&seconds).then_some(Self(seconds))
+    }
+
+    /// Returns the time.
+    #[must_use]
+    pub fn duration(self) -> Duration {
+        Duration::from_secs_f64(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let seconds = f64::deserialize(deserializer)?;
+        let wrong = || serde::de::Error::custom(format!("{seconds} is not a number of seconds from 0 to 86400"));
+        Self::new(seconds).ok_or_else(wrong)
+    }
+}
+
+impl JsonSchema for Seconds {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Seconds".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "number", "minimum": 0, "maximum": LONGEST_SECONDS})
+    }
+}

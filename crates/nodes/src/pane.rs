@@ -1,0 +1,142 @@
+//! What programs show in their terminals, read: sections, and whether they are
+//! ready for the next input.
+//!
+//! A pane is the text of a screen or of the newest output, without escapes. What
+//! programs draw is for eyes and changes with their versions, so these readers
+//! look for few and lasting signs, and what they do not know stays text. Pure
+//! functions; nothing here waits.
+
+mod claude_code;
+mod frame;
+mod gemini_cli;
+mod shell;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Who knows what a program shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Parser {
+    /// A shell: commands at prompts, and what they print
+    Shell,
+    /// Anthropic's Claude Code
+    ClaudeCode,
+    /// Google's Gemini CLI
+    GeminiCli,
+}
+
+/// What a pane says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reading {
+    /// Its parts, from the top down.
+    pub sections: Vec<Section>,
+    /// Whether the program waits for its next input: not busy, and not with a question that has answers of its own.
+    pub is_ready: bool,
+}
+
+/// A part of what a program shows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Section {
+    /// What it is.
+    pub kind: SectionKind,
+    /// Its text, without what the program draws around it.
+    pub text: String,
+}
+
+/// What a part of a pane is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SectionKind {
+    /// What was typed.
+    Input,
+    /// What was answered, or printed.
+    Text,
+    /// What the program tells of its thoughts.
+    Thinking,
+    /// A tool that it uses.
+    ToolCall,
+    /// What the tool returned.
+    ToolResult,
+    /// A question with answers to choose from.
+    Question,
+    /// That it is busy, and with what.
+    Status,
+}
+
+impl Parser {
+    /// Reads a pane.
+    #[must_use]
+    pub fn read(self, pane: &str) -> Reading {
+        match self {
+            Self::Shell => shell::read(pane),
+            Self::ClaudeCode => claude_code::read(pane),
+            Self::GeminiCli => gemini_cli::read(pane),
+        }
+    }
+}
+
+impl Reading {
+    /// Returns the text that was answered to the last input.
+    #[must_use]
+    pub fn answer(&self) -> String {
+        let last = self.sections.iter().rposition(|section| section.kind == SectionKind::Input);
+        let behind = &self.sections[last.map_or(0, |index| index + 1)..];
+        let texts = behind.iter().filter(|section| section.kind == SectionKind::Text);
+        texts.map(|section| section.text.as_str()).collect::<Vec<_>>().join("\n\n")
+    }
+}
+
+/// Sections as they are found, line by line.
+#[derive(Debug, Default)]
+struct Found {
+    sections: Vec<Section>,
+    open: Option<(SectionKind, Vec<String>)>,
+}
+
+impl Found {
+    fn begin(&mut self, kind: SectionKind, line: &str) {
+        self.close();
+        self.open = Some((kind, vec![line.to_owned()]));
+    }
+
+    /// Goes on with what is open, or with text.
+    fn line(&mut self, line: &str) {
+        match &mut self.open {
+            Some((_, lines)) => lines.push(line.to_owned()),
+            None if line.trim().is_empty() => {}
+            None => self.begin(SectionKind::Text, line),
+        }
+    }
+
+    fn kind(&self) -> Option<SectionKind> {
+        self.open.as_ref().map(|(kind, _)| *kind)
+    }
+
+    fn close(&mut self) {
+        if let Some((kind, lines)) = self.open.take() {
+            let text = dedented(&lines);
+            if !text.is_empty() {
+                self.sections.push(Section { kind, text });
+            }
+        }
+    }
+
+    fn finish(mut self, is_ready: bool) -> Reading {
+        self.close();
+        Reading { sections: self.sections, is_ready }
+    }
+}
+
+/// Joins lines: the first as it is, the others without the indentation that all of them have.
+fn dedented(lines: &[String]) -> String {
+    let (first, rest) = lines.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+    let indent = |line: &&String| line.len() - line.trim_start_matches(' ').len();
+    let common = rest.iter().filter(|line| !line.trim().is_empty()).map(|line| indent(&line)).min().unwrap_or(0);
+    let mut text = first.trim_end().to_owned();
+    for line in rest {
+        text.push('\n');
+        text.push_str(line.get(common..).unwrap_or_default().trim_end());
+    }
+    text.trim_matches('\n').to_owned()
+}

@@ -1,0 +1,88 @@
+//! The frames that programs draw around what somebody types or is asked.
+
+/// A stretch of lines of a pane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Block<'p> {
+    /// A line outside of any frame.
+    Line(&'p str),
+    /// The lines inside of a frame, without its sides.
+    Framed(Vec<&'p str>),
+}
+
+/// Splits a pane at its frames: boxes with corners, and pairs of rules across the pane.
+pub(super) fn blocks(pane: &str) -> Vec<Block<'_>> {
+    let mut blocks = Vec::new();
+    let lines: Vec<&str> = pane.lines().collect();
+    let mut at = 0;
+    while at < lines.len() {
+        let end = if is_top(lines[at]) {
+            lines[at + 1..].iter().position(|line| is_bottom(line) || is_top(line)).map(|offset| at + 1 + offset)
+        } else {
+            None
+        };
+        let inside = end.filter(|end| is_bottom(lines[*end])).map(|end| (end, &lines[at + 1..end]));
+        match inside {
+            Some((end, inside)) if inside.iter().all(|line| sides_off(line).is_some()) => {
+                blocks.push(Block::Framed(inside.iter().filter_map(|line| sides_off(line)).collect()));
+                at = end + 1;
+            }
+            _ => {
+                let between = ruled(&lines[at..]);
+                if between > 0 {
+                    blocks.push(Block::Framed(lines[at + 1..=at + between].to_vec()));
+                    at += between + 2;
+                } else {
+                    blocks.push(Block::Line(lines[at]));
+                    at += 1;
+                }
+            }
+        }
+    }
+    blocks
+}
+
+/// The most lines between two rules that are taken for what is typed there.
+const MOST_TYPED: usize = 40;
+
+/// Returns how many lines stand between a rule that begins here and the next one, if these are a prompt.
+fn ruled(lines: &[&str]) -> usize {
+    if !lines.first().is_some_and(|line| is_rule(line)) {
+        return 0;
+    }
+    let between = lines[1..].iter().take(MOST_TYPED + 1).position(|line| is_rule(line)).unwrap_or(0);
+    let prompts = lines.get(1).is_some_and(|line| line.trim_start().starts_with(['>', '❯']));
+    if prompts { between } else { 0 }
+}
+
+fn is_top(line: &str) -> bool {
+    let line = line.trim();
+    (line.starts_with('╭') && line.ends_with('╮')) || (line.starts_with('┌') && line.ends_with('┐'))
+}
+
+fn is_bottom(line: &str) -> bool {
+    let line = line.trim();
+    (line.starts_with('╰') && line.ends_with('╯')) || (line.starts_with('└') && line.ends_with('┘'))
+}
+
+/// Whether a line is nothing but a rule across the pane.
+pub(super) fn is_rule(line: &str) -> bool {
+    let line = line.trim();
+    line.chars().count() >= 10 && line.chars().all(|character| matches!(character, '─' | '━' | '▀' | '▄'))
+}
+
+fn sides_off(line: &str) -> Option<&str> {
+    let line = line.trim();
+    let inside = line.strip_prefix('│')?.strip_suffix('│')?;
+    Some(inside.strip_prefix(' ').unwrap_or(inside).trim_end())
+}
+
+/// Whether these are answers to choose from: numbered, and one of them marked.
+pub(super) fn asks(lines: &[&str]) -> bool {
+    let numbered = |line: &&&str| {
+        let line = line.trim_start_matches(['❯', '●', '>', ' ']);
+        let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+        (1..=2).contains(&digits) && line[digits..].starts_with(". ")
+    };
+    let marked = |line: &&str| line.trim_start().starts_with(['❯', '●', '>']) && numbered(&line);
+    lines.iter().filter(numbered).count() >= 2 && lines.iter().any(marked)
+}

@@ -1,0 +1,128 @@
+//! What a call of a node comes to: always a value, also when it failed.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::node::{Node, NodeType};
+
+/// What came of a call of a node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeResult {
+    /// Whether it did what it was asked to.
+    pub success: bool,
+    /// What it returned; of a failed call, what there was until then.
+    pub output: Value,
+    /// Why it failed, as a whole sentence.
+    pub error: Option<String>,
+    /// In what way it failed.
+    pub error_type: Option<ErrorType>,
+    /// Which kind of node it was.
+    pub node_type: NodeType,
+    /// The node's id.
+    pub node_id: String,
+    /// What the node was given.
+    pub input: Value,
+    /// What else is known, by the kind of node.
+    pub attributes: Map<String, Value>,
+}
+
+/// In what way a call failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorType {
+    /// The node could not do anything with its input.
+    InvalidInput,
+    /// A secret that the declaration refers to is not to be had.
+    Secret,
+    /// It could not begin: no such program, folder or address.
+    NotStarted,
+    /// It ended with an exit code other than 0, or by a signal.
+    ExitCode,
+    /// It took longer than it may.
+    Timeout,
+    /// Somebody ended it.
+    Interrupted,
+    /// The other side can not be reached, or was lost.
+    Connection,
+    /// The other side answered with a status that is no success.
+    Status,
+    /// The tool says that it failed.
+    Tool,
+    /// The other side answered something that is not of the protocol.
+    Protocol,
+    /// There was more than is taken.
+    TooLarge,
+    /// Whether it was done is not known; it is not done again.
+    Unknown,
+    /// A node that it consists of failed.
+    Step,
+    /// Nobody here performs nodes of this kind.
+    Unsupported,
+}
+
+/// What an executor returns before its node and input are told with it.
+#[derive(Debug)]
+pub(crate) struct Came {
+    pub(crate) output: Value,
+    pub(crate) failure: Option<Failure>,
+    pub(crate) attributes: Map<String, Value>,
+}
+
+/// Why a call failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) kind: ErrorType,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: ErrorType, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+}
+
+impl Came {
+    pub(crate) fn success(output: impl Into<Value>) -> Self {
+        Self { output: output.into(), failure: None, attributes: Map::new() }
+    }
+
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.attributes.insert(name.to_owned(), value.into());
+        self
+    }
+}
+
+impl From<Failure> for Came {
+    fn from(failure: Failure) -> Self {
+        Self { output: Value::Null, failure: Some(failure), attributes: Map::new() }
+    }
+}
+
+impl NodeResult {
+    pub(crate) fn of(node: &Node, input: Value, came: Came) -> Self {
+        let (error_type, error) = came.failure.map(|failure| (failure.kind, failure.message)).unzip();
+        Self {
+            success: error.is_none(),
+            output: came.output,
+            error,
+            error_type,
+            node_type: node.kind.node_type(),
+            node_id: node.id.to_string(),
+            input,
+            attributes: came.attributes,
+        }
+    }
+
+    /// Returns the result of a call that came to nothing but an error.
+    #[must_use]
+    pub fn failed(node: &Node, input: Value, kind: ErrorType, message: impl Into<String>) -> Self {
+        Self::of(node, input, Failure::new(kind, message).into())
+    }
+
+    /// Returns the result of a call that succeeded.
+    #[must_use]
+    pub fn succeeded(node: &Node, input: Value, output: impl Into<Value>) -> Self {
+        Self::of(node, input, Came::success(output))
+    }
+}

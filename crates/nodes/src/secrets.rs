@@ -1,0 +1,162 @@
+//! Secrets by reference: a declaration says `{secret:NAME}`, and nobody but the
+//! other side ever sees the value.
+//!
+//! References are looked for in what the author declared, never in an input: an
+//! agent that writes `{secret:TOKEN}` into its text sends just that text. What
+//! comes back is searched for the values, and they are taken out of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
+
+use serde_json::{Map, Value};
+
+/// What stands in the place of a secret.
+pub const MASK: &str = "••••••";
+
+/// The fewest characters that a value has to be taken out of texts: shorter ones would black out half of every text.
+const SHORTEST: usize = 4;
+
+/// Gives the values of secrets.
+pub trait Secrets: Send + Sync {
+    /// Returns the value of a secret, or `None` if there is none of that name.
+    fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a>;
+}
+
+/// The value of a secret, soon.
+pub type Resolving<'a> = Pin<Box<dyn Future<Output = Option<String>> + Send + 'a>>;
+
+/// Secrets that are known by name beforehand.
+impl Secrets for BTreeMap<String, String> {
+    fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a> {
+        Box::pin(std::future::ready(self.get(name).cloned()))
+    }
+}
+
+/// A part of a text that an author declared.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Part<'t> {
+    Text(&'t str),
+    Secret(&'t str),
+}
+
+/// Splits a text at its references.
+pub(crate) fn parts(text: &str) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    let (mut begin, mut at) = (0, 0);
+    while let Some(offset) = text[at..].find(OPEN) {
+        let opened = at + offset;
+        let name = &text[opened + OPEN.len()..];
+        let length = name.find(|character: char| !is_of_name(character)).unwrap_or(name.len());
+        at = opened + OPEN.len() + length;
+        if length > 0 && name[length..].starts_with('}') {
+            if begin < opened {
+                parts.push(Part::Text(&text[begin..opened]));
+            }
+            parts.push(Part::Secret(&name[..length]));
+            at += 1;
+            begin = at;
+        }
+    }
+    if begin < text.len() {
+        parts.push(Part::Text(&text[begin..]));
+    }
+    parts
+}
+
+const OPEN: &str = "{secret:";
+
+fn is_of_name(character: char) -> bool {
+    character.is_alphanumeric() || matches!(character, '_' | '-' | '.' | '/')
+}
+
+/// Returns the names of the secrets that the texts of a declaration refer to.
+pub(crate) fn names(declared: &Value) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    collect(declared, &mut found);
+    found
+}
+
+fn collect(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::String(text) => found.extend(parts(text).into_iter().filter_map(|part| match part {
+            Part::Secret(name) => Some(name.to_owned()),
+            Part::Text(_) => None,
+        })),
+        Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
+        Value::Object(fields) => fields.values().for_each(|field| collect(field, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// The values that must not be seen in a result, the longest first: one that contains another must not leave its rest
+/// behind.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Hidden(Vec<String>);
+
+impl Hidden {
+    pub(crate) fn new<'a>(values: impl Iterator<Item = &'a String>) -> Self {
+        let mut hidden: Vec<String> = values
+            .filter(|value| value.chars().count() >= SHORTEST)
+            .flat_map(|value| {
+                let escaped = Value::String(value.clone()).to_string();
+                [value.clone(), escaped[1..escaped.len() - 1].to_owned(), crate::template::percent_encoded(value)]
+            })
+            .collect();
+        hidden.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+        hidden.dedup();
+        Self(hidden)
+    }
+
+    pub(crate) fn text(&self, text: String) -> String {
+        self.0.iter().fold(text, |text, secret| if text.contains(secret) { text.replace(secret, MASK) } else { text })
+    }
+
+    pub(crate) fn value(&self, value: Value) -> Value {
+        if self.0.is_empty() {
+            return value;
+        }
+        match value {
+            Value::String(text) => Value::String(self.text(text)),
+            Value::Array(items) => items.into_iter().map(|item| self.value(item)).collect(),
+            Value::Object(fields) => Value::Object(self.map(fields)),
+            Value::Number(number) if self.0.contains(&number.to_string()) => MASK.into(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => value,
+        }
+    }
+
+    pub(crate) fn map(&self, fields: Map<String, Value>) -> Map<String, Value> {
+        if self.0.is_empty() {
+            return fields;
+        }
+        fields.into_iter().map(|(name, field)| (self.text(name), self.value(field))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn references_are_told_from_what_only_looks_like_one() {
+        use Part::{Secret, Text};
+        for (text, expected) in [
+            ("Bearer {secret:GH_TOKEN}", vec![Text("Bearer "), Secret("GH_TOKEN")]),
+            ("{secret:a/b.c-d}{secret:e}", vec![Secret("a/b.c-d"), Secret("e")]),
+            ("{secret:}{secret:no end", vec![Text("{secret:}{secret:no end")]),
+            ("{secret:{secret:x}}", vec![Text("{secret:"), Secret("x"), Text("}")]),
+            ("{input} {secrets:x}", vec![Text("{input} {secrets:x}")]),
+        ] {
+            assert_eq!(parts(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn values_are_taken_out_of_every_place_of_a_result() {
+        let hidden = Hidden::new(["tok\"en&1".to_owned(), "ab".to_owned(), "4711".to_owned()].iter());
+        let seen = json!({"a": ["x tok\"en&1 y", {"tok\"en&1": 4711}], "url": "?k=tok%22en%261", "json": "tok\\\"en&1", "ab": "ab"});
+        let expected =
+            json!({"a": [format!("x {MASK} y"), {MASK: MASK}], "url": format!("?k={MASK}"), "json": MASK, "ab": "ab"});
+        assert_eq!(hidden.value(seen), expected);
+    }
+}

@@ -1,0 +1,46 @@
+//! A command whose escapees left every sign behind. In a program of its own,
+//! because only a process that is all ours may adopt orphans.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+use steplatch_nodes::{Call, ErrorType, Node, Nodes, Surroundings};
+use tokio_util::sync::CancellationToken;
+
+/// Waits until a process has left its number behind, and returns it.
+async fn pid_in(file: &Path) -> i32 {
+    for _ in 0..4000 {
+        if let Ok(text) = std::fs::read_to_string(file)
+            && text.ends_with('\n')
+        {
+            return text.trim().parse().unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("nothing was written to {}", file.display());
+}
+
+#[tokio::test]
+async fn whoever_left_session_parents_and_environment_is_ended_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pid");
+    let surroundings = Surroundings::of_this_process().unwrap();
+    surroundings.programs.adopt_orphans().unwrap();
+    let nodes = Nodes::new(surroundings);
+    let node = Node::parse(&json!({"id": "sh", "type": "bash"})).unwrap();
+    // Forked twice, in a session of its own, and with an empty environment.
+    let escapee = format!("echo \\$\\$ > {}; exec /bin/sleep 1000", file.display());
+    let command = format!("(setsid env -i /bin/sh -c \"{escapee}\" &) ; sleep 1000");
+    let stop = CancellationToken::new();
+    let call = Call { interrupt: stop.clone(), ..Call::new(command) };
+    let running = tokio::spawn(async move { nodes.run(&node, call).await });
+    let escapee = pid_in(&file).await;
+    stop.cancel();
+    let result = running.await.unwrap();
+    assert_eq!(result.error_type, Some(ErrorType::Interrupted));
+    assert_eq!(result.attributes.get("survivors"), None);
+    let stat = std::fs::read_to_string(format!("/proc/{escapee}/stat")).unwrap_or_default();
+    assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+}

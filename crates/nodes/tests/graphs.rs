@@ -1,0 +1,13 @@
+//! What a graph does next, without anybody who does it.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+#[path = "graphs/decisions.rs"]
+mod decisions;
+#[path = "graphs/documents.rs"]
+mod documents;
+#[path = "graphs/laws.rs"]
+mod laws;
+#[path = "graphs/parallel.rs"]
+mod parallel;
+#[path = "graphs/story.rs"]
+mod story;

@@ -1,0 +1,98 @@
+//! A graph whose nodes are played by a test.
+
+use serde_json::{Value, json};
+use steplatch_nodes::graph::{Effect, Graph, GraphEvent, GraphInput, Progress, StepOutcome, decide, result};
+use steplatch_nodes::{ErrorType, Node, NodeKind, NodeResult};
+use steplatch_workflow::Timestamp;
+
+pub(crate) fn graph_node(steps: Value) -> Node {
+    Node::parse(&json!({"id": "g", "type": "graph", "steps": steps})).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+pub(crate) fn graph_of(node: &Node) -> &Graph {
+    let NodeKind::Graph(graph) = &node.kind else { panic!("{node:?}") };
+    graph
+}
+
+fn any_node() -> Node {
+    Node::parse(&json!({"id": "n", "type": "identity"})).unwrap()
+}
+
+pub(crate) fn done(output: impl Into<Value>) -> StepOutcome {
+    StepOutcome::Finished { result: Box::new(NodeResult::succeeded(&any_node(), Value::Null, output)) }
+}
+
+pub(crate) fn failed(why: &str) -> StepOutcome {
+    StepOutcome::Finished { result: Box::new(NodeResult::failed(&any_node(), Value::Null, ErrorType::ExitCode, why)) }
+}
+
+/// A graph that is under way.
+pub(crate) struct Story {
+    pub(crate) node: Node,
+    pub(crate) history: Vec<GraphEvent>,
+    pub(crate) progress: Progress,
+    /// What is being done now, as text: `a1` is the first attempt of step a, `a@5` waits until second 5.
+    pub(crate) open: Vec<String>,
+    pub(crate) effects: Vec<Effect>,
+    now: i64,
+}
+
+impl Story {
+    pub(crate) fn begin(node: Node, input: impl Into<Value>) -> Self {
+        let progress = Progress::new(graph_of(&node));
+        let mut story = Self { node, history: Vec::new(), progress, open: Vec::new(), effects: Vec::new(), now: 0 };
+        story.tell(GraphInput::Start { input: input.into() });
+        story
+    }
+
+    /// Lets a step's attempt come to something, and returns what is open afterwards.
+    pub(crate) fn ends(&mut self, step: &str, outcome: StepOutcome) -> Vec<String> {
+        let open = self.open.iter().position(|open| called(open) == step && !open.contains('@'));
+        let open = self.open.remove(open.unwrap_or_else(|| panic!("{step} does not run: {:?}", self.open)));
+        let attempt = open[step.len()..].parse().unwrap();
+        self.tell(GraphInput::AttemptEnded { step: step.parse().unwrap(), attempt, outcome });
+        self.open.clone()
+    }
+
+    /// Lets the time come that a step waits for.
+    pub(crate) fn waited(&mut self, step: &str) -> Vec<String> {
+        let open = self.open.iter().position(|open| open.contains('@') && called(open) == step).unwrap();
+        let open = self.open.remove(open);
+        self.now = open.split('@').nth(1).unwrap().parse().unwrap();
+        self.tell(GraphInput::DelayOver { step: step.parse().unwrap() });
+        self.open.clone()
+    }
+
+    pub(crate) fn tell(&mut self, input: GraphInput) {
+        let now = Timestamp(self.now * 1_000_000);
+        let decision = decide(graph_of(&self.node), &self.progress, input, now);
+        for event in &decision.events {
+            self.progress.apply(event);
+        }
+        self.history.extend(decision.events);
+        self.open.extend(decision.effects.iter().map(|effect| match effect {
+            Effect::Run { step, attempt, .. } => format!("{step}{attempt}"),
+            Effect::Wait { step, until } => format!("{step}@{}", until.0 / 1_000_000),
+        }));
+        self.effects.extend(decision.effects);
+        let folded = Progress::of(graph_of(&self.node), &self.history);
+        assert_eq!(folded, self.progress, "a history folds into what was decided");
+    }
+
+    /// Returns what a step was given when it was called last.
+    pub(crate) fn given(&self, wanted: &str) -> Value {
+        let input = self.effects.iter().rev().find_map(|effect| match effect {
+            Effect::Run { step, input, .. } if step.as_str() == wanted => Some(input.clone()),
+            _ => None,
+        });
+        input.unwrap()
+    }
+
+    pub(crate) fn result(&self) -> NodeResult {
+        result(&self.node, graph_of(&self.node), &self.progress)
+    }
+}
+
+fn called(open: &str) -> &str {
+    open.split('@').next().unwrap().trim_end_matches(|character: char| character.is_ascii_digit())
+}

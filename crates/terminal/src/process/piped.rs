@@ -1,0 +1,201 @@
+//! Programs without a terminal: pipes for streams, and a family that ends as a
+//! whole.
+//!
+//! For whoever wants the output and the errors of a program apart, or speaks a
+//! protocol with it. What it starts is found and ended by the same signs as what
+//! a terminal started. A [`Piped`] that is dropped ends its family behind the
+//! back of whoever dropped it, so that a cancelled caller leaves nothing running.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use steplatch_ids::TerminalId;
+use tokio::net::unix::pipe::{self, Receiver, Sender};
+use tokio::time::timeout;
+
+use super::TERMINAL_VARIABLE;
+use super::child::{Child, Exit};
+use super::orphans::Orphans;
+use super::spawn::{Program, SpawnError, Streams};
+use super::tree::{Leader, Survivor, end_all};
+
+/// How long the end of a program that was killed may take to be told.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// The programs on pipes of this process. Cheap to clone; the clones know of each other's children.
+#[derive(Debug, Clone, Default)]
+pub struct Programs {
+    orphans: Orphans,
+}
+
+/// A program to start on pipes.
+#[derive(Debug, Clone)]
+pub struct PipedSpec {
+    /// The program and its arguments; the program is looked up in the `PATH` of `environment`.
+    pub arguments: Vec<OsString>,
+    /// The folder it starts in.
+    pub folder: PathBuf,
+    /// Its environment, complete but for the variable by which its family is known.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Where its standard input comes from.
+    pub stdin: Stdin,
+}
+
+/// Where a program's standard input comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stdin {
+    /// There is nothing to read: it sees the end at once.
+    Nothing,
+    /// From us, see [`Piped::take_stdin`].
+    Piped,
+}
+
+/// A program that runs on pipes.
+#[derive(Debug)]
+pub struct Piped {
+    /// Taken when it is over.
+    family: Option<FamilyHead>,
+    stdin: Option<Sender>,
+    stdout: Option<Receiver>,
+    stderr: Option<Receiver>,
+}
+
+/// What a family is found by.
+#[derive(Debug)]
+struct FamilyHead {
+    child: Child,
+    mark: String,
+}
+
+/// What came of ending a program and all that it started.
+#[derive(Debug, Default)]
+pub struct Ended {
+    /// How the program itself ended; `None` if it did not.
+    pub exit: Option<Exit>,
+    /// Who could not be ended.
+    pub survivors: Vec<Survivor>,
+}
+
+impl Programs {
+    /// Returns a set without any program.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes this process the parent of its orphaned descendants, so that none of them can hide.
+    ///
+    /// Only for a process of which every child was started through this set: any other child that ends is collected
+    /// before its owner hears of it. Without it, whoever leaves the session is known by a variable of its
+    /// environment.
+    ///
+    /// # Errors
+    /// When the system does not let a process adopt or hear of its children.
+    pub fn adopt_orphans(&self) -> io::Result<()> {
+        self.orphans.adopt()
+    }
+
+    /// Starts a program as the leader of a session of its own, without a terminal.
+    ///
+    /// # Errors
+    /// When the program or its folder is not there, or the system has nothing to give.
+    pub async fn start(&self, spec: PipedSpec) -> Result<Piped, SpawnError> {
+        let mark = TerminalId::random().as_str().to_owned();
+        let orphans = self.orphans.clone();
+        let handle = tokio::runtime::Handle::current();
+        let started = tokio::task::spawn_blocking(move || {
+            // Registering with the reactor needs its context, and starting a program takes a fork's time.
+            let _context = handle.enter();
+            start(spec, mark, &orphans)
+        });
+        started.await.map_err(io::Error::other)?
+    }
+}
+
+fn start(spec: PipedSpec, mark: String, orphans: &Orphans) -> Result<Piped, SpawnError> {
+    let mut environment = spec.environment;
+    environment.retain(|(key, _)| key != TERMINAL_VARIABLE);
+    environment.push((TERMINAL_VARIABLE.into(), mark.clone().into()));
+    let program = Program { arguments: spec.arguments, folder: spec.folder, environment, descriptors: None };
+    let (input, stdin) = match spec.stdin {
+        Stdin::Nothing => (Stdio::null(), None),
+        Stdin::Piped => {
+            let (ours, its) = pipe::pipe()?;
+            (Stdio::from(its.into_blocking_fd()?), Some(ours))
+        }
+    };
+    let (output, stdout) = outlet()?;
+    let (error, stderr) = outlet()?;
+    let child = Child::start(&program, Streams::Pipes { input, output, error }, orphans)?;
+    Ok(Piped { family: Some(FamilyHead { child, mark }), stdin, stdout: Some(stdout), stderr: Some(stderr) })
+}
+
+/// Returns the program's end of a pipe that it writes to, and ours.
+fn outlet() -> io::Result<(OwnedFd, Receiver)> {
+    let (its, ours) = pipe::pipe()?;
+    Ok((its.into_blocking_fd()?, ours))
+}
+
+impl Piped {
+    /// Returns our end of its standard input, once. Dropped, it tells the program that there is no more.
+    pub fn take_stdin(&mut self) -> Option<Sender> {
+        self.stdin.take()
+    }
+
+    /// Returns our end of its standard output, once.
+    pub fn take_stdout(&mut self) -> Option<Receiver> {
+        self.stdout.take()
+    }
+
+    /// Returns our end of its standard error, once.
+    pub fn take_stderr(&mut self) -> Option<Receiver> {
+        self.stderr.take()
+    }
+
+    /// Waits until the program itself has ended and returns how. What it started may go on.
+    ///
+    /// Safe to begin again when it was cancelled.
+    ///
+    /// # Errors
+    /// When it was waited for before.
+    pub async fn wait(&mut self) -> io::Result<Exit> {
+        let family = self.family.as_ref().ok_or_else(|| io::Error::other("it was waited for before"))?;
+        let exit = family.child.wait().await?;
+        self.family = None;
+        Ok(exit)
+    }
+
+    /// Ends the program and everything that it started, wherever that went.
+    ///
+    /// `first` is the signal to begin with; then come SIGTERM and SIGKILL. Takes a few seconds at most, and goes on to
+    /// its end when nobody waits for it any more.
+    pub async fn end(mut self, first: Option<Signal>) -> Ended {
+        let Some(family) = self.family.take() else { return Ended::default() };
+        tokio::spawn(family.end(first)).await.unwrap_or_default()
+    }
+}
+
+impl FamilyHead {
+    async fn end(self, first: Option<Signal>) -> Ended {
+        let leader = Leader { pid: self.child.pid(), collected: false };
+        let survivors = end_all(leader, self.mark, first, self.child.kin()).await;
+        let exit = timeout(LAST_WORDS, self.child.wait()).await.ok().and_then(Result::ok);
+        Ended { exit, survivors }
+    }
+}
+
+impl Drop for Piped {
+    fn drop(&mut self) {
+        // Without a runtime, the leader and its group are killed as `child` is dropped.
+        if let Some(family) = self.family.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(family.end(Some(Signal::KILL)));
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Packages of npm that the tests drive: the player of asciinema, which plays our
+//! recordings, and an MCP server of other people's.
+//!
+//! Each has a folder in the target folder, with a note of what was installed.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::Context as _;
+
+use crate::clients::quietly;
+use crate::repository::Repository;
+
+/// The folder of each package, and the package.
+const PACKAGES: [(&str, &str); 2] =
+    [("player", "asciinema-player@3.17.0"), ("mcp-server", "@modelcontextprotocol/server-everything@2026.8.31")];
+
+/// Installs those that are not there yet.
+pub(crate) fn ensure(repository: &Repository) -> anyhow::Result<()> {
+    PACKAGES.iter().try_for_each(|(folder, package)| install(repository, folder, package))
+}
+
+fn install(repository: &Repository, folder: &str, package: &str) -> anyhow::Result<()> {
+    let folder = repository.target().join(folder);
+    let note = folder.join("installed");
+    if fs::read_to_string(&note).is_ok_and(|installed| installed == package) {
+        return Ok(());
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("{} could not be made.", folder.display()))?;
+    let mut npm = Command::new("npm");
+    // What a package is built from is not needed, and no script has to run.
+    npm.args(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix"])
+        .arg(&folder)
+        .arg(package);
+    quietly(&mut npm)
+        .with_context(|| format!("{package} could not be installed; the network or a mirror is needed once."))?;
+    fs::write(&note, package).with_context(|| format!("{} could not be written.", note.display()))
+}

@@ -85,7 +85,8 @@ pub(super) fn told(gate: &GateInfo, indent: &str) -> Vec<String> {
     lines.extend(
         choices.map(|(index, choice)| format!("{indent}  {STRONG}{}{STRONG:#}  {}", index + 1, visible(choice))),
     );
-    lines.push(format!("{indent}{QUIET}answer with: steplatch gates answer {} NUMBER{QUIET:#}", gate.run_id));
+    let answer = if gate.choices.is_empty() { "TEXT" } else { "NUMBER" };
+    lines.push(format!("{indent}{QUIET}answer with: steplatch gates answer {} {answer}{QUIET:#}", gate.run_id));
     lines
 }
 
@@ -143,8 +144,11 @@ impl Answer {
     }
 }
 
-/// Returns the choice that a person means. Its words come before its number: a choice may be a number itself.
-fn choice<'g>(gate: &'g GateInfo, meant: &str) -> Option<&'g str> {
+/// Returns the choice that a person means; where nothing is to be chosen from, any text is an answer. Its words come before its number: a choice may be a number itself.
+fn choice<'g>(gate: &'g GateInfo, meant: &'g str) -> Option<&'g str> {
+    if gate.choices.is_empty() {
+        return Some(meant).filter(|meant| !meant.is_empty());
+    }
     let in_words = gate.choices.iter().find(|choice| *choice == meant);
     let by_number = || gate.choices.get(meant.trim().parse::<usize>().ok()?.checked_sub(1)?);
     in_words.or_else(by_number).map(String::as_str)
@@ -165,5 +169,7 @@ mod tests {
         for none in ["0", "4", "-1", "it", ""] {
             assert_eq!(choice(&gate, none), None, "{none}");
         }
+        let free = GateInfo::default();
+        assert_eq!((choice(&free, "as you like"), choice(&free, "")), (Some("as you like"), None));
     }
 }

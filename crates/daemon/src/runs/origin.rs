@@ -27,7 +27,7 @@ pub(super) struct Origin {
 impl Origin {
     /// A run that opens nothing needs no environment.
     pub(super) fn of(caller: &Caller, definition: &Definition, seal: &Seal) -> Self {
-        let Caller { name, folder, environment, person } = caller;
+        let Caller { name, folder, environment, person, process: _ } = caller;
         let opens = |state: &State| matches!(state.action().tool(), "open_terminal" | "run_workflow");
         let needed = if definition.states().iter().any(opens) { environment.as_slice() } else { &[] };
         let text = |text: &OsString| text.to_str().map(str::to_owned);
@@ -55,6 +55,6 @@ impl Origin {
     pub(super) fn into_parts(self) -> (Caller, Seal) {
         let Self { name, folder, environment, person, secrets } = self;
         let environment = environment.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-        (Caller { name, folder, environment, person }, Seal::knowing(secrets))
+        (Caller { name, folder, environment, person, process: None }, Seal::knowing(secrets))
     }
 }

@@ -330,3 +330,33 @@ fn an_agent_with_nothing_but_the_tools_writes_a_workflow_and_uses_it_again_and_a
     assert_eq!(gone["final_state"], "workflow_not_found");
     assert!(gone["error"].as_str().unwrap().contains("Available workflows: greeting"), "{gone}");
 }
+
+#[test]
+fn an_agent_can_not_answer_for_a_person_not_even_in_a_shell_that_it_was_given() {
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let definition = json!({
+        "initial_state": "ask",
+        "states": {"ask": {"action": {"tool": "gate", "params": {"prompt": "Release?", "choices": ["yes", "no"]}}}},
+    });
+    let run = starts(&agent, definition, 30.0)["run_id"].as_str().unwrap().to_owned();
+    let refused = agent.calls("decide", json!({"run_id": run, "answer": "yes"}));
+    assert!(refused["error"].as_str().unwrap().contains("steplatch gates answer"), "{refused}");
+    // It types the command of a person into a terminal of its own, from a child of a child that outlives its parent.
+    let opened = agent.calls("open_terminal", json!({"shell": "bash"}));
+    let session = opened["session_id"].as_str().unwrap();
+    let typed = format!("(setsid {STEPLATCH} gates answer {run} yes >said 2>&1; echo over >>said) & disown\n");
+    let _ = agent.calls("send_input", json!({"session_id": session, "input_text": typed}));
+    let said = loop {
+        let said = std::fs::read_to_string(home.path().join("said")).unwrap_or_default();
+        if said.contains("over") {
+            break said;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    };
+    assert!(said.contains("in a terminal that steplatch keeps"), "{said}");
+    assert_eq!(agent.calls("get_run", json!({"run_id": run}))["status"], "waiting");
+    // A person, elsewhere.
+    home.runs(&["gates", "answer", &run, "yes"]).well();
+    assert_eq!(agent.calls("get_run", json!({"run_id": run, "wait_seconds": 20}))["status"], "completed");
+}

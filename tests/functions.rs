@@ -204,7 +204,7 @@ fn several_gates_wait_at_once_and_an_agent_answers_none_that_is_a_persons() {
         story.agent.calls("decide", json!({"run_id": run, "gate_id": gate, "answer": answer}))
     };
     let refused = answer(gate(1), "me");
-    assert!(refused["error"].as_str().unwrap().contains("is for a person"), "{refused}");
+    assert!(refused["error"].as_str().unwrap().contains("waits for a person"), "{refused}");
     assert_eq!(answer(gate(2), "yes")["success"], true);
     story.answers(&waiting, "as you like").well();
     let over = story.looks(&waiting, 60.0);

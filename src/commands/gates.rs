@@ -8,8 +8,8 @@ use steplatch_protocol::{AnswerGate, GateInfo, GetWorkflowRun, Place};
 
 use super::runs::{find, listed, not_found};
 use crate::failure::Failure;
-use crate::front;
 use crate::print::{self, QUIET, STRONG, visible};
+use crate::{front, question};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Gates {
@@ -27,7 +27,7 @@ pub(crate) enum Gates {
 pub(crate) struct Answer {
     /// The run: its id, or an unambiguous beginning of it
     run: String,
-    /// The choice, by its number or in its words
+    /// The choice, by its number or in its words; any text where there is nothing to choose from
     choice: String,
     /// Which question, where the run has several
     #[arg(long, value_name = "ID")]
@@ -116,14 +116,13 @@ impl Answer {
                 return Err(Failure::usage(error));
             }
         };
-        let Some(choice) = choice(gate, &self.choice) else {
+        let choice = question::chosen(gate, &self.choice).map_err(|error| {
             let choices = gate.choices.iter().enumerate();
             let choices: Vec<String> =
                 choices.map(|(index, choice)| format!("\n  {}  {}", index + 1, visible(choice))).collect();
-            let error = format!("'{}' is none of the choices:{}", visible(&self.choice), choices.concat());
-            return Err(Failure::usage(error));
-        };
-        let answer = AnswerGate { run_id: id, gate_id: Some(gate.gate_id.clone()), answer: choice.to_owned() };
+            Failure::usage(format!("{error}{}", choices.concat()))
+        })?;
+        let answer = AnswerGate { run_id: id, gate_id: Some(gate.gate_id.clone()), answer: choice };
         self.give(place, answer).await
     }
 
@@ -141,35 +140,5 @@ impl Answer {
             print::line(format!("answered: {choice}; the run is now {}", reply.status))?;
         }
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// Returns the choice that a person means; where nothing is to be chosen from, any text is an answer. Its words come before its number: a choice may be a number itself.
-fn choice<'g>(gate: &'g GateInfo, meant: &'g str) -> Option<&'g str> {
-    if gate.choices.is_empty() {
-        return Some(meant).filter(|meant| !meant.is_empty());
-    }
-    let in_words = gate.choices.iter().find(|choice| *choice == meant);
-    let by_number = || gate.choices.get(meant.trim().parse::<usize>().ok()?.checked_sub(1)?);
-    in_words.or_else(by_number).map(String::as_str)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_choice_is_meant_by_its_words_or_by_its_number() {
-        let choices = ["it works", "2", "none of these"].map(str::to_owned).to_vec();
-        let gate = GateInfo { choices, ..GateInfo::default() };
-        assert_eq!(choice(&gate, "it works"), Some("it works"));
-        assert_eq!(choice(&gate, "1"), Some("it works"));
-        assert_eq!(choice(&gate, "2"), Some("2"), "its words come first");
-        assert_eq!(choice(&gate, "3"), Some("none of these"));
-        for none in ["0", "4", "-1", "it", ""] {
-            assert_eq!(choice(&gate, none), None, "{none}");
-        }
-        let free = GateInfo::default();
-        assert_eq!((choice(&free, "as you like"), choice(&free, "")), (Some("as you like"), None));
     }
 }

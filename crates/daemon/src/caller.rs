@@ -13,6 +13,22 @@ pub(crate) struct Caller {
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// A person asks, who sees for themselves what changed while somebody held a terminal.
     pub(crate) person: bool,
+    /// The process that asks, where it came over the socket.
+    pub(crate) process: Option<i32>,
+}
+
+/// How many parents are looked at: more than any process has.
+const MOST_PARENTS: usize = 1000;
+
+/// Tells whether a process or one of those that it descends from is wanted. One that has ended descends from nobody.
+pub(crate) fn descends_from(process: i32, wanted: impl Fn(i32) -> bool) -> bool {
+    let parent = |pid: &i32| {
+        // The name may hold anything; what follows its last bracket are the state and the parent. See proc_pid_stat(5).
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (_, behind) = stat.rsplit_once(')')?;
+        behind.split_whitespace().nth(1)?.parse().ok().filter(|parent| *parent > 0)
+    };
+    std::iter::successors(Some(process), parent).take(MOST_PARENTS).any(wanted)
 }
 
 impl Caller {
@@ -47,6 +63,7 @@ impl Caller {
             folder: folder.unwrap_or_else(|| "/".into()),
             environment: std::env::vars_os().collect(),
             person: false,
+            process: None,
         }
     }
 
@@ -60,6 +77,7 @@ impl Caller {
             folder: hello.cwd.map(PathBuf::from).filter(|folder| folder.is_absolute()).unwrap_or(unknown.folder),
             environment: environment.unwrap_or(unknown.environment),
             person: hello.person,
+            process: None,
         }
     }
 }

@@ -74,14 +74,20 @@ impl Outgoing {
 type InFlight = Arc<Mutex<HashMap<String, AbortHandle>>>;
 
 /// Serves one client until it hangs up or the daemon ends.
-pub(crate) async fn serve(service: Arc<Service>, stream: impl AsyncRead + AsyncWrite + Send + 'static) {
+///
+/// `process` is who is at the other end, where that is known.
+pub(crate) async fn serve(
+    service: Arc<Service>,
+    stream: impl AsyncRead + AsyncWrite + Send + 'static,
+    process: Option<i32>,
+) {
     let (reading, writing) = tokio::io::split(stream);
     let way = Way { stream: Box::new(writing), unsent: Vec::new() };
     let outgoing = Outgoing { way: Arc::new(tokio::sync::Mutex::new(way)) };
     let _counted = service.count_client();
     let in_flight = InFlight::default();
     tokio::select! {
-        () = read(&service, reading, outgoing.clone(), &in_flight) => {}
+        () = read(&service, reading, outgoing.clone(), &in_flight, process) => {}
         _ = service.stopped() => {}
     }
     // Waits end with who asked for them; runs do not.
@@ -93,9 +99,15 @@ pub(crate) async fn serve(service: Arc<Service>, stream: impl AsyncRead + AsyncW
     let _ = tokio::time::timeout(std::time::Duration::from_secs(1), hang_up).await;
 }
 
-async fn read(service: &Arc<Service>, stream: impl AsyncRead + Unpin, outgoing: Outgoing, in_flight: &InFlight) {
+async fn read(
+    service: &Arc<Service>,
+    stream: impl AsyncRead + Unpin,
+    outgoing: Outgoing,
+    in_flight: &InFlight,
+    process: Option<i32>,
+) {
     let mut lines = LineReader::new(BufReader::new(stream));
-    let mut caller = Arc::new(Caller::unknown());
+    let mut caller = Arc::new(Caller { process, ..Caller::unknown() });
     loop {
         let line = match lines.next().await {
             Ok(Some(line)) => line,
@@ -125,7 +137,7 @@ async fn read(service: &Arc<Service>, stream: impl AsyncRead + Unpin, outgoing: 
                     Ok((Command::Hello(hello), warnings)) => {
                         let answer = match service.hello(&hello) {
                             Ok(answer) => {
-                                caller = Arc::new(Caller::introduced(hello));
+                                caller = Arc::new(Caller { process, ..Caller::introduced(hello) });
                                 result(answer, warnings, request_id)
                             }
                             Err(refusal) => refused(refusal, request_id),

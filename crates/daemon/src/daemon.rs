@@ -134,7 +134,7 @@ impl Daemon {
     #[must_use]
     pub fn client(&self) -> Client {
         let (ours, theirs) = tokio::io::duplex(256 * 1024);
-        tokio::spawn(connection::serve(self.service.clone(), ours));
+        tokio::spawn(connection::serve(self.service.clone(), ours, None));
         Client::over(theirs)
     }
 
@@ -155,7 +155,7 @@ impl Daemon {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => match stream.peer_cred() {
                         Ok(peer) if peer.uid() == user || peer.uid() == 0 => {
-                            tokio::spawn(connection::serve(self.service.clone(), stream));
+                            tokio::spawn(connection::serve(self.service.clone(), stream, peer.pid()));
                         }
                         peer => tracing::warn!(?peer, "a connection of somebody else was refused"),
                     },

@@ -84,6 +84,58 @@ async fn a_gate_waits_over_a_restart_and_its_answer_is_taken_once() {
 }
 
 #[tokio::test]
+async fn a_question_for_a_person_is_answered_by_no_agent_and_expires_over_a_restart() {
+    let daemon = TestDaemon::new().await;
+    let definition = json!({
+        "initial_state": "ask",
+        "states": {
+            "ask": {
+                "action": {"tool": "gate", "params": {"prompt": "Ship it?", "choices": ["ship", "stop"], "timeout": 3}},
+                "transitions": [{"condition": {"field_equals": {"answer": "ship"}}, "next_state": "how"}],
+                "on_timeout": "late",
+            },
+            "how": {"action": {"tool": "gate", "params": {"prompt": "How?", "answered_by": "anyone"}}},
+            "late": {"action": {"tool": "fail", "params": {"message": "nobody answered"}}},
+        },
+    });
+    let begun = begin(&daemon, definition.clone()).await;
+    let gate = end_of(&daemon, &begun.run_id).await.pending_gate.unwrap();
+    assert_eq!((gate.prompt.as_str(), gate.answered_by.as_str()), ("Ship it?", "human"));
+    assert!(gate.expires_at.is_some());
+    let answer = |answer: &str| AnswerGate { run_id: begun.run_id.clone(), gate_id: None, answer: answer.to_owned() };
+    let refused = daemon.call(answer("ship")).await;
+    assert!(refused.error.unwrap().starts_with("This gate waits for a person"), "the test's client says it is none");
+    let ann = daemon.somebody("ann").await;
+    assert!(ann.call(answer("perhaps")).await.unwrap().error.unwrap().contains("none of the choices: ship | stop"));
+    let taken = ann.call(answer("ship")).await.unwrap();
+    assert!(taken.success, "{taken:?}");
+    let asked = end_of(&daemon, &begun.run_id).await;
+    assert_eq!(asked.pending_gate.unwrap().prompt, "How?");
+    assert!(daemon.call(answer("with great care")).await.success, "any text, of anyone");
+    let ended = end_of(&daemon, &begun.run_id).await;
+    assert_eq!(ended.status, "completed");
+    assert_eq!(
+        (&ended.final_variables["ask_by"], &ended.final_variables["answer"]),
+        (&json!("ann"), &json!("with great care"))
+    );
+
+    let begun = begin(&daemon, definition).await;
+    end_of(&daemon, &begun.run_id).await;
+    let daemon = daemon.restarted().await;
+    let looked = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: None }).await;
+    assert_eq!(looked.status, "waiting", "the time that is left is what was left");
+    let ended = loop {
+        let looked = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: None }).await;
+        if looked.status != "waiting" && looked.status != "running" {
+            break looked;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert_eq!(ended.error.as_deref(), Some("State 'late' failed: nobody answered"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn of_two_answers_at_once_one_is_taken_and_the_other_told_so() {
     let daemon = TestDaemon::new().await;
     let begun = begin(&daemon, judged()).await;

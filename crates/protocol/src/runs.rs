@@ -169,12 +169,16 @@ pub struct GateInfo {
     pub answered_by: String,
     /// Since when it waits (ISO 8601, UTC)
     pub created_at: String,
+    /// Until when an answer counts (ISO 8601, UTC)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
     /// What there is to judge
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub context: Map<String, Value>,
 }
 
 /// Answer a run that waits for a judgement, with one of the choices of its pending_gate. The run goes on where that leads.
+/// A gate whose answered_by is human is answered by a person, with steplatch gates answer; asking here is refused.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerGate {
     /// The run

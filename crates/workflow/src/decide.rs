@@ -144,10 +144,17 @@ pub enum Effect {
         step: StepId,
         /// The question.
         prompt: String,
-        /// What can be answered.
+        /// What can be answered; any text, where there is nothing to choose from.
         choices: Vec<String>,
         /// What there is to judge: the result of the state's action, its screen among it.
         context: Map<String, Value>,
+    },
+    /// Bring [`Outcome::TimedOut`] back at this time: nobody answered what a gate asked.
+    ExpireGate {
+        /// The step that asks.
+        step: StepId,
+        /// When; the same when asked again after a restart.
+        at: Timestamp,
     },
     /// Set and export variables of a shell, invisibly, and bring [`Input::ShellAnswered`] back. Done twice it does
     /// no more than done once.
@@ -228,6 +235,10 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             Some(gate) if gate.step == step => Move::new(definition, history, now).pass_gate(gate, choice, by),
             _ => Decision::default(),
         },
+        (Status::Waiting, Input::Outcome { step, outcome: Outcome::TimedOut }) => match history.gate() {
+            Some(gate) if gate.step == step => Move::new(definition, history, now).expire_gate(gate),
+            _ => Decision::default(),
+        },
         (Status::Running, Input::ChildWaits { step, waits }) => match history.current() {
             Some(current) if current.step == step && history.child_waits() != waits => {
                 Move::new(definition, history, now).child_waits(step, waits)
@@ -257,7 +268,7 @@ pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
     match history.status() {
         Status::NotStarted | Status::Completed => Vec::new(),
         Status::Failed { .. } | Status::Cancelled { .. } => closing(history.open_terminals(), history.keep_terminals()),
-        Status::Waiting => history.gate().map(gate::asking).into_iter().collect(),
+        Status::Waiting => history.gate().into_iter().flat_map(gate::asking).collect(),
         Status::Running => {
             let deadline = (!history.child_waits()).then(|| Effect::ArmDeadline { after: history.time_left(now) });
             let pending = history
@@ -368,6 +379,10 @@ impl<'a> Move<'a> {
             && let Err(error) = tool::sleep_duration(&params)
         {
             return self.fail(FailureReason::BadParameters, format!("State '{name}': {error}"), terminals);
+        }
+        if tool == tool::GATE {
+            let entered = CurrentStep { step, tool, params, limit, entered_at: self.now };
+            return self.ask_somebody(entered, variables, terminals);
         }
         let entered = CurrentStep { step, tool, params, limit, entered_at: self.now };
         self.decision.effects.push(asking(&entered, self.history.depth()));
@@ -505,7 +520,7 @@ fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<
 
 /// Returns how long a state may take; `None` where the action bounds itself.
 fn limit(state: &State) -> Option<Duration> {
-    let own = matches!(state.action().tool(), tool::AWAIT_OUTPUT | tool::SLEEP | tool::RUN_WORKFLOW);
+    let own = matches!(state.action().tool(), tool::AWAIT_OUTPUT | tool::SLEEP | tool::GATE | tool::RUN_WORKFLOW);
     state.timeout().or_else(|| (!own).then_some(tool::USUAL_LIMIT))
 }
 

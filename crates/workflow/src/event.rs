@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 
 use crate::decide::Way;
+use crate::question::Question;
 use crate::time::{self, Timestamp};
 
 /// The rules that a run started today follows to its end. Raise it when the same history would be decided differently.
@@ -107,6 +108,27 @@ pub enum Event {
         choice: String,
         /// Who chose.
         by: String,
+    },
+    /// The action of a state asked somebody.
+    GateAsked {
+        /// When.
+        at: Timestamp,
+        /// The step that asks.
+        step: StepId,
+        /// What is asked.
+        question: Question,
+        /// Until when an answer counts.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expires_at: Option<Timestamp>,
+        /// What there is to look at.
+        context: Map<String, Value>,
+    },
+    /// Nobody answered in time what the action of a state asked.
+    GateExpired {
+        /// When.
+        at: Timestamp,
+        /// The step that asked.
+        step: StepId,
     },
     /// The run that a state started waits for somebody, itself or through a run of its own.
     ChildWaits {
@@ -205,6 +227,8 @@ impl Event {
             | Self::Transitioned { at, .. }
             | Self::GateOpened { at, .. }
             | Self::GateAnswered { at, .. }
+            | Self::GateAsked { at, .. }
+            | Self::GateExpired { at, .. }
             | Self::ChildWaits { at, .. }
             | Self::ChildGoesOn { at, .. }
             | Self::VariablesAsked { at, .. }

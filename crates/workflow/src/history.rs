@@ -6,8 +6,9 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 
-use crate::decide::Way;
+use crate::decide::{NONE_OF_THESE, Way};
 use crate::event::{Choice, Event, FailureReason, Limits, Outcome, Purpose, ShellAnswer, Side};
+use crate::question::{AnsweredBy, Question};
 use crate::time::Timestamp;
 use crate::tool;
 use crate::variables::Variables;
@@ -82,26 +83,77 @@ pub struct Exchange {
     pub then: Option<String>,
 }
 
-/// A question that waits for somebody's judgement.
+/// A question that waits for somebody.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gate {
-    /// The step whose end is to be judged.
+    /// The step that asks.
     pub step: StepId,
-    /// What can be chosen, besides "none of these".
-    pub choices: Vec<Choice>,
-    /// What follows when none of them holds.
-    pub otherwise: Way,
-    /// What there is to judge.
+    /// What it asks.
+    pub asks: Asks,
+    /// What there is to look at.
     pub context: Map<String, Value>,
     /// Since when it waits.
     pub opened_at: Timestamp,
+}
+
+/// What a gate asks.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Asks {
+    /// Where the end of a state leads.
+    Judgement {
+        /// What can be chosen, besides "none of these".
+        choices: Vec<Choice>,
+        /// What follows when none of them holds.
+        otherwise: Way,
+    },
+    /// What the action of a state asks.
+    Answer {
+        /// The question.
+        question: Question,
+        /// Until when an answer counts.
+        expires_at: Option<Timestamp>,
+        /// The state that asks.
+        entered: Box<CurrentStep>,
+    },
 }
 
 impl Gate {
     /// Returns the question, in words.
     #[must_use]
     pub fn prompt(&self) -> String {
-        format!("What holds after state '{}'?", self.step.place)
+        match &self.asks {
+            Asks::Judgement { .. } => format!("What holds after state '{}'?", self.step.place),
+            Asks::Answer { question, .. } => question.prompt.clone(),
+        }
+    }
+
+    /// Returns what can be answered; any text, where there is nothing to choose from.
+    #[must_use]
+    pub fn choices(&self) -> Vec<&str> {
+        match &self.asks {
+            Asks::Judgement { choices, .. } => {
+                choices.iter().map(|choice| choice.description.as_str()).chain([NONE_OF_THESE]).collect()
+            }
+            Asks::Answer { question, .. } => question.choices.iter().map(String::as_str).collect(),
+        }
+    }
+
+    /// Returns who may answer.
+    #[must_use]
+    pub fn answered_by(&self) -> AnsweredBy {
+        match &self.asks {
+            Asks::Judgement { .. } => AnsweredBy::Agent,
+            Asks::Answer { question, .. } => question.answered_by,
+        }
+    }
+
+    /// Returns until when an answer counts.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        match &self.asks {
+            Asks::Judgement { .. } => None,
+            Asks::Answer { expires_at, .. } => *expires_at,
+        }
     }
 }
 
@@ -268,19 +320,28 @@ impl History {
                 self.status = Status::Waiting;
                 self.gate = Some(Gate {
                     step: step.clone(),
-                    choices: choices.clone(),
-                    otherwise: otherwise.clone(),
+                    asks: Asks::Judgement { choices: choices.clone(), otherwise: otherwise.clone() },
                     context: context.clone(),
                     opened_at: *at,
                 });
             }
-            Event::GateAnswered { at, step, choice, .. } => {
-                if let Some(gate) = self.gate.take_if(|gate| gate.step == *step) {
-                    self.status = Status::Running;
-                    self.waited += at.since(gate.opened_at);
-                    self.variables.set_standard("answer", choice.as_str());
+            Event::GateAsked { at, step, question, expires_at, context } => {
+                if let Some(entered) = self.current.take_if(|current| current.step == *step) {
+                    let (question, expires_at, entered) = (question.clone(), *expires_at, Box::new(entered));
+                    self.status = Status::Waiting;
+                    self.gate = Some(Gate {
+                        step: step.clone(),
+                        asks: Asks::Answer { question, expires_at, entered },
+                        context: context.clone(),
+                        opened_at: *at,
+                    });
                 }
             }
+            Event::GateAnswered { at, step, choice, .. } => {
+                self.close_gate(step, *at);
+                self.variables.set_standard("answer", choice.as_str());
+            }
+            Event::GateExpired { at, step } => self.close_gate(step, *at),
             Event::VariablesAsked { step, session_id, purpose, set, read, then, .. } => {
                 self.exchanges += 1;
                 self.exchange = Some(Exchange {
@@ -303,6 +364,16 @@ impl History {
                 self.end(Status::Failed { reason: *reason, error: error.clone() }, *at);
             }
             Event::Cancelled { at, reason } => self.end(Status::Cancelled { reason: reason.clone() }, *at),
+        }
+    }
+
+    fn close_gate(&mut self, step: &StepId, at: Timestamp) {
+        if let Some(gate) = self.gate.take_if(|gate| gate.step == *step) {
+            self.status = Status::Running;
+            self.waited += at.since(gate.opened_at);
+            if let Asks::Answer { entered, .. } = gate.asks {
+                self.current = Some(*entered);
+            }
         }
     }
 

@@ -17,6 +17,7 @@ mod event;
 mod graph;
 mod history;
 mod log;
+mod question;
 mod rehearsal;
 pub mod substitute;
 mod time;
@@ -35,8 +36,9 @@ pub use event::{
     Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer, Side,
 };
 pub use graph::{mermaid, svg};
-pub use history::{CurrentStep, Exchange, Gate, History, Status};
+pub use history::{Asks, CurrentStep, Exchange, Gate, History, Status};
 pub use log::{LogEntry, Told, execution_log};
+pub use question::{AnsweredBy, Question};
 pub use rehearsal::{Passage, Rehearsal, RehearsalEnd, Source, Stubs, rehearse};
 pub use substitute::filtered_forms;
 pub use time::Timestamp;

@@ -123,6 +123,8 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
         | Event::StateEntered { .. }
         | Event::GateOpened { .. }
         | Event::GateAnswered { .. }
+        | Event::GateAsked { .. }
+        | Event::GateExpired { .. }
         | Event::ChildWaits { .. }
         | Event::ChildGoesOn { .. }
         | Event::VariablesAsked { .. }

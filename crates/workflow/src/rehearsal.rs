@@ -264,7 +264,8 @@ impl<'a> Stage<'a> {
                 self.deadline = None;
                 return Ok(None);
             }
-            Effect::Abandon { .. } | Effect::CloseTerminal { .. } => return Ok(None),
+            // Whoever answers does so in time.
+            Effect::ExpireGate { .. } | Effect::Abandon { .. } | Effect::CloseTerminal { .. } => return Ok(None),
         };
         Ok(Some(input))
     }
@@ -291,12 +292,13 @@ impl<'a> Stage<'a> {
         let Some(choice) = answers.and_then(|answers| answers.get(*turn)) else {
             let more = if *turn == 0 { String::new() } else { format!(" for the {} time", ordinal(*turn + 1)) };
             return Err(format!(
-                "State '{state}' asks for a judgement{more}; write one of {} under \"gates\"",
-                offered()
+                "State '{state}' asks for {}{more}; write {} under \"gates\"",
+                if choices.is_empty() { "an answer" } else { "a judgement" },
+                if choices.is_empty() { "one".to_owned() } else { format!("one of {}", offered()) }
             ));
         };
         *turn += 1;
-        if !choices.contains(choice) {
+        if !choices.is_empty() && !choices.contains(choice) {
             return Err(format!("State '{state}' does not offer '{choice}'; it offers {}", offered()));
         }
         self.path.push(Passage::Gate {
@@ -351,6 +353,8 @@ impl<'a> Stage<'a> {
             Event::Started { .. }
             | Event::GateOpened { .. }
             | Event::GateAnswered { .. }
+            | Event::GateAsked { .. }
+            | Event::GateExpired { .. }
             | Event::ChildWaits { .. }
             | Event::ChildGoesOn { .. }
             | Event::VariablesAsked { .. }

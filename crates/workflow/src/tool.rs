@@ -18,14 +18,17 @@ pub(crate) const SLEEP: &str = "sleep";
 /// Does nothing and does not succeed, in its author's words. Not a tool of the catalog: it is decided here.
 pub(crate) const FAIL: &str = "fail";
 
+/// Asks somebody. Not a tool of the catalog: whoever answers comes by another way.
+pub(crate) const GATE: &str = "gate";
+
 /// Runs another workflow, within the time of this run. Not a tool of the catalog either: its meaning is ours.
 pub(crate) const RUN_WORKFLOW: &str = "run_workflow";
 
 /// The actions that every machine has, whatever the catalog.
-pub(crate) const OF_MACHINES: &[&str] = &[SLEEP, FAIL, RUN_WORKFLOW];
+pub(crate) const OF_MACHINES: &[&str] = &[SLEEP, FAIL, GATE, RUN_WORKFLOW];
 
 /// What a definition may name, and this version does not do yet.
-pub(crate) const NOT_YET: &[&str] = &["gate", "run_node"];
+pub(crate) const NOT_YET: &[&str] = &["run_node"];
 
 /// How long a state may take when neither it nor its action says so.
 pub(crate) const USUAL_LIMIT: Duration = Duration::from_secs(30);

@@ -309,6 +309,7 @@ mod tests {
             .map(|(key, value)| (key.into(), value.into()))
             .into(),
             person: false,
+            process: None,
         };
         assert_eq!(Asker::of(&caller), Asker { named: Some("/l".into()), ..at("/p") });
     }

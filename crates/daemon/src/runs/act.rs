@@ -91,6 +91,12 @@ pub(super) async fn sleep(until: Timestamp, limit: Option<Duration>) -> Outcome 
     }
 }
 
+/// Waits until nobody's answer counts any more.
+pub(super) async fn expire(at: Timestamp) -> Outcome {
+    tokio::time::sleep(at.since(moment::now())).await;
+    Outcome::TimedOut
+}
+
 async fn limited<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> Option<T> {
     match limit {
         Some(limit) => tokio::time::timeout(limit, future).await.ok(),

@@ -318,6 +318,7 @@ impl Driver {
             Effect::Answer { step, outcome } => self.await_outcome(step, std::future::ready(outcome)),
             // It is told as part of the run's progress; whoever answers is an input like any other.
             Effect::OpenGate { .. } => {}
+            Effect::ExpireGate { step, at } => self.await_outcome(step, act::expire(at)),
             Effect::SetVariables { step, session_id, variables } => {
                 let answering = async move { contract::set(&shared.sessions, &caller, session_id, variables).await };
                 self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: answering.await } });

@@ -157,6 +157,13 @@ fn told(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
                 json!({"gate_id": step.to_string(), "state": step.place, "choices": choices, "context": context}),
             )
         }
+        Event::GateAsked { step, question, context, expires_at, .. } => (
+            "gate_waiting",
+            json!({"gate_id": step.to_string(), "state": step.place, "prompt": question.prompt,
+                   "choices": question.choices, "answered_by": question.answered_by,
+                   "expires_at": expires_at.map(moment::told), "context": context}),
+        ),
+        Event::GateExpired { step, .. } => ("gate_timeout", json!({"gate_id": step.to_string(), "state": step.place})),
         Event::GateAnswered { step, choice, by, .. } => {
             ("gate_answered", json!({"gate_id": step.to_string(), "state": step.place, "answer": choice, "by": by}))
         }

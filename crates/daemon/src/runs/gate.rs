@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use steplatch_ids::RunId;
 use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo};
-use steplatch_workflow::{Event, Gate, Input, MOST_LEVELS, NONE_OF_THESE};
+use steplatch_workflow::{AnsweredBy, Event, Gate, Input, MOST_LEVELS};
 
 use super::run::Run;
 use super::{Runs, report};
-use crate::caller::Caller;
+use crate::caller::{Caller, descends_from};
 use crate::moment;
 use crate::secrets::Secrets;
 
@@ -24,16 +24,13 @@ pub(super) fn info(run: &RunId, gate: &Gate, secrets: &Secrets) -> GateInfo {
     GateInfo {
         gate_id: gate.step.to_string(),
         run_id: run.to_string(),
-        prompt: gate.prompt(),
-        choices: choices(gate).map(|choice| secrets.masked(choice.to_owned())).collect(),
-        answered_by: "agent".to_owned(),
+        prompt: secrets.masked(gate.prompt()),
+        choices: gate.choices().into_iter().map(|choice| secrets.masked(choice.to_owned())).collect(),
+        answered_by: gate.answered_by().name().to_owned(),
         created_at: moment::told(gate.opened_at),
+        expires_at: gate.expires_at().map(moment::told),
         context,
     }
-}
-
-fn choices(gate: &Gate) -> impl Iterator<Item = &str> {
-    gate.choices.iter().map(|choice| choice.description.as_str()).chain([NONE_OF_THESE])
 }
 
 impl Runs {
@@ -104,11 +101,21 @@ impl Runs {
             };
             return Err(refused(error));
         }
+        if gate.answered_by() == AnsweredBy::Human
+            && let Some(why) = self.no_person(caller).await
+        {
+            return Err(refused(why));
+        }
         // A choice may hold a secret, and then what is shown of it is what can be answered.
         let given = |(choice, shown): &(&str, &String)| *choice == verb.answer || **shown == verb.answer;
-        let Some((choice, shown)) = choices(&gate).zip(&info.choices).find(given) else {
-            let answer: String = verb.answer.chars().take(200).collect();
-            return Err(refused(format!("'{answer}' is none of the choices: {}", info.choices.join(" | "))));
+        let choices = gate.choices();
+        let (choice, shown) = match choices.iter().copied().zip(&info.choices).find(given) {
+            Some(chosen) => chosen,
+            None if choices.is_empty() => (verb.answer.as_str(), &verb.answer),
+            None => {
+                let answer: String = verb.answer.chars().take(200).collect();
+                return Err(refused(format!("'{answer}' is none of the choices: {}", info.choices.join(" | "))));
+            }
         };
         let by = caller.who();
         let input = Input::GateAnswered { step: gate.step.clone(), choice: choice.to_owned(), by: by.clone() };
@@ -133,6 +140,29 @@ impl Runs {
                 Err(refused(format!("The answer is not written down yet{why}; look with get_run")))
             }
         }
+    }
+
+    /// Says why whoever asks is taken for no person, if that is so.
+    pub(super) async fn no_person(&self, caller: &Caller) -> Option<String> {
+        if !caller.person {
+            return Some(
+                "This gate waits for a person: they answer it with 'steplatch gates list' and 'steplatch gates answer', in a \
+                 terminal of their own"
+                    .to_owned(),
+            );
+        }
+        let hosts = self.shared.sessions.hosts().await;
+        let kept = caller.process.is_some_and(|process| {
+            // A host within this process, as tests have it, keeps no shell that could be told from them.
+            let keeps =
+                |pid| hosts.iter().any(|host| host.pid != std::process::id() && Ok(host.pid) == u32::try_from(pid));
+            descends_from(process, keeps)
+        });
+        kept.then(|| {
+            "This gate waits for a person, and this command runs in a terminal that steplatch keeps, where an agent may \
+             type; answer it in a terminal of your own"
+                .to_owned()
+        })
     }
 
     /// Says who answered this gate before, or the last one where none is named, if somebody did.

@@ -20,7 +20,7 @@ const CLOSE: char = '\u{FDD1}';
 
 /// Where an entry may hold what somebody else wrote. Everything else is words of ours, which no secret can be part of
 /// by more than chance; and an entry must stay readable when its marks stand for nothing any more.
-const FOREIGN: [&str; 12] = [
+const FOREIGN: [&str; 13] = [
     "variables",
     "definition",
     "params",
@@ -33,6 +33,7 @@ const FOREIGN: [&str; 12] = [
     "reason",
     "choices",
     "choice",
+    "question",
 ];
 
 /// The secrets of one run.

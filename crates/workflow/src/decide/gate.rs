@@ -1,6 +1,6 @@
-//! What a machine lets somebody else judge.
+//! What a machine lets somebody else judge or answer.
 //!
-//! A transition whose condition has a description can not be chosen here: a gate
+//! The action `gate` asks a question, and the answer is its result. A transition whose condition has a description can not be chosen here: a gate
 //! asks, with the descriptions as choices. What follows on "none of these" is
 //! decided when the gate opens, while the end of the state is at hand.
 
@@ -8,8 +8,9 @@ use serde_json::{Map, Value};
 use steplatch_ids::StepId;
 
 use super::{Decision, Effect, Move, Way};
-use crate::event::{Choice, Event};
-use crate::history::Gate;
+use crate::event::{Choice, Event, FailureReason, Outcome};
+use crate::history::{Asks, CurrentStep, Gate, Terminals};
+use crate::question::Question;
 use crate::substitute::Lookup;
 use crate::variables::Variables;
 
@@ -25,20 +26,88 @@ impl Move<'_> {
         otherwise: Way,
         context: Map<String, Value>,
     ) -> Decision {
-        let gate = Gate { step, choices, otherwise, context, opened_at: self.now };
+        self.record(Event::GateOpened {
+            at: self.now,
+            step: step.clone(),
+            choices: choices.clone(),
+            otherwise: otherwise.clone(),
+            context: context.clone(),
+        });
+        let gate = Gate { step, asks: Asks::Judgement { choices, otherwise }, context, opened_at: self.now };
         self.decision.effects.push(Effect::DisarmDeadline);
-        self.decision.effects.push(asking(&gate));
-        let Gate { step, choices, otherwise, context, opened_at: at } = gate;
-        self.record(Event::GateOpened { at, step, choices, otherwise, context });
+        self.decision.effects.extend(asking(&gate));
         self.decision
+    }
+
+    /// Enters a state whose action asks somebody, and waits.
+    pub(super) fn ask_somebody(
+        mut self,
+        entered: CurrentStep,
+        variables: &impl Lookup,
+        terminals: &Terminals,
+    ) -> Decision {
+        let (question, waits) = match Question::read(&entered.params) {
+            Ok(read) => read,
+            Err(error) => {
+                let error = format!("State '{}': {error}", entered.step.place);
+                return self.fail(FailureReason::BadParameters, error, terminals);
+            }
+        };
+        let limit = entered.limit.or(waits);
+        let expires_at = limit.map(|limit| self.now.after(limit));
+        let seen = |name: &str| Some((name.to_owned(), variables.get(name)?.clone()));
+        let context: Map<String, Value> = ["match_text", "screen_content"].into_iter().filter_map(seen).collect();
+        let (step, at) = (entered.step.clone(), self.now);
+        self.record(Event::StateEntered {
+            at,
+            step: step.clone(),
+            tool: entered.tool.clone(),
+            params: entered.params.clone(),
+            limit,
+        });
+        self.record(Event::GateAsked {
+            at,
+            step: step.clone(),
+            question: question.clone(),
+            expires_at,
+            context: context.clone(),
+        });
+        let entered = Box::new(CurrentStep { limit, ..entered });
+        let gate = Gate { step, asks: Asks::Answer { question, expires_at, entered }, context, opened_at: at };
+        self.decision.effects.push(Effect::DisarmDeadline);
+        self.decision.effects.extend(asking(&gate));
+        self.decision
+    }
+
+    /// Goes on without an answer.
+    pub(super) fn expire_gate(mut self, gate: &Gate) -> Decision {
+        let Asks::Answer { entered, .. } = &gate.asks else { return Decision::default() };
+        self.record(Event::GateExpired { at: self.now, step: gate.step.clone() });
+        let after = self.history.time_left(self.now);
+        self.decision.effects.push(Effect::ArmDeadline { after });
+        self.complete(entered, Outcome::TimedOut)
     }
 
     /// Goes where an answer leads. An answer that is none of the choices decides nothing.
     pub(super) fn pass_gate(mut self, gate: &Gate, choice: String, by: String) -> Decision {
-        let chosen = gate.choices.iter().find(|possible| possible.description == choice);
+        let (choices, otherwise) = match &gate.asks {
+            Asks::Judgement { choices, otherwise } => (choices, otherwise),
+            Asks::Answer { question, .. } if !question.takes(&choice) => return Decision::default(),
+            Asks::Answer { entered, .. } => {
+                let fields = [("success", true.into()), ("answer", choice.as_str().into()), ("by", by.as_str().into())];
+                let result = fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
+                self.record(Event::GateAnswered { at: self.now, step: gate.step.clone(), choice, by });
+                // Nobody waits for its time to be up any more.
+                self.decision.effects.push(Effect::Abandon { step: gate.step.clone() });
+                let after = self.history.time_left(self.now);
+                self.decision.effects.push(Effect::ArmDeadline { after });
+                return self.complete(entered, Outcome::Finished { result });
+            }
+        };
+        let chosen = choices.iter().find(|possible| possible.description == choice);
         let way = match chosen {
             Some(chosen) => Way::Go { to: chosen.next_state.clone(), because: format!("{by} judged: {choice}") },
-            None if choice == NONE_OF_THESE => gate.otherwise.clone(),
+            None if choice == NONE_OF_THESE => otherwise.clone(),
             None => return Decision::default(),
         };
         let history = self.history;
@@ -50,15 +119,13 @@ impl Move<'_> {
     }
 }
 
-/// Returns the effect that brings a gate its answer.
-pub(super) fn asking(gate: &Gate) -> Effect {
-    let descriptions = gate.choices.iter().map(|choice| choice.description.clone());
-    Effect::OpenGate {
-        step: gate.step.clone(),
-        prompt: gate.prompt(),
-        choices: descriptions.chain([NONE_OF_THESE.to_owned()]).collect(),
-        context: gate.context.clone(),
-    }
+/// Returns the effects that bring a gate its answer, or the end of its time.
+pub(super) fn asking(gate: &Gate) -> Vec<Effect> {
+    let step = gate.step.clone();
+    let expiring = gate.expires_at().map(|at| Effect::ExpireGate { step: step.clone(), at });
+    let choices = gate.choices().into_iter().map(str::to_owned).collect();
+    let asking = Effect::OpenGate { step: step.clone(), prompt: gate.prompt(), choices, context: gate.context.clone() };
+    [asking].into_iter().chain(expiring).collect()
 }
 
 /// Variables as they are once a gate was answered.

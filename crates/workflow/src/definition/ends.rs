@@ -52,10 +52,13 @@ impl State {
             // Neither needs anybody: one always succeeds, the other never does.
             tool::SLEEP => vec![Ending::Succeeded],
             tool::FAIL => return vec![Ending::Failed],
+            // It is answered, or nobody does in time.
+            tool::GATE if self.action.params().contains_key("timeout") => vec![Ending::Succeeded, Ending::TimedOut],
+            tool::GATE => vec![Ending::Succeeded],
             tool::AWAIT_OUTPUT => vec![Ending::Succeeded, Ending::FoundNothing, Ending::Failed, Ending::Unknown],
             _ => vec![Ending::Succeeded, Ending::Failed, Ending::Unknown],
         };
-        let bounds_itself = matches!(tool, tool::AWAIT_OUTPUT | tool::SLEEP | tool::RUN_WORKFLOW);
+        let bounds_itself = matches!(tool, tool::AWAIT_OUTPUT | tool::SLEEP | tool::GATE | tool::RUN_WORKFLOW);
         if self.timeout.is_some() || !bounds_itself {
             endings.push(Ending::TimedOut);
         }

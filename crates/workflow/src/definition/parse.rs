@@ -8,14 +8,14 @@ use steplatch_pattern::Pattern;
 
 use super::document::{Findings, Object, Place, kind, suggestion};
 use super::shape::{
-    ACTION_KEYS, CONDITION_KEYS, CONDITION_WORDS, DOCUMENT_KEYS, FAIL_KEYS, RUN_WORKFLOW_KEYS, SLEEP_KEYS, STATE_KEYS,
-    TRANSITION_KEYS,
+    ACTION_KEYS, CONDITION_KEYS, CONDITION_WORDS, DOCUMENT_KEYS, FAIL_KEYS, GATE_KEYS, RUN_WORKFLOW_KEYS, SLEEP_KEYS,
+    STATE_KEYS, TRANSITION_KEYS,
 };
 use super::{Action, Definition, Problem, Problems, Severity, State, ToolCatalog, Transition, reach};
 use crate::child::{self, MOST_LEVELS};
 use crate::condition::{Condition, PatternText, Test};
 use crate::decide::NONE_OF_THESE;
-use crate::{substitute, tool};
+use crate::{question, substitute, tool};
 
 pub(super) const MOST_STATES: usize = 100;
 /// How many states a machine with too many may have for each of them to be looked at, too.
@@ -211,6 +211,7 @@ impl Reader<'_> {
         let problems = match tool {
             tool::SLEEP => check_sleep(&params),
             tool::FAIL => check_fail(&params),
+            tool::GATE => check_gate(&params),
             tool::RUN_WORKFLOW => self.check_child(&params),
             _ => self.tools.check(tool, &params),
         };
@@ -221,7 +222,7 @@ impl Reader<'_> {
         );
         let text_params = params.keys().filter(|param| self.tools.takes_text(tool, param)).cloned().collect();
         let takes_session = match tool {
-            tool::SLEEP | tool::FAIL => false,
+            tool::SLEEP | tool::FAIL | tool::GATE => false,
             tool::RUN_WORKFLOW => true,
             _ => self.tools.takes_session(tool),
         };
@@ -429,6 +430,16 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+fn check_gate(params: &Map<String, Value>) -> Vec<Problem> {
+    let mut problems = unknown_keys(params, "a gate", &GATE_KEYS);
+    let complaints = question::complaints(params, |value| value.to_string().contains('{'));
+    problems.extend(complaints.into_iter().map(|(param, complaint)| {
+        let pointer = if param.is_empty() { String::new() } else { format!("/{param}") };
+        Problem::error(pointer, complaint)
+    }));
+    problems
 }
 
 fn check_fail(params: &Map<String, Value>) -> Vec<Problem> {

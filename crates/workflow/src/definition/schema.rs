@@ -81,6 +81,7 @@ fn described(tools: &dyn ToolCatalog) -> Vec<(String, Value)> {
     let of_machines = [
         (tool::SLEEP.to_owned(), schema_of::<shape::Sleep>()),
         (tool::FAIL.to_owned(), schema_of::<shape::Fail>()),
+        (tool::GATE.to_owned(), schema_of::<shape::Gate>()),
         (tool::RUN_WORKFLOW.to_owned(), schema_of::<shape::RunWorkflow>()),
     ];
     of_catalog.chain(of_machines).collect()

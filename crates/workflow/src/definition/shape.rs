@@ -175,6 +175,21 @@ pub(super) struct Fail {
     message: String,
 }
 
+/// Ask somebody, and wait for the answer: it is the result's `answer`, and the variable of that name. Without an answer in
+/// time, the state has timed out. The time of the run stands still meanwhile.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub(super) struct Gate {
+    /// The question
+    prompt: String,
+    /// What can be answered; without them, any text
+    choices: Option<Vec<String>>,
+    /// Seconds to wait (0 to 31536000; default: for ever)
+    timeout: Option<f64>,
+    /// Who may answer: human (default), agent or anyone
+    answered_by: Option<String>,
+}
+
 /// Run another workflow, and take its end for a result. Give either workflow_definition or workflow_name.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
@@ -284,6 +299,7 @@ known_keys! {
     CONDITION_KEYS = Condition;
     SLEEP_KEYS = Sleep;
     FAIL_KEYS = Fail;
+    GATE_KEYS = Gate;
     RUN_WORKFLOW_KEYS = RunWorkflow;
     STUB_KEYS = StubFile;
 }

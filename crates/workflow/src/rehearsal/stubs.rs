@@ -157,9 +157,10 @@ impl Reading<'_> {
             stubs.tools = self.by_name(&place, "tool", known, "that a workflow can use", Self::stub);
         }
         if let Some(place) = file.get("gates") {
-            let judged = |name: &&str| definition.state(name).is_some_and(|state| !choices(state).is_empty());
+            let judged =
+                |name: &&str| definition.state(name).is_some_and(|state| asks(state) || !choices(state).is_empty());
             let known = states().filter(judged).collect();
-            stubs.gates = self.by_name(&place, "state", known, "that asks for a judgement", Self::answer);
+            stubs.gates = self.by_name(&place, "state", known, "that asks somebody", Self::answer);
             self.offered(&stubs.gates);
         }
         if let Some(place) = file.get("shell") {
@@ -246,6 +247,10 @@ impl Reading<'_> {
         for (name, answers) in gates {
             let Some(state) = self.definition.state(name) else { continue };
             let choices = choices(state);
+            // What the action asks, it says itself.
+            if asks(state) {
+                continue;
+            }
             // A choice with a variable in it may become anything.
             if choices.iter().any(|choice| choice.contains('{')) {
                 continue;
@@ -287,6 +292,11 @@ impl Reading<'_> {
 
 /// The longest time that an action is said to take: longer than any run.
 const LONGEST: f64 = 100_000.0;
+
+/// Whether the action of a state asks somebody.
+fn asks(state: &crate::State) -> bool {
+    state.action().tool() == tool::GATE
+}
 
 /// What a state lets somebody judge, as it is written.
 fn choices(state: &crate::State) -> Vec<&str> {

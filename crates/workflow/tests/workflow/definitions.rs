@@ -223,10 +223,6 @@ impl ToolCatalog for Unjudged {
 fn what_this_version_does_not_do_is_refused_clearly() {
     for (document, expected) in [
         (
-            one_state(&json!({"action": {"tool": "gate", "params": {"prompt": "Deploy?"}}})),
-            "/states/start/action/tool: action 'gate' is not supported by this version",
-        ),
-        (
             one_state(&json!({"action": {"tool": "run_node"}})),
             "/states/start/action/tool: action 'run_node' is not supported by this version",
         ),

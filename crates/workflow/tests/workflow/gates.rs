@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::machine::{Machine, problems, start};
+use crate::machine::{Machine, fields, problems, start};
 use expect_test::expect;
 use serde_json::{Value, json};
-use steplatch_workflow::{Decision, Effect, History, Input, NONE_OF_THESE, Outcome, Start, Status, resume};
+use steplatch_workflow::{AnsweredBy, Decision, Effect, History, Input, NONE_OF_THESE, Outcome, Start, Status, resume};
 
 fn last(tool: &str) -> Value {
     json!({"action": {"tool": tool, "params": {"input_text": "{answer}"}}})
@@ -150,4 +150,96 @@ fn descriptions_that_can_not_be_judged_are_refused() {
         /states/build/transitions/5/condition/description: what is to be judged has 1 to 500 characters, not 501 or only blanks
         /states/build/transitions/1/condition/description: another transition of this state has the same description"#]]
     .assert_eq(&problems(&document(&wrong)));
+}
+
+/// A machine that asks before it goes on.
+fn asking(params: &Value) -> Value {
+    json!({
+        "initial_state": "ask",
+        "states": {
+            "ask": {
+                "action": {"tool": "gate", "params": params},
+                "transitions": [
+                    {"condition": {"field_equals": {"answer": "ship"}}, "next_state": "ship"},
+                    {"condition": "timeout", "next_state": "late"},
+                ],
+            },
+            "ship": {"action": {"tool": "send_input", "params": {"input_text": "ship # {answer} {ask_by}\n"}}},
+            "late": {"action": {"tool": "send_input", "params": {"input_text": "late\n"}}},
+        },
+    })
+}
+
+fn answers(run: &mut Machine, choice: &str) -> bool {
+    let step = run.history.gate().expect("a gate").step.clone();
+    let input = Input::GateAnswered { step, choice: choice.into(), by: "ann".into() };
+    !run.input(input).events.is_empty()
+}
+
+#[test]
+fn an_action_asks_and_the_answer_is_its_result() {
+    let params = json!({"prompt": "Ship {what}?", "choices": ["ship", "stop"]});
+    let given = Start { variables: fields(&json!({"what": "it"})), ..start() };
+    let mut run = Machine::start_with(&asking(&params), given);
+    let gate = run.history.gate().unwrap();
+    assert_eq!((gate.prompt().as_str(), gate.choices()), ("Ship it?", vec!["ship", "stop"]));
+    assert_eq!(gate.answered_by(), AnsweredBy::Human);
+    assert_eq!(run.history.status(), &Status::Waiting);
+    let left = run.history.time_left(run.now);
+    run.wait(Duration::from_secs(100_000));
+    assert_eq!(run.history.time_left(run.now), left, "the time of a gate does not count");
+    assert!(!answers(&mut run, "perhaps"), "what is no choice decides nothing");
+    assert!(answers(&mut run, "ship"));
+    assert_eq!(run.params()["input_text"], "ship # ship ann\n");
+    let rearmed =
+        run.last.effects.iter().any(|effect| matches!(effect, Effect::ArmDeadline { after } if *after == left));
+    assert!(rearmed, "{:?}", run.last.effects);
+    assert!(run.history.gate().is_none());
+}
+
+#[test]
+fn a_question_without_choices_takes_any_text_and_one_without_an_answer_has_timed_out() {
+    let mut run = Machine::start(&asking(&json!({"prompt": "How?", "timeout": "60", "answered_by": "anyone"})));
+    assert!(run.history.gate().unwrap().choices().is_empty());
+    let expires = run.history.gate().unwrap().expires_at().unwrap();
+    assert_eq!(expires.since(run.now), Duration::from_secs(60));
+    let step = run.history.gate().unwrap().step.clone();
+    run.wait(Duration::from_secs(61));
+    // A daemon that comes back asks again, with the same end.
+    let again = resume(&run.history, run.now);
+    assert!(
+        matches!(&again[..], [Effect::OpenGate { .. }, Effect::ExpireGate { at, .. }] if *at == expires),
+        "{again:?}"
+    );
+    let failed = Outcome::Finished { result: fields(&json!({"success": false})) };
+    assert!(run.input(Input::Outcome { step: step.clone(), outcome: failed }).events.is_empty());
+    run.input(Input::Outcome { step: step.clone(), outcome: Outcome::TimedOut });
+    assert_eq!(run.state(), "late");
+    assert!(
+        run.input(Input::GateAnswered { step, choice: "x".into(), by: "bob".into() }).events.is_empty(),
+        "too late"
+    );
+    let mut run = Machine::start(&asking(&json!({"prompt": "How?"})));
+    assert!(answers(&mut run, "gently"));
+    assert!(run.completed(), "an answer that no transition is for is a success all the same");
+}
+
+#[test]
+fn what_is_wrong_with_a_question_is_said_before_and_when_it_is_asked() {
+    let problems = |params: &Value| problems(&asking(params));
+    for (params, problem) in [
+        (json!({}), "'prompt' must say what is asked"),
+        (json!({"prompt": " "}), "/params/prompt: 'prompt' must say what is asked"),
+        (json!({"prompt": "?", "choices": []}), "'choices' has 1 to 20 of them"),
+        (json!({"prompt": "?", "choices": ["a", "a"]}), "no two of 'choices' are the same"),
+        (json!({"prompt": "?", "timeout": -1}), "'timeout' of a gate is a number of seconds"),
+        (json!({"prompt": "?", "answered_by": "cat"}), "'answered_by' is human, agent or anyone, not \"cat\""),
+        (json!({"prompt": "?", "choice": ["a"]}), "unknown key 'choice' in a gate, did you mean 'choices'?"),
+    ] {
+        let found = problems(&params);
+        assert!(found.contains(problem), "no {problem:?} in {found}");
+    }
+    let given = Start { variables: fields(&json!({"wait": "soon"})), ..start() };
+    let run = Machine::start_with(&asking(&json!({"prompt": "?", "timeout": "{wait}"})), given);
+    assert!(run.error().starts_with("State 'ask': 'timeout' of a gate is a number"), "{}", run.error());
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use steplatch_workflow::{History, Input, Limits, NONE_OF_THESE, Outcome, ShellAnswer, Start};
+use steplatch_workflow::{History, Input, Limits, Outcome, ShellAnswer, Start};
 
 use crate::machine::{fields, start};
 
@@ -24,7 +24,7 @@ fn condition(pick: u8) -> Value {
 }
 
 fn action(pick: u8) -> Value {
-    match pick % 8 {
+    match pick % 11 {
         0 => json!({"tool": "send_input", "params": {"input_text": "{match_text} {s1_error|sh} {answer}"}}),
         1 => json!({"tool": "await_output", "params": {"pattern": "{match_text}"}}),
         2 => json!({"tool": "open_terminal"}),
@@ -32,6 +32,9 @@ fn action(pick: u8) -> Value {
         4 => json!({"tool": "sleep", "params": {"seconds": "{exit_code}"}}),
         5 => json!({"tool": "run_workflow", "params": {"workflow_name": "w{exit_code}"}}),
         6 => json!({"tool": "run_workflow", "params": {"workflow_name": "w", "max_states": "{match_text}"}}),
+        7 => json!({"tool": "fail", "params": {"message": "{error}"}}),
+        8 => json!({"tool": "gate", "params": {"prompt": "{match_text}", "choices": ["0", "{match_text}"]}}),
+        9 => json!({"tool": "gate", "params": {"prompt": "how?", "choices": ["0"], "timeout": "{exit_code}"}}),
         _ => json!({"tool": "get_screen_content", "params": {"session_id": null}}),
     }
 }
@@ -129,8 +132,7 @@ pub(crate) fn next_input(history: &History, luck: &Luck) -> Input {
         return Input::ShellAnswered { step: exchange.step.clone(), answer };
     }
     let gate = history.gate().expect("a run that goes on waits for something");
-    let choices = gate.choices.iter().map(|choice| choice.description.as_str()).chain([NONE_OF_THESE]);
-    let choices: Vec<_> = choices.collect();
+    let choices = gate.choices();
     let choice = choices[usize::from(luck.choice) % choices.len()].to_owned();
     Input::GateAnswered { step: gate.step.clone(), choice, by: "somebody".to_owned() }
 }

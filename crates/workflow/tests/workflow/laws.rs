@@ -22,9 +22,11 @@ fn asking(effect: &Effect) -> Option<String> {
         | Effect::OpenGate { step, .. }
         | Effect::SetVariables { step, .. }
         | Effect::ReadVariables { step, .. } => Some(step.to_string()),
-        Effect::Abandon { .. } | Effect::ArmDeadline { .. } | Effect::DisarmDeadline | Effect::CloseTerminal { .. } => {
-            None
-        }
+        Effect::ExpireGate { .. }
+        | Effect::Abandon { .. }
+        | Effect::ArmDeadline { .. }
+        | Effect::DisarmDeadline
+        | Effect::CloseTerminal { .. } => None,
     }
 }
 

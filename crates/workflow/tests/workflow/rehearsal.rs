@@ -195,7 +195,7 @@ fn slips_in_stubs_are_named_with_what_was_probably_meant() {
         /states/wait/2: a result is an object with fields, or one of timeout, outcome_unknown, not 7
         /states/pause: 'elapsed_time' is a number of seconds from 0 to 100000, not "soon"
         /tools/open_terminals: there is no tool 'open_terminals' that a workflow can use, did you mean 'open_terminal'?
-        /gates/wait: there is no state 'wait' that asks for a judgement
+        /gates/wait: there is no state 'wait' that asks somebody
         /gates/judge: state 'judge' does not offer 'there are no warning'; it offers 'there are no warnings', 'none of these'
         /shell/PROJECT_ROT: 'PROJECT_ROT' is neither an argument nor a return value of this workflow, did you mean 'PROJECT_ROOT'?
         /shell/STATUS: the value of a variable is a text, not a list"#]]

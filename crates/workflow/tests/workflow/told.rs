@@ -230,6 +230,18 @@ fn the_documentation_has_every_key_and_every_parameter() {
         | key | type | what |
         |---|---|---|
         | `message` | string, required | What went wrong, for whoever reads of it |
+
+        ### gate
+
+        Ask somebody, and wait for the answer: it is the result's `answer`, and the variable of that name. Without an answer in
+        time, the state has timed out. The time of the run stands still meanwhile.
+
+        | key | type | what |
+        |---|---|---|
+        | `prompt` | string, required | The question |
+        | `choices` | array | What can be answered; without them, any text |
+        | `timeout` | number | Seconds to wait (0 to 31536000; default: for ever) |
+        | `answered_by` | string | Who may answer: human (default), agent or anyone |
     "#]]
     .assert_eq(&page[actions..page.find("\n### run_workflow").expect("the last action")]);
     for key in ["initial_state", "on_timeout", "field_contains", "outcome_unknown", "pattern_no_match", "secret"] {

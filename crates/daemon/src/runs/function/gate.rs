@@ -1,5 +1,7 @@
 //! Questions that functions ask, and their answers.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{AnswerGate, GateInfo};
@@ -36,11 +38,13 @@ pub(in crate::runs) struct Question {
     choices: Vec<String>,
     answered_by: String,
     context: Map<String, Value>,
+    /// Until when an answer counts.
+    expires_at: Option<Timestamp>,
 }
 
 impl Question {
     pub(super) fn of(run: &RunId, at: Timestamp, call: &Call) -> Option<Self> {
-        let CallKind::Gate { prompt, choices, answered_by, context, .. } = &call.kind else { return None };
+        let CallKind::Gate { prompt, choices, answered_by, context, timeout, .. } = &call.kind else { return None };
         if !waits_for_somebody(&call.kind) {
             return None;
         }
@@ -50,6 +54,7 @@ impl Question {
             prompt: prompt.clone(),
             choices: choices.clone().unwrap_or_default(),
             answered_by: answered_by.as_deref().map_or(Some(HUMAN), known)?.to_owned(),
+            expires_at: timeout.and_then(|seconds| Some(at.after(Duration::try_from_secs_f64(seconds).ok()?))),
             context: match context {
                 None => Map::new(),
                 Some(Value::Object(context)) => context.clone(),
@@ -70,6 +75,7 @@ impl Question {
             choices: self.choices.iter().map(|choice| secrets.masked(choice.clone())).collect(),
             answered_by: self.answered_by.clone(),
             created_at: moment::told(self.at),
+            expires_at: self.expires_at.map(moment::told),
             context,
         }
     }
@@ -110,9 +116,10 @@ impl Runs {
             }));
         };
         // An agent that asks for leave does not give it to itself.
-        if question.answered_by == HUMAN && !caller.person {
-            let error = format!("Gate '{}' is for a person: steplatch gates answer {} ANSWER", question.step, run.id);
-            return Err(refused(error));
+        if question.answered_by == HUMAN
+            && let Some(why) = self.no_person(caller).await
+        {
+            return Err(refused(why));
         }
         let shown = question.info(&self.shared.secrets).choices;
         let given = question.choices.iter().zip(&shown);

@@ -1,0 +1,127 @@
+//! What the action `gate` asks, and of whom.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::substitute;
+
+/// The most that can be chosen from.
+const MOST_CHOICES: usize = 20;
+
+/// The longest that a question may wait when it says how long, in seconds: a year.
+const LONGEST_SECONDS: f64 = 31_536_000.0;
+
+/// Who may answer a gate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnsweredBy {
+    /// A person, and no agent.
+    #[default]
+    Human,
+    /// The agent that runs it; a person may as well.
+    Agent,
+    /// Whoever comes first.
+    Anyone,
+}
+
+impl AnsweredBy {
+    const ALL: [(&'static str, Self); 3] = [("human", Self::Human), ("agent", Self::Agent), ("anyone", Self::Anyone)];
+
+    /// Returns the word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(_, who)| *who == self).map_or("human", |(name, _)| name)
+    }
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// The question.
+    pub prompt: String,
+    /// What can be answered; any text, where there is nothing to choose from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<String>,
+    /// Who may answer.
+    pub answered_by: AnsweredBy,
+}
+
+impl Question {
+    /// Reads the parameters of an action, all variables replaced: the question, and how long it waits.
+    ///
+    /// # Errors
+    /// With what is wrong with them.
+    pub(crate) fn read(params: &Map<String, Value>) -> Result<(Self, Option<Duration>), String> {
+        if let Some((_, complaint)) = complaints(params, |_| false).into_iter().next() {
+            return Err(complaint);
+        }
+        let text = |key: &str| set(params, key).map(substitute::as_text);
+        let choices = set(params, "choices").and_then(Value::as_array);
+        let who = text("answered_by").unwrap_or_default();
+        let question = Self {
+            prompt: text("prompt").unwrap_or_default(),
+            choices: choices.into_iter().flatten().map(substitute::as_text).collect(),
+            answered_by: AnsweredBy::ALL
+                .into_iter()
+                .find(|(name, _)| *name == who)
+                .map(|(_, who)| who)
+                .unwrap_or_default(),
+        };
+        Ok((question, set(params, "timeout").and_then(seconds)))
+    }
+
+    /// Tells whether `answer` can be given.
+    #[must_use]
+    pub fn takes(&self, answer: &str) -> bool {
+        self.choices.is_empty() || self.choices.iter().any(|choice| choice == answer)
+    }
+}
+
+fn set<'p>(params: &'p Map<String, Value>, key: &str) -> Option<&'p Value> {
+    params.get(key).filter(|value| !value.is_null())
+}
+
+fn seconds(value: &Value) -> Option<Duration> {
+    let number: f64 = substitute::as_text(value).trim().parse().ok()?;
+    (0.0..=LONGEST_SECONDS).contains(&number).then(|| Duration::from_secs_f64(number))
+}
+
+/// Returns what is wrong with the parameters and at which of them, as far as they are not `open`: may still become
+/// anything.
+pub(crate) fn complaints(params: &Map<String, Value>, open: impl Fn(&Value) -> bool) -> Vec<(&'static str, String)> {
+    let mut complaints = Vec::new();
+    let mut wrong = |key, complaint: &str| complaints.push((key, complaint.to_owned()));
+    match set(params, "prompt") {
+        None => wrong("", "'prompt' must say what is asked"),
+        Some(prompt) if substitute::as_text(prompt).trim().is_empty() => {
+            wrong("prompt", "'prompt' must say what is asked");
+        }
+        Some(_) => {}
+    }
+    match set(params, "choices") {
+        None => {}
+        Some(Value::Array(choices)) => {
+            let texts: Vec<String> = choices.iter().map(substitute::as_text).collect();
+            if texts.is_empty() || texts.len() > MOST_CHOICES {
+                wrong("choices", "'choices' has 1 to 20 of them");
+            } else if texts.iter().any(|text| text.trim().is_empty()) || !choices.iter().all(Value::is_string) {
+                wrong("choices", "each of 'choices' is a text");
+            } else if (1..texts.len()).any(|at| texts[..at].contains(&texts[at])) {
+                wrong("choices", "no two of 'choices' are the same");
+            }
+        }
+        Some(value) if open(value) => {}
+        Some(_) => wrong("choices", "'choices' must be a list of texts"),
+    }
+    if let Some(value) = set(params, "timeout").filter(|value| !open(value) && seconds(value).is_none()) {
+        wrong("timeout", &format!("'timeout' of a gate is a number of seconds from 0 to 31536000, not {value}"));
+    }
+    if let Some(value) = set(params, "answered_by").filter(|value| !open(value))
+        && !AnsweredBy::ALL.iter().any(|(name, _)| *value == *name)
+    {
+        wrong("answered_by", &format!("'answered_by' is human, agent or anyone, not {value}"));
+    }
+    complaints
+}

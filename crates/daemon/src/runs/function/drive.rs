@@ -66,8 +66,9 @@ impl Driver {
             self.take_up();
         }
         self.publish();
-        // Whoever left nothing open did not come to write down what the function asks first.
-        if self.folded.open.is_empty() && !self.go_on(Vec::new(), None).await {
+        // Whoever left nothing open, and no end, did not come to write down what the function asks first.
+        let begins = self.folded.end.is_none() && self.folded.open.is_empty();
+        if begins && !self.go_on(Vec::new(), None).await {
             return;
         }
         while self.folded.end.is_none() {

@@ -126,3 +126,31 @@ pub(super) fn told_as(event_type: &str) -> String {
         event_type.to_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use steplatch_workflow::Event;
+
+    use super::*;
+
+    #[test]
+    fn an_entry_of_a_machine_and_one_of_a_function_are_never_taken_for_each_other() {
+        let cancelled = Entry::Cancelled { at: Timestamp(1), reason: "so".to_owned() };
+        let record = |text: String| Record { seq: 7, version: 1, text };
+        assert_eq!(Entry::read(&record(cancelled.text())).unwrap(), cancelled);
+        assert!(serde_json::from_str::<Event>(&cancelled.text()).is_err());
+        let machine = Event::Cancelled { at: Timestamp(1), reason: "so".to_owned() };
+        let refused = Entry::read(&record(serde_json::to_string(&machine).unwrap())).unwrap_err();
+        assert!(refused.to_string().contains("entry 7"), "{refused}");
+        let newer = cancelled.text().replace("cancelled", "transcended");
+        assert!(Entry::read(&record(newer)).is_err(), "a kind of a newer version is refused");
+    }
+
+    #[test]
+    fn what_a_function_emits_is_never_taken_for_what_happened_to_the_run() {
+        assert_eq!(told_as("half_done"), "half_done");
+        for ours in ["workflow_completed", "gate_answered", "node_error", "log", RunEvent::UNREADABLE] {
+            assert_eq!(told_as(ours), format!("custom_{ours}"));
+        }
+    }
+}

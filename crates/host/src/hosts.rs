@@ -174,7 +174,17 @@ impl Hosts {
                 // Its folder was cleared away, as at a logout.
                 note.listen_again().await;
             }
-            match Host::connect(&socket, &hosts.shared.on_secret).await {
+            let mut connected = Host::connect(&socket, &hosts.shared.on_secret).await;
+            // A socket is there a moment before somebody listens at it.
+            for _ in 0..notes::PATIENCE {
+                let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+                match (&connected, noted.filter(|note| note.lives())) {
+                    (Err(error), Some(note)) if refused(error) => note.moment().await,
+                    _ => break,
+                }
+                connected = Host::connect(&socket, &hosts.shared.on_secret).await;
+            }
+            match connected {
                 Ok(host) => hosts.adopt(host, None, socket).await,
                 Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {
                     // Whoever listened there has ended without a word.

@@ -19,6 +19,12 @@ pub(crate) struct Note {
     pub(crate) pid: u32,
 }
 
+/// How long nothing is looked at, where nothing tells when to look.
+const MOMENT: Duration = Duration::from_millis(10);
+
+/// So many moments a host may take to listen again, also on a machine with a lot to do.
+pub(crate) const PATIENCE: usize = 500;
+
 impl Note {
     /// Whether the process that is noted is there and is a host.
     pub(crate) fn lives(&self) -> bool {
@@ -29,15 +35,20 @@ impl Note {
         })
     }
 
+    /// Waits a moment in which a host that lives may begin to listen.
+    pub(crate) async fn moment(&self) {
+        tokio::time::sleep(MOMENT).await;
+    }
+
     /// Asks the host to listen again where it listened, and waits a moment until it does.
     pub(crate) async fn listen_again(&self) {
         let asked = Pid::from_raw(self.pid.cast_signed()).is_some_and(|pid| kill_process(pid, Signal::USR1).is_ok());
-        for _ in 0..100 {
+        for _ in 0..PATIENCE {
             if !asked || self.socket.exists() {
                 return;
             }
             // Nothing tells when a file appears but looking for it; this happens once after a logout.
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            self.moment().await;
         }
     }
 }

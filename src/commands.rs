@@ -8,6 +8,7 @@ mod mcp;
 mod run;
 mod runs;
 mod terminal;
+mod worker;
 mod workflow;
 
 use std::path::PathBuf;
@@ -58,6 +59,9 @@ enum Command {
     /// Show and check the settings
     #[command(subcommand)]
     Config(config::Config),
+    /// Execute functions on standard input and output, for the daemon
+    #[command(hide = true)]
+    Worker,
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -103,7 +107,11 @@ fn wants_json(matches: &ArgMatches) -> bool {
 
 /// Carries out a command.
 pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
-    let place = front::place(arguments.state_dir.as_deref())?;
+    let place = match arguments.command {
+        // It has no folders, and nothing of its surroundings.
+        Command::Worker => return worker::serve().await,
+        _ => front::place(arguments.state_dir.as_deref())?,
+    };
     match arguments.command {
         Command::Run(command) => command.run(&place).await,
         Command::Workflow(command) => command.run(&place).await,
@@ -113,6 +121,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Mcp => mcp::run(place).await,
         Command::Daemon(command) => command.run(place).await,
         Command::Config(command) => command.run(),
+        Command::Worker => unreachable!("it has its own way, above"),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "steplatch", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
@@ -130,13 +139,14 @@ mod tests {
     }
 
     /// Commands without `--json`, each with its reason.
-    const WITHOUT_JSON: [(&str, &str); 6] = [
+    const WITHOUT_JSON: [(&str, &str); 7] = [
         ("completions", "prints a script for a shell"),
         ("daemon host", "is a process, and prints nothing"),
         ("daemon serve", "is a process, and prints nothing"),
         ("mcp", "speaks a protocol of its own"),
         ("terminal attach", "shows a terminal as it is"),
         ("terminal record", "writes a file of another format"),
+        ("worker", "speaks a protocol of its own"),
     ];
 
     /// Every command that does something, by its words.

@@ -17,6 +17,10 @@ mod settings;
 
 use std::process::ExitCode;
 
+/// Counts, for `steplatch worker`, what its executions take. Elsewhere it has no limit.
+#[global_allocator]
+static ALLOCATOR: steplatch_python::worker::Allocator = steplatch_python::worker::Allocator;
+
 fn main() -> ExitCode {
     let (arguments, json) = match commands::Arguments::read() {
         Ok(read) => read,

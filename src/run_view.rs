@@ -121,14 +121,19 @@ impl Story {
     fn finished(&self, event: &RunEvent) -> Vec<String> {
         let time = between(&self.began, &event.timestamp).map(|took| format!(" in {}", duration(took)));
         let time = time.unwrap_or_default();
-        let states = if self.states == 1 { "1 state".to_owned() } else { format!("{} states", self.states) };
+        let states = match self.states {
+            // A function has none.
+            0 => String::new(),
+            1 => ", 1 state".to_owned(),
+            states => format!(", {states} states"),
+        };
         let mut lines = Vec::new();
         match event.event_type.as_str() {
-            "workflow_completed" => lines.push(format!("{GOOD}✓{GOOD:#} {STRONG}completed{STRONG:#}{time}, {states}")),
-            "workflow_cancelled" => lines.push(format!("{BAD}✗{BAD:#} {STRONG}cancelled{STRONG:#}{time}, {states}")),
+            "workflow_completed" => lines.push(format!("{GOOD}✓{GOOD:#} {STRONG}completed{STRONG:#}{time}{states}")),
+            "workflow_cancelled" => lines.push(format!("{BAD}✗{BAD:#} {STRONG}cancelled{STRONG:#}{time}{states}")),
             _ => {
                 let error = event.data.get("error").and_then(Value::as_str).unwrap_or("no reason was given");
-                lines.push(format!("{BAD}✗{BAD:#} {STRONG}failed{STRONG:#}{time}, {states}: {error}"));
+                lines.push(format!("{BAD}✗{BAD:#} {STRONG}failed{STRONG:#}{time}{states}: {error}"));
                 let screen: Vec<&str> = self.screen.lines().collect();
                 if !screen.is_empty() {
                     lines.push(format!("  {QUIET}the screen as it was left:{QUIET:#}"));
@@ -139,6 +144,10 @@ impl Story {
         }
         if event.event_type == "workflow_completed" {
             lines.extend(self.returned.iter().map(|(name, value)| format!("  {name} = {}", visible(value))));
+            lines.extend(event.data.get("result").filter(|result| !result.is_null()).map(|result| match result {
+                Value::String(text) => format!("  {}", visible(text)),
+                other => format!("  {}", visible(&other.to_string())),
+            }));
             lines.extend(self.terminals.iter().map(|terminal| {
                 format!("  {QUIET}terminal {terminal} is still open: steplatch terminal attach {terminal}{QUIET:#}")
             }));
@@ -170,6 +179,18 @@ fn line(mark: &str, state: &str, tool: &str, detail: &str, time: &str, width: Op
     )
     .trim_end()
     .to_owned()
+}
+
+/// The line of a node that a function called.
+fn called(event: &RunEvent, width: Option<usize>) -> String {
+    let result = event.data.get("result").unwrap_or(&Value::Null);
+    let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let error = [text(result, "error"), text(&Value::Object(event.data.clone()), "error")].concat();
+    let good = event.event_type == "node_completed";
+    let (mark, style, said) = if good { ("✓", GOOD, text(result, "output")) } else { ("✗", BAD, error) };
+    let said = visible(said.trim().lines().next().unwrap_or_default());
+    let node = event.data.get("node_id").and_then(Value::as_str).unwrap_or_default();
+    line(&format!("{style}{mark}{style:#}"), node, &text(result, "node_type"), &said, "", width)
 }
 
 /// The line of a question that was answered.
@@ -268,6 +289,16 @@ impl View for Shown {
                     Some(line) => writeln!(out, "{line}"),
                     None => Ok(()),
                 }
+            }
+            "node_completed" | "node_error" | "node_timeout" => {
+                self.clear(&mut out)?;
+                let width = if self.watched { width() } else { None };
+                writeln!(out, "{}", called(event, width))
+            }
+            "log" => {
+                self.clear(&mut out)?;
+                let text = event.data.get("text").and_then(Value::as_str).unwrap_or_default();
+                text.lines().try_for_each(|line| writeln!(out, "    {QUIET}│{QUIET:#} {}", visible(line)))
             }
             "gate_answered" => {
                 self.clear(&mut out)?;

@@ -12,7 +12,7 @@ use clap::Subcommand;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use steplatch_daemon::{Ending, Options};
+use steplatch_daemon::{Ending, Options, WorkerStarter};
 use steplatch_host::{Hosts, Starter};
 use steplatch_protocol::{
     Client, ConnectError, DaemonStatus, DaemonStatusReply, Place, StopDaemon, StopDaemonReply, connect, ensure_private,
@@ -346,8 +346,9 @@ async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
     }
     let log = place.log();
     let host = host_starter(&place)?;
+    let workers = WorkerStarter::Program { program: front::starter()?.program, arguments: vec!["worker".into()] };
     let runs = settings.runs();
-    let daemon = steplatch_daemon::Daemon::start(Options { place, host, runs })
+    let daemon = steplatch_daemon::Daemon::start(Options { place, host, workers, runs })
         .await
         .map_err(|error| Failure::work(error.to_string()))?;
     let stopper = daemon.stopper();

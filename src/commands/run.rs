@@ -26,9 +26,9 @@ const WAITING: u8 = 3;
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// A workflow: a JSON file, or the name of a saved one
+    /// A workflow: a JSON file, a .py file with a function, or the name of a saved one
     ///
-    /// What contains a slash, ends in .json or is a file that exists is a file.
+    /// What contains a slash, ends in .json or .py or is a file that exists is a file.
     #[arg(value_name = "FILE|NAME")]
     workflow: String,
     /// A variable to begin with; may be given more than once
@@ -71,7 +71,7 @@ pub(super) fn variable(text: &str) -> Result<(String, String), String> {
 
 /// Whether a person who writes `workflow` means a file. A folder may be called as a workflow is.
 fn means_file(workflow: &str) -> bool {
-    workflow.contains('/') || workflow.ends_with(".json") || Path::new(workflow).is_file()
+    workflow.contains('/') || workflow.ends_with(".json") || workflow.ends_with(".py") || Path::new(workflow).is_file()
 }
 
 impl Run {

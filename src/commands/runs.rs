@@ -93,6 +93,7 @@ impl List {
 
 fn row(run: &RunRecord) -> Vec<String> {
     let about = match (&run.pending_gate, &run.error) {
+        (Some(gate), _) if gate.choices.is_empty() => gate.prompt.clone(),
         (Some(gate), _) => format!("{} ({} choices)", gate.prompt, gate.choices.len()),
         (None, Some(error)) => error.clone(),
         (None, None) => String::new(),

@@ -17,6 +17,7 @@ use crate::lock::{LockError, StateLock};
 use crate::runs::KeptRuns;
 use crate::secrets::Secrets;
 use crate::service::Service;
+use crate::workers::{WorkerStarter, Workers};
 
 /// How a daemon is set up.
 #[derive(Debug, Clone)]
@@ -25,6 +26,8 @@ pub struct Options {
     pub place: Place,
     /// How the process is started that keeps its terminals.
     pub host: Starter,
+    /// How the processes are started in which functions are executed.
+    pub workers: WorkerStarter,
     /// Which finished runs are kept.
     pub runs: KeptRuns,
 }
@@ -122,7 +125,8 @@ impl Daemon {
                 tracing::warn!(%error, "whoever opens the first terminal is told");
             }
         });
-        let service = Arc::new(Service::start(place, hosts, secrets, options.runs).await?);
+        let service =
+            Arc::new(Service::start(place, hosts, Workers::new(options.workers), secrets, options.runs).await?);
         Ok(Self { service, listener, _lock: lock })
     }
 

@@ -14,7 +14,9 @@ mod runs;
 mod secrets;
 mod service;
 mod sessions;
+mod workers;
 
 pub use daemon::{Daemon, Ending, Options, StartError, Stopper};
 pub use lock::LockError;
 pub use runs::{KeptRuns, TerminalTools};
+pub use workers::{Execution, Function, Gone, WorkerStarter, Workers, WorkersError};

@@ -12,6 +12,7 @@ mod child;
 mod contract;
 mod drive;
 mod event;
+mod function;
 mod gate;
 mod origin;
 mod report;
@@ -40,6 +41,7 @@ use crate::caller::Caller;
 use crate::library::Workflows;
 use crate::secrets::Secrets;
 use crate::sessions::Sessions;
+use crate::workers::Workers;
 use begin::Beginning;
 pub use catalog::TerminalTools;
 use run::{Run, RunState};
@@ -77,10 +79,11 @@ impl Runs {
         path: PathBuf,
         sessions: Sessions,
         workflows: Workflows,
+        workers: Workers,
         secrets: Arc<Secrets>,
         keep: KeptRuns,
     ) -> Result<Self, OpenError> {
-        let shared = Shared::open(path, sessions, workflows, secrets, keep).await?;
+        let shared = Shared::open(path, sessions, workflows, workers, secrets, keep).await?;
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -132,6 +135,17 @@ impl Runs {
             Some(key) => self.begun_before(key).await,
             None => None,
         };
+        if let Some(file) = verb.workflow_file.as_deref().filter(|file| file.ends_with(".py")) {
+            return match begun {
+                Some(run) if run.is_function() => Ok(run),
+                Some(run) => {
+                    let (id, workflow) = (&run.id, &run.about.workflow);
+                    let error = format!("this name belongs to run {id} of '{workflow}'; choose another one");
+                    Err(not_started("execution_error", error))
+                }
+                None => self.shared.begin_function(caller, &verb, file, key).await,
+            };
+        }
         let asked = self.shared.definition(caller, &verb).await;
         if let Some(run) = begun {
             // What can not be found any more was what the run began with.
@@ -293,7 +307,7 @@ impl Runs {
                 // A run below may have its answer already, and this one not know it yet.
                 let mut below = self.deepest(run).follow();
                 below.mark_unchanged();
-                if state.is_over() || (state == RunState::Waiting && self.gate_of(run).is_some()) {
+                if state.is_over() || (state == RunState::Waiting && self.asks(run)) {
                     return;
                 }
                 let gone = tokio::select! {
@@ -311,11 +325,11 @@ impl Runs {
     }
 
     fn told(&self, run: &Arc<Run>) -> RunRecord {
-        run.record(self.pending_gate(run), &self.shared.secrets)
+        run.record(self.pending_gates(run), &self.shared.secrets)
     }
 
     async fn report(&self, run: &Arc<Run>) -> RunReply {
-        let (gate, progress) = (self.pending_gate(run), run.progress());
+        let (gate, progress) = (self.pending_gates(run).into_iter().next(), run.progress());
         let unreadable = |error: &dyn std::fmt::Display| RunReply {
             run_id: run.id.to_string(),
             status: run.state().name().to_owned(),
@@ -328,8 +342,14 @@ impl Runs {
             Err(error) => return unreadable(&error),
         };
         let (told, secrets) = (run.clone(), self.shared.secrets.clone());
-        let report = self.shared.at_length(move || report::of(&told, progress, records, gate, &secrets)).await;
-        report.unwrap_or_else(|error| unreadable(&error))
+        let report = self.shared.at_length(move || {
+            if told.is_function() {
+                function::report(&told, &records, &secrets)
+            } else {
+                report::of(&told, progress, records, gate, &secrets)
+            }
+        });
+        report.await.unwrap_or_else(|error| unreadable(&error))
     }
 }
 

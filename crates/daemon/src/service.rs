@@ -23,6 +23,7 @@ use crate::library::Workflows;
 use crate::runs::{KeptRuns, RunEvents, Runs};
 use crate::secrets::Secrets;
 use crate::sessions::{Sessions, TerminalEvents};
+use crate::workers::Workers;
 
 /// What the daemon is made of.
 #[derive(Debug)]
@@ -108,13 +109,15 @@ impl Service {
     pub(crate) async fn start(
         place: Place,
         hosts: Hosts,
+        workers: Workers,
         secrets: Arc<Secrets>,
         keep: KeptRuns,
     ) -> Result<Self, OpenError> {
         let stop = watch::Sender::new(None);
         let sessions = Sessions::new(hosts, secrets.clone(), stop.subscribe());
         let workflows = Workflows::new();
-        let runs = Runs::open(place.journal(), sessions.clone(), workflows.clone(), secrets.clone(), keep).await?;
+        let runs =
+            Runs::open(place.journal(), sessions.clone(), workflows.clone(), workers, secrets.clone(), keep).await?;
         runs.recover().await;
         Ok(Self {
             place,

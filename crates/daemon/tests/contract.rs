@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use steplatch_daemon::{Daemon, KeptRuns, Options};
+use steplatch_daemon::{Daemon, KeptRuns, Options, WorkerStarter};
 use steplatch_host::Starter;
 use steplatch_protocol::{
     AttachTerminal, AwaitOutput, AwaitReason, AwaitUntil, CallError, ContentMode, DaemonStatus, ErrorCode,
@@ -341,8 +341,12 @@ async fn a_client_of_a_newer_version_is_told_what_is_spoken() {
 #[tokio::test]
 async fn a_second_daemon_on_the_same_state_is_refused_by_name() {
     let daemon = TestDaemon::new().await;
-    let options =
-        Options { place: daemon.place().clone(), host: Starter::InProcess(Box::default()), runs: KeptRuns::default() };
+    let options = Options {
+        place: daemon.place().clone(),
+        host: Starter::InProcess(Box::default()),
+        workers: WorkerStarter::Nobody,
+        runs: KeptRuns::default(),
+    };
     let error = Daemon::start(options).await.unwrap_err().to_string();
     let expected = format!("a daemon (pid {}, version ", std::process::id());
     assert!(error.starts_with(&expected), "{error}");

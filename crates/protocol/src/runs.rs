@@ -30,7 +30,7 @@ pub struct RunWorkflow {
     /// Name of a saved workflow, instead of workflow_definition
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_name: Option<String>,
-    /// Path of a JSON file with the workflow, instead of workflow_definition
+    /// Path of a file with the workflow, instead of workflow_definition: JSON, or a function in a .py file
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_file: Option<String>,
     /// Terminal to work in; without it the workflow opens its own
@@ -125,6 +125,9 @@ pub struct RunReply {
     /// Return values of the workflow
     #[serde(default)]
     pub return_values: Map<String, Value>,
+    /// What it returned, if it is a function
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
     /// The terminal it worked in last
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use steplatch_daemon::{Daemon, Ending, KeptRuns, Options, Stopper};
+use steplatch_daemon::{Daemon, Ending, KeptRuns, Options, Stopper, WorkerStarter};
 use steplatch_host::Starter;
 use steplatch_protocol::{
     AwaitOutput, AwaitOutputReply, Client, GetScreenContent, Hello, OpenTerminal, OpenTerminalReply, PROTOCOL_VERSION,
@@ -60,7 +60,10 @@ impl TestDaemon {
     async fn start(folder: TempDir, terminals: steplatch_terminal::Options, runs: KeptRuns) -> Self {
         let place = Place::new(folder.path().join("state"), folder.path().join("run"));
         let host = Starter::InProcess(Box::new(terminals));
-        let daemon = Daemon::start(Options { place: place.clone(), host, runs }).await.expect("a daemon that starts");
+        // Whose story is about functions has the program, whose workers these are.
+        let workers = WorkerStarter::Nobody;
+        let daemon =
+            Daemon::start(Options { place: place.clone(), host, workers, runs }).await.expect("a daemon that starts");
         let client = daemon.client();
         let stopper = daemon.stopper();
         let serving = tokio::spawn(async move { daemon.serve().await.expect("a daemon that serves") });

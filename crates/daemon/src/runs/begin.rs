@@ -64,15 +64,8 @@ impl Shared {
         };
         let (run, received, progress) = Run::driven(id.clone(), about.clone());
         let run = Arc::new(run);
-        {
-            let mut driven = self.lock();
-            if let Some(run) = driven.get(&id) {
-                return Ok(run.clone());
-            }
-            if driven.len() >= MOST {
-                return Err(format!("{MOST} runs are under way, which is the limit; cancel one with cancel_run"));
-            }
-            driven.insert(id.clone(), run.clone());
+        if let Some(run) = self.register(&run)? {
+            return Ok(run);
         }
         let parts = Parts { caller, definition, run: id.clone(), about, inputs: run.inputs(), progress };
         let mut driver = Driver::new(self.clone(), parts);
@@ -97,7 +90,23 @@ impl Shared {
         }
     }
 
-    async fn known(&self, id: &RunId) -> Result<Arc<Run>, String> {
+    /// Notes that a run is under way. Returns the one that is already, under the same id.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub(super) fn register(&self, run: &Arc<Run>) -> Result<Option<Arc<Run>>, String> {
+        let mut driven = self.lock();
+        if let Some(run) = driven.get(&run.id) {
+            return Ok(Some(run.clone()));
+        }
+        if driven.len() >= MOST {
+            return Err(format!("{MOST} runs are under way, which is the limit; cancel one with cancel_run"));
+        }
+        driven.insert(run.id.clone(), run.clone());
+        Ok(None)
+    }
+
+    pub(super) async fn known(&self, id: &RunId) -> Result<Arc<Run>, String> {
         match self.find(id).await {
             Ok(Some(run)) => Ok(run),
             Ok(None) => Err(format!("run {id} was forgotten just now; ask again")),
@@ -115,12 +124,17 @@ impl Shared {
                 return;
             }
         };
-        let mut drivers = Vec::new();
+        let (mut drivers, mut functions) = (Vec::new(), Vec::new());
         // The oldest first, as they began.
         for known in left.into_iter().rev() {
             let run = known.run.clone();
-            match self.found(known).await {
-                Ok(found) => drivers.push(found),
+            let found = if Run::told(known.clone()).is_function() {
+                self.found_function(known).await.map(|found| functions.push(found))
+            } else {
+                self.found(known).await.map(|found| drivers.push(found))
+            };
+            match found {
+                Ok(()) => {}
                 Err(reason) => {
                     tracing::error!(%run, reason, "a run can not go on");
                     self.broken().insert(run, reason);
@@ -133,11 +147,14 @@ impl Shared {
             .filter(|(run, ..)| run.about.parent.as_ref().is_some_and(|step| !is_awaited(step, &drivers)))
             .map(|(run, ..)| run.clone())
             .collect();
-        if !drivers.is_empty() {
-            tracing::info!(runs = drivers.len(), "runs of the last daemon go on");
+        if drivers.len() + functions.len() > 0 {
+            tracing::info!(runs = drivers.len() + functions.len(), "runs of the last daemon go on");
         }
         for (_, driver, received) in drivers {
             self.drivers.spawn(driver.resume(received));
+        }
+        for found in functions {
+            self.drivers.spawn(found.resume());
         }
         for run in orphans {
             run.cancel(child::LEFT_ALONE);

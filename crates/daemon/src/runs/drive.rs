@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::ExitTerminal;
-use steplatch_store::{Append, AppendError, Appended, Journal, StorageError};
+use steplatch_store::{Append, AppendError, Appended, Journal};
 use steplatch_workflow::{
     Decision, Definition, Effect, History, Input, Outcome, SEMANTICS_VERSION, Start, Status, decide, resume,
 };
@@ -23,9 +22,6 @@ use crate::moment;
 
 /// Version of the entries that are written here: the events of `workflow` in JSON, sealed.
 pub(super) const ENTRY_VERSION: u16 = SEMANTICS_VERSION as u16;
-
-/// How long a journal that can not write is left alone before it is tried again, at first and at the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 /// Drives one run.
 pub(super) struct Driver {
@@ -239,38 +235,13 @@ impl Driver {
 
     /// Writes, and waits as long as the journal has no room. Returns false when this run is not ours to go on with.
     async fn append(&mut self, append: Append) -> bool {
-        let mut pause = PAUSES.0;
-        loop {
-            match self.shared.journal.write(append.clone()).await {
-                Ok(Appended::Written { last }) => {
-                    self.seq = last;
-                    // While it runs, everybody is told at once; its end is told when it is complete.
-                    if !self.history.is_over() {
-                        self.publish();
-                    }
-                    return true;
-                }
-                Ok(Appended::Existing { run }) => {
-                    tracing::error!(run = %self.run, existing = %run, "an append without a key was taken for another run's");
-                    return false;
-                }
-                Err(error @ (AppendError::Conflict { .. } | AppendError::Storage(StorageError::NotOwner { .. }))) => {
-                    tracing::error!(run = %self.run, %error, "somebody else goes on with a run");
-                    return false;
-                }
-                Err(AppendError::Storage(StorageError::Closed)) => return false,
-                Err(AppendError::Storage(StorageError::Full(_))) if self.shared.make_room().await => continue,
-                Err(AppendError::Storage(error)) => {
-                    tracing::warn!(run = %self.run, %error, "a run waits for its journal");
-                    let trouble = format!("the run goes on as soon as its next step can be written down: {error}");
-                    self.progress.send_modify(|progress| progress.trouble = Some(trouble));
-                }
-            }
-            tokio::select! {
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSES.1),
-                () = self.shared.stopping.cancelled() => return false,
-            }
+        let Some(last) = self.shared.written(append, &self.progress).await else { return false };
+        self.seq = last;
+        // While it runs, everybody is told at once; its end is told when it is complete.
+        if !self.history.is_over() {
+            self.publish();
         }
+        true
     }
 
     /// Ends the run once everything that it leaves behind is cleared away.
@@ -313,7 +284,7 @@ impl Driver {
             gate: self.history.gate().cloned(),
             below: below.map(|current| RunId::started_by(&current.step)),
             kept: self.kept.clone(),
-            trouble: None,
+            ..Progress::default()
         }
     }
 

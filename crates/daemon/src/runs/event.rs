@@ -9,7 +9,7 @@ use steplatch_store::{Journal, ReadError, Record};
 use steplatch_workflow::{Event, Outcome};
 
 use super::run::Run;
-use super::{Seal, Shared};
+use super::{Seal, Shared, function};
 use crate::connection::{Disconnected, Outgoing};
 use crate::moment;
 
@@ -35,7 +35,7 @@ impl RunEvents {
                 let seen = progress.borrow_and_update();
                 (seen.seq, seen.state.is_over())
             };
-            let events = match self.shared.events_of(&self.run.id, self.next, &Seal::default()).await {
+            let events = match self.shared.told_of(&self.run, self.next).await {
                 Ok(events) => events,
                 Err(error) => {
                     tracing::error!(run = %self.run.id, %error, "a history can not be followed");
@@ -44,12 +44,11 @@ impl RunEvents {
                     return outgoing.event(request_id, &event).await;
                 }
             };
-            for event in events {
+            for told in events {
                 // The end of a run is told when what it leaves behind is cleared away.
                 if self.next > last {
                     break;
                 }
-                let told = told(&self.run, self.next, event);
                 self.next += 1;
                 if let Some(mut event) = told {
                     self.shared.secrets.mask_fields(&mut event.data);
@@ -106,6 +105,18 @@ impl Shared {
             Ok(done) => done,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
+    }
+}
+
+impl Shared {
+    /// Returns what who follows a run is told, for each entry from number `from` on.
+    async fn told_of(&self, run: &Run, from: u64) -> Result<Vec<Option<RunEvent>>, Unreadable> {
+        if run.is_function() {
+            let records = self.journal.read(&run.id, from).await?;
+            return records.iter().map(|record| function::event(run, record)).collect();
+        }
+        let events = self.events_of(&run.id, from, &Seal::default()).await?;
+        Ok((from..).zip(events).map(|(seq, event)| told(run, seq, event)).collect())
     }
 }
 
@@ -174,7 +185,7 @@ fn told(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
     Some(envelope(run, seq, event_type, data, timestamp))
 }
 
-fn envelope(run: &Run, seq: u64, event_type: &str, data: Value, timestamp: String) -> RunEvent {
+pub(super) fn envelope(run: &Run, seq: u64, event_type: &str, data: Value, timestamp: String) -> RunEvent {
     RunEvent {
         seq,
         run_id: run.id.to_string(),

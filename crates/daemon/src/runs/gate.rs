@@ -14,7 +14,7 @@ use crate::moment;
 use crate::secrets::Secrets;
 
 /// How long an answer may take to be written down.
-const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+pub(super) const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
 /// A gate as it is told.
 pub(super) fn info(run: &RunId, gate: &Gate, secrets: &Secrets) -> GateInfo {
@@ -54,9 +54,18 @@ impl Runs {
         run.progress().gate.map(|gate| (run, gate))
     }
 
-    /// Returns what [`Self::gate_of`] finds, as it is told.
-    pub(super) fn pending_gate(&self, run: &Arc<Run>) -> Option<GateInfo> {
-        self.gate_of(run).map(|(run, gate)| info(&run.id, &gate, &self.shared.secrets))
+    /// Returns whether somebody has to answer before a run, or one below it, goes on.
+    pub(super) fn asks(&self, run: &Arc<Run>) -> bool {
+        let progress = self.deepest(run).progress();
+        progress.gate.is_some() || !progress.questions.is_empty()
+    }
+
+    /// Returns the gates that a run waits at, the oldest first: what [`Self::gate_of`] finds, or those of a function.
+    pub(super) fn pending_gates(&self, run: &Arc<Run>) -> Vec<GateInfo> {
+        let (run, secrets) = (self.deepest(run), &self.shared.secrets);
+        let progress = run.progress();
+        let gate = progress.gate.iter().map(|gate| info(&run.id, gate, secrets));
+        gate.chain(progress.questions.iter().map(|question| question.info(secrets))).collect()
     }
 
     /// Passes a judgement on to the run that waits for it. Returns once it is written down.
@@ -72,6 +81,9 @@ impl Runs {
     async fn try_answer(&self, caller: &Caller, verb: AnswerGate) -> Result<String, (String, String)> {
         let asked = self.find(&verb.run_id).await.map_err(|error| (String::new(), error))?;
         let run = self.gate_of(&asked).map_or(asked, |(run, _)| run);
+        if run.is_function() {
+            return self.answer_function(caller, &run, &verb).await;
+        }
         let refused = |error: String| (run.state().name().to_owned(), error);
         let before = run.progress();
         let Some(gate) = before.gate else {
@@ -131,7 +143,7 @@ impl Runs {
     }
 
     /// Says why whoever asks is taken for no person, if that is so.
-    async fn no_person(&self, caller: &Caller) -> Option<String> {
+    pub(super) async fn no_person(&self, caller: &Caller) -> Option<String> {
         if !caller.person {
             return Some(
                 "This gate waits for a person: they answer it with 'steplatch gates list' and 'steplatch gates answer', in a \

@@ -27,16 +27,25 @@ pub(super) struct Origin {
 impl Origin {
     /// A run that opens nothing needs no environment.
     pub(super) fn of(caller: &Caller, definition: &Definition, seal: &Seal) -> Self {
-        let Caller { name, folder, environment, person, process: _ } = caller;
         let opens = |state: &State| matches!(state.action().tool(), "open_terminal" | "run_workflow");
-        let needed = if definition.states().iter().any(opens) { environment.as_slice() } else { &[] };
+        let environment = if definition.states().iter().any(opens) { caller.environment.as_slice() } else { &[] };
+        Self::with(caller, environment, seal.secrets())
+    }
+
+    /// A function may start anything at any time.
+    pub(super) fn whole(caller: &Caller) -> Self {
+        Self::with(caller, &caller.environment, &[])
+    }
+
+    fn with(caller: &Caller, environment: &[(OsString, OsString)], secrets: &[String]) -> Self {
+        let Caller { name, folder, person, .. } = caller;
         let text = |text: &OsString| text.to_str().map(str::to_owned);
         Self {
             name: name.clone(),
             folder: folder.clone(),
-            environment: needed.iter().filter_map(|(key, value)| Some((text(key)?, text(value)?))).collect(),
+            environment: environment.iter().filter_map(|(key, value)| Some((text(key)?, text(value)?))).collect(),
             person: *person,
-            secrets: seal.secrets().to_vec(),
+            secrets: secrets.to_vec(),
         }
     }
 

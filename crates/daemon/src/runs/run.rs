@@ -11,6 +11,7 @@ use steplatch_store::{KnownRun, Summary};
 use steplatch_workflow::{Gate, Input, Timestamp};
 use tokio::sync::{mpsc, watch};
 
+use super::function::Question;
 use super::source::{Kept, Source};
 use crate::moment;
 use crate::secrets::Secrets;
@@ -53,6 +54,8 @@ pub(super) struct Progress {
     pub(super) error: Option<String>,
     /// The question that it waits for.
     pub(super) gate: Option<Gate>,
+    /// The questions that it waits for, of a function, the oldest first.
+    pub(super) questions: Vec<Question>,
     /// The run below this one that waits for somebody, itself or through one below it.
     pub(super) below: Option<RunId>,
     /// Where its definition is, once it is over.
@@ -187,6 +190,11 @@ impl Run {
         !self.inputs.is_closed()
     }
 
+    /// Whether it is the run of a function: its history is of another kind then.
+    pub(super) fn is_function(&self) -> bool {
+        self.about.source == Source::Function
+    }
+
     /// Gives the run something to answer to; one that is over does not mind.
     pub(super) fn tell(&self, input: Input) {
         let _ = self.inputs.send(input);
@@ -218,8 +226,8 @@ impl Run {
         self.state().is_over()
     }
 
-    /// Tells of the run, which waits for the answer to `gate`.
-    pub(super) fn record(&self, gate: Option<GateInfo>, secrets: &Secrets) -> RunRecord {
+    /// Tells of the run, which waits for the answers to `gates`.
+    pub(super) fn record(&self, gates: Vec<GateInfo>, secrets: &Secrets) -> RunRecord {
         let progress = self.progress();
         let mut input = self.about.input.clone();
         secrets.mask_fields(&mut input);
@@ -231,8 +239,8 @@ impl Run {
             completed_at: progress.ended.map(moment::told),
             input,
             error: secrets.masked_if(progress.error.or(progress.trouble)),
-            pending_gates: gate.iter().cloned().collect(),
-            pending_gate: gate,
+            pending_gate: gates.first().cloned(),
+            pending_gates: gates,
             parent_run_id: self.about.parent.as_ref().map(|step| step.run.to_string()),
         }
     }

@@ -14,7 +14,7 @@ use steplatch_store::{
     Append, AppendError, Appended, Journal, KnownRun, OpenError, Retention, RunFilter, SqliteJournal, SqliteOptions,
     StorageError,
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -24,9 +24,13 @@ use crate::library::Workflows;
 use crate::moment;
 use crate::secrets::Secrets;
 use crate::sessions::Sessions;
+use crate::workers::Workers;
 
 /// How long what a run kept for itself may stay in the log after its end.
 const EMPTIED_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long a journal that can not write is left alone before it is tried again, at first and at the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 /// Of so many finished runs, one gives way at a time when the journal is full.
 const GIVEN_WAY: usize = 16;
@@ -61,6 +65,8 @@ pub(super) struct Shared {
     pub(super) sessions: Sessions,
     pub(super) secrets: Arc<Secrets>,
     pub(super) workflows: Workflows,
+    /// Where functions are executed.
+    pub(super) workers: Workers,
     /// The runs that are under way.
     pub(super) driven: Mutex<HashMap<RunId, Arc<Run>>>,
     /// Runs that are not over and can not go on, and why.
@@ -86,6 +92,7 @@ impl Shared {
         path: PathBuf,
         sessions: Sessions,
         workflows: Workflows,
+        workers: Workers,
         secrets: Arc<Secrets>,
         keep: KeptRuns,
     ) -> Result<Self, OpenError> {
@@ -95,6 +102,7 @@ impl Shared {
             sessions,
             secrets,
             workflows,
+            workers,
             driven: Mutex::default(),
             broken: Mutex::default(),
             stopping: CancellationToken::new(),
@@ -200,6 +208,37 @@ impl Shared {
             match self.journal.write(append.clone()).await {
                 Err(AppendError::Storage(StorageError::Full(_))) if self.make_room().await => {}
                 written => return written,
+            }
+        }
+    }
+
+    /// Appends, and waits as long as the journal has no room, which `progress` tells meanwhile. Returns the number of
+    /// the last entry, or `None` when the run is not ours to go on with.
+    pub(super) async fn written(&self, append: Append, progress: &watch::Sender<Progress>) -> Option<u64> {
+        let run = append.run.clone();
+        let mut pause = PAUSES.0;
+        loop {
+            match self.journal.write(append.clone()).await {
+                Ok(Appended::Written { last }) => return Some(last),
+                Ok(Appended::Existing { run: existing }) => {
+                    tracing::error!(%run, %existing, "an append without a key was taken for another run's");
+                    return None;
+                }
+                Err(error @ (AppendError::Conflict { .. } | AppendError::Storage(StorageError::NotOwner { .. }))) => {
+                    tracing::error!(%run, %error, "somebody else goes on with a run");
+                    return None;
+                }
+                Err(AppendError::Storage(StorageError::Closed)) => return None,
+                Err(AppendError::Storage(StorageError::Full(_))) if self.make_room().await => continue,
+                Err(AppendError::Storage(error)) => {
+                    tracing::warn!(%run, %error, "a run waits for its journal");
+                    let trouble = format!("the run goes on as soon as its next step can be written down: {error}");
+                    progress.send_modify(|progress| progress.trouble = Some(trouble));
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSES.1),
+                () = self.stopping.cancelled() => return None,
             }
         }
     }

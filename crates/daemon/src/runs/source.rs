@@ -26,6 +26,8 @@ pub(super) enum Source {
     /// It was given, and is nobody else's business.
     #[default]
     Given,
+    /// It is a function, which stands in the history.
+    Function,
     /// It was given, and is saved in this library if it runs to its end.
     ToKeep {
         /// The library.
@@ -63,7 +65,7 @@ impl Source {
     /// Whether a library has something to do once the run is over.
     pub(super) fn awaits(&self, completed: bool) -> bool {
         match self {
-            Self::Given => false,
+            Self::Given | Self::Function => false,
             Self::ToKeep { .. } => completed,
             Self::Saved { .. } => true,
         }
@@ -71,7 +73,7 @@ impl Source {
 }
 
 /// Reads a file that somebody names; of one that is too long for a definition, enough to find that out.
-async fn read(path: PathBuf) -> io::Result<String> {
+pub(super) async fn read(path: PathBuf) -> io::Result<String> {
     let reading = tokio::task::spawn_blocking(move || {
         let file = File::open(path)?;
         let length = file.metadata()?.len();
@@ -144,7 +146,7 @@ impl Shared {
     ) -> Option<Kept> {
         let Ending { completed, states, at, again } = ending;
         let (folder, kept) = match source {
-            Source::Given => return None,
+            Source::Given | Source::Function => return None,
             Source::Saved { folder, name } => (folder, Kept { saved: false, name: name.clone() }),
             Source::ToKeep { .. } if !completed => return None,
             Source::ToKeep { folder } => {

@@ -1,0 +1,16 @@
+//! Runs of functions: how they begin, go on, and are told.
+//!
+//! What happens next is decided by the function itself, in a worker. Everything that
+//! it asks and is answered is an entry in the same journal as those of machines, of a
+//! kind of its own, and written before anything is done because of it.
+
+mod begin;
+mod drive;
+mod entry;
+mod gate;
+mod history;
+mod node;
+mod told;
+
+pub(super) use gate::Question;
+pub(super) use told::{event, report};

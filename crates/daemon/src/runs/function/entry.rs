@@ -1,0 +1,156 @@
+//! What the journal keeps of the run of a function.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use steplatch_ids::RunId;
+use steplatch_protocol::RunEvent;
+use steplatch_python::{Answer, Call, Limits};
+use steplatch_store::Record;
+use steplatch_workflow::Timestamp;
+
+use crate::runs::event::Unreadable;
+
+/// One entry. Its tag is none that an entry of a machine has, so that neither is taken for the other. Fields may be
+/// added with a default.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "function", rename_all = "snake_case")]
+pub(in crate::runs) enum Entry {
+    /// The run began. Always the first entry.
+    Started(Box<Started>),
+    /// The function asked for something, or told something.
+    Called {
+        /// When.
+        at: Timestamp,
+        /// What.
+        call: Call,
+    },
+    /// It was answered.
+    Answered {
+        /// When.
+        at: Timestamp,
+        /// Which call.
+        ordinal: u64,
+        /// With what.
+        answer: Answer,
+        /// Who answered, if somebody was asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+        /// What was asked, in a few words.
+        asked: Asked,
+    },
+    /// Nobody waits for these calls any more.
+    Abandoned {
+        /// When.
+        at: Timestamp,
+        /// Which call.
+        ordinal: u64,
+        /// What was asked, in a few words.
+        asked: Asked,
+    },
+    /// It returned. The last entry, as the next two.
+    Completed {
+        /// When.
+        at: Timestamp,
+        /// What it returned.
+        result: Value,
+    },
+    /// It failed.
+    Failed {
+        /// When.
+        at: Timestamp,
+        /// Why, as Python tells it.
+        error: String,
+    },
+    /// Somebody ended it.
+    Cancelled {
+        /// When.
+        at: Timestamp,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The beginning of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(in crate::runs) struct Started {
+    /// When.
+    pub(in crate::runs) at: Timestamp,
+    /// The run's id.
+    pub(in crate::runs) run: RunId,
+    /// Which workflow of the file.
+    pub(in crate::runs) workflow: String,
+    /// How failures name the file.
+    pub(in crate::runs) file: String,
+    /// What stood in it, so that the run outlives every change to it.
+    pub(in crate::runs) text: String,
+    /// `ctx.input`
+    pub(in crate::runs) input: Value,
+    /// `ctx.params`
+    pub(in crate::runs) params: Map<String, Value>,
+    /// How far it may go.
+    pub(in crate::runs) limits: Limits,
+    /// The nodes of the file, as declarations of `nodes`.
+    pub(in crate::runs) nodes: Vec<Value>,
+}
+
+/// What a call asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::runs) enum Asked {
+    /// A node, by its id.
+    Node(String),
+    /// Somebody.
+    Gate,
+    /// Anything that tells nobody anything.
+    Other,
+}
+
+impl Entry {
+    /// Reads an entry. One that a machine wrote, or a newer version, is refused.
+    pub(in crate::runs) fn read(record: &Record) -> Result<Self, Unreadable> {
+        serde_json::from_str(&record.text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
+    }
+
+    pub(super) fn text(&self) -> String {
+        serde_json::to_string(self).expect("an entry has only JSON in it")
+    }
+}
+
+/// The name that an event which a function emits is told under: never one of ours, which mean something to who follows.
+pub(super) fn told_as(event_type: &str) -> String {
+    let ours = ["workflow_", "nested_workflow_", "node_", "gate_", "state_", "graph_", "contract_"];
+    let ours = ours.iter().any(|prefix| event_type.starts_with(prefix));
+    if ours || ["transition", "log", RunEvent::UNREADABLE].contains(&event_type) {
+        format!("custom_{event_type}")
+    } else {
+        event_type.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use steplatch_workflow::Event;
+
+    use super::*;
+
+    #[test]
+    fn an_entry_of_a_machine_and_one_of_a_function_are_never_taken_for_each_other() {
+        let cancelled = Entry::Cancelled { at: Timestamp(1), reason: "so".to_owned() };
+        let record = |text: String| Record { seq: 7, version: 1, text };
+        assert_eq!(Entry::read(&record(cancelled.text())).unwrap(), cancelled);
+        assert!(serde_json::from_str::<Event>(&cancelled.text()).is_err());
+        let machine = Event::Cancelled { at: Timestamp(1), reason: "so".to_owned() };
+        let refused = Entry::read(&record(serde_json::to_string(&machine).unwrap())).unwrap_err();
+        assert!(refused.to_string().contains("entry 7"), "{refused}");
+        let newer = cancelled.text().replace("cancelled", "transcended");
+        assert!(Entry::read(&record(newer)).is_err(), "a kind of a newer version is refused");
+    }
+
+    #[test]
+    fn what_a_function_emits_is_never_taken_for_what_happened_to_the_run() {
+        assert_eq!(told_as("half_done"), "half_done");
+        for ours in ["workflow_completed", "gate_answered", "node_error", "log", RunEvent::UNREADABLE] {
+            assert_eq!(told_as(ours), format!("custom_{ours}"));
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The processes in which functions are executed.
+//!
+//! Owns them all: starts one when there is something to execute and the others are
+//! busy, replaces one that ended, and kills one that is silent for too long. What was
+//! in it is lost and not missed: an execution is begun again by its history. Whose
+//! fault an end was is known, because a worker does one thing at a time.
+
+mod worker;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use steplatch_python::wire::{Ask, Begin, Reply};
+use steplatch_python::{Answer, Declaration, Divergence, Entry, Failure, Limits, Progress, Start};
+
+use worker::Worker;
+pub use worker::{Gone, WorkerStarter};
+
+/// Workers at the most: they compute, and the machine is not theirs alone.
+const MOST: usize = 2;
+
+/// Deaths that one execution may cause; it fails with the last one.
+const DEATHS: u32 = 2;
+
+/// All workers. Cheap to clone; they end with the last clone.
+#[derive(Debug, Clone)]
+pub struct Workers {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    starter: WorkerStarter,
+    workers: Mutex<Vec<Arc<Worker>>>,
+    executions: AtomicU64,
+}
+
+/// What is executed: a function of a file, with what it begins with.
+#[derive(Debug, Clone)]
+pub struct Function {
+    /// How failures name the file.
+    pub file: String,
+    /// What stands in it.
+    pub text: String,
+    /// The function, and what it is given.
+    pub start: Start,
+    /// How far it may go.
+    pub limits: Limits,
+}
+
+/// One execution, wherever it is. It is forgotten when this is dropped.
+#[derive(Debug)]
+pub struct Execution {
+    workers: Workers,
+    function: Function,
+    id: u64,
+    /// The worker that has it; none after one was lost.
+    worker: Option<Arc<Worker>>,
+    deaths: u32,
+}
+
+/// Why nothing came of an execution.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkersError {
+    /// The file can not be used.
+    #[error("{0}")]
+    Refused(Failure),
+    /// The function does not follow its history.
+    #[error("{0}")]
+    Diverged(Box<Divergence>),
+    /// It took its worker down, twice.
+    #[error("the function ended the process that executes it, twice: {0}; it takes too much at once")]
+    Deadly(Gone),
+    /// No worker can be had.
+    #[error(transparent)]
+    Gone(#[from] Gone),
+}
+
+impl Workers {
+    /// Begins without a worker.
+    #[must_use]
+    pub fn new(starter: WorkerStarter) -> Self {
+        let shared = Shared { starter, workers: Mutex::default(), executions: AtomicU64::new(0) };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Returns what a file declares. `file` is how failures name it.
+    ///
+    /// # Errors
+    /// When it can not be used, or nobody can tell.
+    pub async fn load(&self, file: &str, text: &str) -> Result<Vec<Declaration>, WorkersError> {
+        let mut deaths = 0;
+        loop {
+            let ask = Ask::Load { file: file.to_owned(), text: text.to_owned() };
+            match self.worker()?.ask(ask, &Limits::default()).await {
+                Ok(Reply::Declares(declared)) => return Ok(declared),
+                Ok(Reply::Refused(failure)) => return Err(WorkersError::Refused(failure)),
+                Ok(reply) => return Err(Gone::senseless(&reply).into()),
+                Err(gone) => count_death(&mut deaths, gone)?,
+            }
+        }
+    }
+
+    /// Returns an execution of `function`, which begins when it goes on for the first time.
+    #[must_use]
+    pub fn execution(&self, function: Function) -> Execution {
+        let id = self.shared.executions.fetch_add(1, Ordering::Relaxed);
+        Execution { workers: self.clone(), function, id, worker: None, deaths: 0 }
+    }
+
+    /// Returns the worker that has the least to do, a new one where all of them are busy and another may be.
+    fn worker(&self) -> Result<Arc<Worker>, Gone> {
+        let mut workers = self.shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        workers.retain(|worker| !worker.is_gone());
+        let idle = workers.iter().min_by_key(|worker| (worker.open(), worker.memory()));
+        match idle {
+            Some(idle) if idle.open() == 0 || workers.len() >= MOST => Ok(idle.clone()),
+            _ => {
+                let worker = Arc::new(Worker::start(&self.shared.starter)?);
+                workers.push(worker.clone());
+                Ok(worker)
+            }
+        }
+    }
+}
+
+impl Execution {
+    /// Brings it to where its history leads, on whatever worker there is. Returns what the history does not have yet.
+    ///
+    /// # Errors
+    /// When the function can not be executed, or not like this.
+    pub async fn replay(&mut self, history: Vec<Entry>) -> Result<Progress, WorkersError> {
+        loop {
+            let Function { file, text, start, limits } = self.function.clone();
+            let begin = Begin { execution: self.id, file, text, start, limits, history: history.clone() };
+            let worker = self.workers.worker()?;
+            let reply = worker.ask(Ask::Begin(Box::new(begin)), &self.function.limits).await;
+            self.worker = Some(worker);
+            match reply {
+                Ok(Reply::Progressed(progress)) => return Ok(progress),
+                Ok(Reply::Refused(failure)) => return Err(WorkersError::Refused(failure)),
+                Ok(Reply::Diverged(divergence)) => return Err(WorkersError::Diverged(divergence)),
+                Ok(reply) => return Err(Gone::senseless(&reply).into()),
+                Err(gone) => {
+                    self.worker = None;
+                    count_death(&mut self.deaths, gone)?;
+                }
+            }
+        }
+    }
+
+    /// Answers a call. Returns `None` when its worker is lost: it has to be replayed then, by a history with this answer.
+    ///
+    /// # Errors
+    /// When the function can not be executed any more.
+    pub async fn answer(&mut self, ordinal: u64, answer: Answer) -> Result<Option<Progress>, WorkersError> {
+        let Some(worker) = &self.worker else { return Ok(None) };
+        let ask = Ask::Answer { execution: self.id, ordinal, answer };
+        match worker.ask(ask, &self.function.limits).await {
+            Ok(Reply::Progressed(progress)) => Ok(Some(progress)),
+            Ok(Reply::Unknown) => {
+                self.worker = None;
+                Ok(None)
+            }
+            Ok(reply) => Err(Gone::senseless(&reply).into()),
+            Err(gone) => {
+                self.worker = None;
+                count_death(&mut self.deaths, gone)?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl Drop for Execution {
+    fn drop(&mut self) {
+        if let Some(worker) = &self.worker {
+            worker.forget(self.id);
+        }
+    }
+}
+
+/// Counts the end of a worker against what it was busy with.
+fn count_death(deaths: &mut u32, gone: Gone) -> Result<(), WorkersError> {
+    if !gone.was_busy_with_this() {
+        return Ok(());
+    }
+    *deaths += 1;
+    if *deaths < DEATHS {
+        tracing::warn!(%gone, "a worker is replaced");
+        return Ok(());
+    }
+    Err(WorkersError::Deadly(gone))
+}

@@ -1,0 +1,249 @@
+//! One worker: its process, and who waits for an answer of it.
+
+use std::collections::VecDeque;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use steplatch_python::Limits;
+use steplatch_python::client::{Conversation, ConversationError, Heard, Lost};
+use steplatch_python::wire::{Ask, LONGEST, Reply};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::{OsString, PathBuf};
+
+/// How workers are started.
+#[derive(Debug, Clone)]
+pub enum WorkerStarter {
+    /// As a process that serves on its standard input and output.
+    Program {
+        /// The program, usually this very one.
+        program: PathBuf,
+        /// What makes it a worker.
+        arguments: Vec<OsString>,
+    },
+    /// Not at all: nothing is executed here.
+    Nobody,
+}
+
+/// Why a worker does not answer any more.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{why}")]
+pub struct Gone {
+    why: String,
+    busy_with_this: bool,
+}
+
+impl Gone {
+    fn new(why: impl Into<String>) -> Self {
+        Self { why: why.into(), busy_with_this: false }
+    }
+
+    /// One that answered something else than it was asked.
+    pub(super) fn senseless(reply: &Reply) -> Self {
+        let reply: String = format!("{reply:?}").chars().take(200).collect();
+        Self::new(format!("a worker answered something else than it was asked: {reply}"))
+    }
+
+    /// Whether it was at what was asked when it ended, rather than at something before it.
+    #[must_use]
+    pub fn was_busy_with_this(&self) -> bool {
+        self.busy_with_this
+    }
+}
+
+/// A worker that was started. It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Worker {
+    questions: mpsc::UnboundedSender<Question>,
+    known: Arc<Known>,
+}
+
+/// What is known of a worker from outside of its task.
+#[derive(Debug, Default)]
+struct Known {
+    gone: AtomicBool,
+    open: AtomicUsize,
+    memory: AtomicUsize,
+}
+
+/// Who waits for an answer, if anybody does.
+type Asker = Option<oneshot::Sender<Result<Reply, Gone>>>;
+
+struct Question {
+    ask: Ask,
+    longest_silence: Duration,
+    answer: Asker,
+}
+
+impl Worker {
+    pub(super) fn start(starter: &WorkerStarter) -> Result<Self, Gone> {
+        let WorkerStarter::Program { program, arguments } = starter else {
+            return Err(Gone::new("functions are not executed by this daemon"));
+        };
+        let mut child = Command::new(program)
+            .args(arguments)
+            .current_dir("/")
+            // It needs nothing of anybody, and gets nothing.
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| Gone::new(format!("a process to execute functions could not be started: {error}")))?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Gone::new("the pipes of a worker are gone"));
+        };
+        let (questions, asked) = mpsc::unbounded_channel();
+        let known = Arc::new(Known::default());
+        tokio::spawn(Task::new(child, input, output, known.clone()).run(asked));
+        Ok(Self { questions, known })
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.known.gone.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many questions it has not answered yet.
+    pub(super) fn open(&self) -> usize {
+        self.known.open.load(Ordering::Relaxed)
+    }
+
+    /// Returns the bytes that it had in use when it answered last.
+    pub(super) fn memory(&self) -> usize {
+        self.known.memory.load(Ordering::Relaxed)
+    }
+
+    /// Asks, and waits for the answer; `limits` tell how long it may be silent over it.
+    pub(super) async fn ask(&self, ask: Ask, limits: &Limits) -> Result<Reply, Gone> {
+        let (answer, answered) = oneshot::channel();
+        self.put(Question { ask, longest_silence: limits.longest_silence(), answer: Some(answer) });
+        answered.await.unwrap_or_else(|_| Err(Gone::new("the worker ended")))
+    }
+
+    /// Tells it to forget an execution.
+    pub(super) fn forget(&self, execution: u64) {
+        let longest_silence = Limits::default().longest_silence();
+        self.put(Question { ask: Ask::Forget { execution }, longest_silence, answer: None });
+    }
+
+    fn put(&self, question: Question) {
+        self.known.open.fetch_add(1, Ordering::Relaxed);
+        // One that is gone lets go of the question, which is an answer too.
+        let _ = self.questions.send(question);
+    }
+}
+
+/// What keeps a worker's process.
+struct Task {
+    child: Child,
+    conversation: Conversation,
+    /// What was asked and is not answered, in order, as in the conversation.
+    open: VecDeque<(Duration, Asker)>,
+    /// Written by a task of its own: a worker that is busy does not read, and one that writes must be read.
+    lines: mpsc::UnboundedSender<Vec<u8>>,
+    heard: mpsc::Receiver<String>,
+    /// When it was heard of last, or was asked something while it had nothing to do.
+    sign: Instant,
+    known: Arc<Known>,
+}
+
+impl Task {
+    fn new(child: Child, input: ChildStdin, output: ChildStdout, known: Arc<Known>) -> Self {
+        let (lines, to_write) = mpsc::unbounded_channel();
+        let (read, heard) = mpsc::channel(1);
+        tokio::spawn(write(input, to_write));
+        tokio::spawn(listen(output, read));
+        let (conversation, open) = (Conversation::new(), VecDeque::new());
+        Self { child, conversation, open, lines, heard, sign: Instant::now(), known }
+    }
+
+    async fn run(mut self, mut asked: mpsc::UnboundedReceiver<Question>) {
+        let why = loop {
+            let silent = self.open.front().map(|(longest, _)| (self.sign + *longest, *longest));
+            tokio::select! {
+                question = asked.recv() => match question {
+                    Some(question) => self.ask(question),
+                    // Nobody can ask any more.
+                    None => return,
+                },
+                line = self.heard.recv() => match line.map(|line| self.take(&line)) {
+                    Some(Ok(())) => {}
+                    Some(Err(error)) => break Lost::from(error).to_string(),
+                    None => match self.child.wait().await {
+                        Ok(status) => break Lost::of(status).to_string(),
+                        Err(error) => break Lost::from(error).to_string(),
+                    },
+                },
+                () = until(silent.map(|(at, _)| at)), if silent.is_some() => {
+                    let longest = silent.map_or(0.0, |(_, longest)| longest.as_secs_f64());
+                    break format!("the worker said nothing for {longest} s and was killed");
+                }
+            }
+        };
+        self.known.gone.store(true, Ordering::Relaxed);
+        let _ = self.child.start_kill();
+        // Whoever asked meanwhile is told by the end of the channel.
+        for (at, (_, answer)) in self.open.drain(..).enumerate() {
+            if let Some(answer) = answer {
+                let _ = answer.send(Err(Gone { why: why.clone(), busy_with_this: at == 0 }));
+            }
+        }
+        let _ = self.child.wait().await;
+    }
+
+    fn ask(&mut self, question: Question) {
+        if self.open.is_empty() {
+            self.sign = Instant::now();
+        }
+        let (_, line) = self.conversation.ask(question.ask);
+        self.open.push_back((question.longest_silence, question.answer));
+        // One that does not read any more is noticed by its end.
+        let _ = self.lines.send(line);
+    }
+
+    fn take(&mut self, line: &str) -> Result<(), ConversationError> {
+        self.sign = Instant::now();
+        if let Heard::Reply(_, reply) = self.conversation.heard(line)? {
+            self.known.open.fetch_sub(1, Ordering::Relaxed);
+            self.known.memory.store(self.conversation.memory(), Ordering::Relaxed);
+            if let Some((_, Some(answer))) = self.open.pop_front() {
+                // Whoever asked may have gone.
+                let _ = answer.send(Ok(reply));
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn write(mut input: ChildStdin, mut lines: mpsc::UnboundedReceiver<Vec<u8>>) {
+    while let Some(line) = lines.recv().await {
+        if input.write_all(&line).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Passes on what a worker says, line by line, until its end or a line that makes no sense.
+async fn listen(output: ChildStdout, read: mpsc::Sender<String>) {
+    let mut output = BufReader::new(output);
+    loop {
+        let mut line = String::new();
+        let taken = (&mut output).take(LONGEST).read_line(&mut line).await;
+        // A line without an end is one that somebody died in, or a longer one than workers say.
+        if taken.is_err() || line.pop() != Some('\n') || read.send(line).await.is_err() {
+            return;
+        }
+    }
+}

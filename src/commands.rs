@@ -3,8 +3,10 @@
 mod config;
 mod daemon;
 mod gates;
+mod graphs;
 mod host;
 mod mcp;
+mod nodes;
 mod run;
 mod runs;
 mod terminal;
@@ -48,6 +50,12 @@ enum Command {
     /// List and answer the questions that runs wait for
     #[command(subcommand)]
     Gates(gates::Gates),
+    /// List, show and call the nodes of this project
+    #[command(subcommand)]
+    Nodes(nodes::Nodes),
+    /// List and run the graphs of this project
+    #[command(subcommand)]
+    Graph(graphs::Graphs),
     /// Open, watch, drive and close terminals
     #[command(subcommand)]
     Terminal(terminal::Terminal),
@@ -117,6 +125,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Workflow(command) => command.run(&place).await,
         Command::Runs(command) => command.run(&place).await,
         Command::Gates(command) => command.run(&place).await,
+        Command::Nodes(command) => command.run(&place).await,
+        Command::Graph(command) => command.run(&place).await,
         Command::Terminal(command) => command.run(&place).await,
         Command::Mcp => mcp::run(place).await,
         Command::Daemon(command) => command.run(place).await,

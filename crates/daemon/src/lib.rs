@@ -10,6 +10,7 @@ mod daemon;
 mod library;
 mod lock;
 mod moment;
+mod nodes;
 mod runs;
 mod secrets;
 mod service;

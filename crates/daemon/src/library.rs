@@ -18,7 +18,8 @@ use steplatch_library::{CreateError, FolderError, Kept, Library, LookupError, Si
 use tokio::sync::Semaphore;
 
 use crate::caller::Caller;
-use folders::{Asker, Folders};
+pub(crate) use folders::Asker;
+use folders::Folders;
 
 /// How many threads read files at the same time.
 const READERS: usize = 8;

@@ -20,6 +20,7 @@ use crate::caller::Caller;
 use crate::connection::Outgoing;
 use crate::daemon::Ending;
 use crate::library::Workflows;
+use crate::nodes::Nodes;
 use crate::runs::{KeptRuns, RunEvents, Runs};
 use crate::secrets::Secrets;
 use crate::sessions::{Sessions, TerminalEvents};
@@ -35,6 +36,7 @@ pub(crate) struct Service {
     sessions: Sessions,
     runs: Runs,
     workflows: Workflows,
+    nodes: Nodes,
     secrets: Arc<Secrets>,
     clients: AtomicUsize,
     started: Instant,
@@ -125,6 +127,7 @@ impl Service {
             listen_again: Arc::default(),
             runs,
             workflows,
+            nodes: Nodes::new(secrets.clone()),
             secrets,
             sessions,
             clients: AtomicUsize::new(0),
@@ -147,6 +150,7 @@ impl Service {
     /// Leaves the runs to the next daemon, and closes what is open unless it is to be kept.
     pub(crate) async fn close(&self, ending: Ending) {
         self.runs.leave().await;
+        self.nodes.close().await;
         if ending == Ending::CloseTerminals {
             self.sessions.close_all().await;
         }
@@ -224,6 +228,11 @@ impl Service {
             Command::ListWorkflows(verb) => Answer::of(self.workflows.list(caller, verb).await),
             Command::DescribeWorkflow(verb) => Answer::of(self.workflows.describe(caller, verb).await),
             Command::DeleteWorkflow(verb) => Answer::of(self.workflows.delete(caller, verb).await),
+            Command::ListNodes(verb) => Answer::of(self.nodes.list(caller, &verb).await),
+            Command::DescribeNode(verb) => Answer::of(self.nodes.describe(caller, &verb).await),
+            Command::RunNode(verb) => Answer::of(self.nodes.run(caller, verb, step).await),
+            Command::ListGraphs(verb) => Answer::of(self.nodes.list_graphs(caller, &verb).await),
+            Command::RunGraph(verb) => Answer::of(self.nodes.run_graph(caller, verb, step).await),
         };
         (self.without_secrets(answer), None)
     }

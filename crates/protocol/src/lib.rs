@@ -13,6 +13,7 @@ mod daemon;
 mod follow;
 mod library;
 mod message;
+mod nodes;
 mod place;
 mod runs;
 mod schema;
@@ -32,6 +33,10 @@ pub use library::{
     VariableOfContract, WorkflowInfo, WorkflowMetadata,
 };
 pub use message::{ErrorCode, FromClient, FromDaemon, Refusal};
+pub use nodes::{
+    BrokenNode, DescribeNode, DescribeNodeReply, GraphInfo, ListGraphs, ListGraphsReply, ListNodes, ListNodesReply,
+    NodeInfo, NodeReply, RunGraph, RunNode,
+};
 pub use place::{NotPrivate, Place, Running, ensure_private};
 pub use runs::{
     AnswerGate, AnswerGateReply, CancelWorkflow, CancelWorkflowReply, GateInfo, GetRun, GetWorkflowRun,

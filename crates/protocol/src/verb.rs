@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::arguments::{InvalidArguments, Read, read};
-use crate::{daemon, library, runs, terminals};
+use crate::{daemon, library, nodes, runs, terminals};
 
 /// Something that can be asked of the daemon. The type holds the parameters.
 pub trait Verb: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static {
@@ -161,6 +161,12 @@ verbs! {
     library::ListWorkflows => ListWorkflowsReply, "LIST_WORKFLOWS", Some("list_workflows"), "List saved workflows", READS;
     library::DescribeWorkflow => DescribeWorkflowReply, "DESCRIBE_WORKFLOW", Some("describe_workflow"), "Look at a saved workflow", READS;
     library::DeleteWorkflow => DeleteWorkflowReply, "DELETE_WORKFLOW", Some("delete_workflow"), "Remove a saved workflow", ENDS;
+
+    nodes::ListNodes => ListNodesReply, "LIST_NODES", None, "List nodes", READS;
+    nodes::DescribeNode => DescribeNodeReply, "DESCRIBE_NODE", None, "Look at a node", READS;
+    nodes::RunNode => NodeReply, "RUN_NODE", None, "Call a node", ACTS;
+    nodes::ListGraphs => ListGraphsReply, "LIST_GRAPHS", None, "List graphs", READS;
+    nodes::RunGraph => NodeReply, "RUN_GRAPH", None, "Run a graph", ACTS;
 }
 
 #[cfg(test)]

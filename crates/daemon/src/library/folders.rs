@@ -19,7 +19,7 @@ const VARIABLE: &str = "STEPLATCH_LIBRARY";
 
 /// Somebody who means a library, and what they say about it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Asker {
+pub(crate) struct Asker {
     folder: PathBuf,
     /// Their home, as they call it.
     home: Option<PathBuf>,
@@ -75,7 +75,7 @@ impl Ground for Disk {
 
 impl Asker {
     /// Returns what `caller` says.
-    pub(super) fn of(caller: &Caller) -> Self {
+    pub(crate) fn of(caller: &Caller) -> Self {
         let variable = |name: &str| {
             let found = caller.environment.iter().find(|(key, value)| key == name && !value.is_empty());
             found.map(|(_, value)| PathBuf::from(value))
@@ -92,6 +92,27 @@ impl Asker {
     /// Returns their folders, by looking at what is where. Blocks for a few looks at the file system.
     pub(super) fn folders(&self) -> Folders {
         self.folders_on(&Disk)
+    }
+
+    /// Returns the nearest folder of their project in which one of these files lies, by looking at what is where, as for
+    /// the library. Blocks for a few looks at the file system.
+    pub(crate) fn with_file(&self, names: &[&str]) -> Option<PathBuf> {
+        self.with_file_on(names, &Disk)
+    }
+
+    fn with_file_on(&self, names: &[&str], ground: &dyn Ground) -> Option<PathBuf> {
+        let real_home = self.home.as_deref().map(|home| ground.real(home));
+        let is_home = |folder: &Path| Some(folder) == self.home.as_deref() || Some(folder) == real_home.as_deref();
+        for folder in self.folder.ancestors() {
+            let counts = |file: &Path| folder == self.folder || ground.is_trusted(file, &self.folder);
+            if names.iter().map(|name| folder.join(name)).any(|file| ground.exists(&file) && counts(&file)) {
+                return Some(folder.to_owned());
+            }
+            if is_home(folder) || ground.exists(&folder.join(".git")) {
+                break;
+            }
+        }
+        None
     }
 
     fn folders_on(&self, ground: &dyn Ground) -> Folders {
@@ -266,6 +287,20 @@ mod tests {
             let other = (*expected != OWN).then(|| PathBuf::from(OWN));
             assert_eq!(folders.other, other, "{claim}");
         }
+    }
+
+    #[test]
+    fn a_file_of_the_project_is_the_nearest_one_below_its_root() {
+        let found = |folder: &str, ground: Made| at(folder).with_file_on(&["a.toml", "a.json"], &ground);
+        let both =
+            || Made { there: &["/home/me/p/a.toml", "/home/me/p/src/a.json", "/home/me/p/.git"], ..Made::default() };
+        assert_eq!(found("/home/me/p/src/deep", both()), Some("/home/me/p/src".into()));
+        assert_eq!(found("/home/me/p/doc", both()), Some("/home/me/p".into()));
+        let above = Made { there: &["/home/me/a.toml", "/home/me/p/.git"], ..Made::default() };
+        assert_eq!(found("/home/me/p", above), None, "what is above a repository does not count");
+        let strange = || Made { there: &["/tmp/a.toml"], strange: &["/tmp/a.toml"], ..Made::default() };
+        assert_eq!(found("/tmp/p", strange()), None, "nor what a stranger put above");
+        assert_eq!(found("/tmp", strange()), Some("/tmp".into()), "where somebody is they see what lies there");
     }
 
     #[test]

@@ -1,0 +1,315 @@
+//! Nodes and graphs, for whoever asks: which there are, and calls of them.
+//!
+//! A call works in the project's folder, with the caller's environment, and is
+//! bound to who asked for it: it ends with their connection, unless it carries the
+//! name of a step (see [`ledger`]). A call that goes wrong is a reply.
+
+mod ledger;
+mod nesting;
+mod performer;
+mod project;
+mod projects;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use steplatch_nodes::{Call, Node, NodeId, NodeKind, NodeResult};
+use steplatch_protocol::{
+    BrokenNode, DescribeNode, DescribeNodeReply, GraphInfo, ListGraphs, ListGraphsReply, ListNodes, ListNodesReply,
+    NodeInfo, NodeReply, RunGraph, RunNode,
+};
+use steplatch_terminal::Programs;
+use steplatch_workflow::suggestion;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::caller::Caller;
+use crate::secrets::Secrets;
+use ledger::{Asked, Ledger, NoReply};
+use performer::Performer;
+use project::{Broken, Declared, Project};
+use projects::Projects;
+
+/// Calls that are under way at once in the whole daemon, graphs not counted; others wait for their turn.
+const MOST_AT_ONCE: usize = 64;
+
+/// How long calls may take to end what they started when the daemon ends.
+const ENDING: Duration = Duration::from_secs(6);
+
+/// Names that are told to somebody who asked for one that is not there.
+const NAMES_TOLD: usize = 20;
+
+/// The nodes of everybody's projects.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    projects: Projects,
+    programs: Programs,
+    secrets: Arc<Secrets>,
+    turns: Arc<Semaphore>,
+    ledger: Ledger,
+    working: TaskTracker,
+    closing: CancellationToken,
+}
+
+/// A call that somebody asks for.
+struct Wanted {
+    id: String,
+    input: Value,
+    timeout: Option<f64>,
+    /// Only a graph will do.
+    graph: bool,
+}
+
+impl Nodes {
+    /// Begins without a call. What calls refer to as secrets is added to `secrets`.
+    pub(crate) fn new(secrets: Arc<Secrets>) -> Self {
+        Self {
+            projects: Projects::new(),
+            programs: Programs::new(),
+            secrets,
+            turns: Arc::new(Semaphore::new(MOST_AT_ONCE)),
+            ledger: Ledger::new(),
+            working: TaskTracker::new(),
+            closing: CancellationToken::new(),
+        }
+    }
+
+    /// Interrupts what is under way, and waits a moment for its end.
+    pub(crate) async fn close(&self) {
+        self.closing.cancel();
+        self.working.close();
+        if tokio::time::timeout(ENDING, self.working.wait()).await.is_err() {
+            tracing::warn!(calls = self.working.len(), "calls of nodes did not end in time");
+        }
+    }
+
+    /// Lists the nodes of the project in which `caller` is.
+    pub(crate) async fn list(&self, caller: &Caller, verb: &ListNodes) -> ListNodesReply {
+        let project = match self.projects.of(caller).await {
+            Ok(project) => project,
+            Err(error) => return ListNodesReply { error: Some(error), ..ListNodesReply::default() },
+        };
+        let nodes = project.nodes.values().filter(|declared| !matches!(declared.node.kind, NodeKind::Graph(_)));
+        let nodes =
+            nodes.map(info).filter(|node| contains(verb.containing.as_deref(), &node.id, node.description.as_deref()));
+        ListNodesReply {
+            success: true,
+            nodes: nodes.collect(),
+            broken: broken(&project),
+            files: project.files.iter().map(|file| shown(file)).collect(),
+            folder: shown(&project.folder),
+            error: None,
+        }
+    }
+
+    /// Lists the graphs of the project in which `caller` is.
+    pub(crate) async fn list_graphs(&self, caller: &Caller, verb: &ListGraphs) -> ListGraphsReply {
+        let project = match self.projects.of(caller).await {
+            Ok(project) => project,
+            Err(error) => return ListGraphsReply { error: Some(error), ..ListGraphsReply::default() },
+        };
+        let graphs = project.nodes.values().filter_map(|declared| {
+            let NodeKind::Graph(graph) = &declared.node.kind else { return None };
+            let NodeInfo { id, description, file, .. } = info(declared);
+            Some(GraphInfo {
+                id,
+                description,
+                file,
+                steps: graph.steps().iter().map(|step| step.id.to_string()).collect(),
+            })
+        });
+        let graphs =
+            graphs.filter(|graph| contains(verb.containing.as_deref(), &graph.id, graph.description.as_deref()));
+        ListGraphsReply {
+            success: true,
+            graphs: graphs.collect(),
+            broken: broken(&project),
+            files: project.files.iter().map(|file| shown(file)).collect(),
+            folder: shown(&project.folder),
+            error: None,
+        }
+    }
+
+    /// Tells everything about one node.
+    pub(crate) async fn describe(&self, caller: &Caller, verb: &DescribeNode) -> DescribeNodeReply {
+        let found = match self.projects.of(caller).await {
+            Ok(project) => match project.nodes.get(&verb.node_id) {
+                Some(declared) => Ok(DescribeNodeReply {
+                    success: true,
+                    node: Some(info(declared)),
+                    declaration: declaration(&declared.node),
+                    warnings: declared.node.warnings().iter().map(ToString::to_string).collect(),
+                    error: None,
+                }),
+                None => Err(not_found(&project, &verb.node_id, false)),
+            },
+            Err(error) => Err(error),
+        };
+        found.unwrap_or_else(|error| DescribeNodeReply { error: Some(error), ..DescribeNodeReply::default() })
+    }
+
+    /// Calls a node for `caller`; at most once as the same `step`.
+    pub(crate) async fn run(&self, caller: &Arc<Caller>, verb: RunNode, step: Option<String>) -> NodeReply {
+        let RunNode { node_id, input, timeout } = verb;
+        self.call(caller, Wanted { id: node_id, input, timeout, graph: false }, step).await
+    }
+
+    /// Runs a graph for `caller`; at most once as the same `step`.
+    pub(crate) async fn run_graph(&self, caller: &Arc<Caller>, verb: RunGraph, step: Option<String>) -> NodeReply {
+        let RunGraph { graph_id, input, timeout } = verb;
+        self.call(caller, Wanted { id: graph_id, input, timeout, graph: true }, step).await
+    }
+
+    async fn call(&self, caller: &Arc<Caller>, wanted: Wanted, step: Option<String>) -> NodeReply {
+        let refused = |wanted: &Wanted, kind: Option<&str>, error: String| NodeReply {
+            error: Some(error),
+            error_type: kind.map(str::to_owned),
+            node_id: wanted.id.clone(),
+            input: wanted.input.clone(),
+            ..NodeReply::default()
+        };
+        let interrupt = self.closing.child_token();
+        let Some(step) = step else {
+            let project = match self.project(caller, &wanted).await {
+                Ok(project) => project,
+                Err((kind, error)) => return refused(&wanted, kind, error),
+            };
+            // Whoever goes away drops this, and what was started ends with it.
+            return self.working.track_future(self.performed(project, caller, wanted, interrupt)).await;
+        };
+        let asked = Asked::of(&wanted.id, &wanted.input);
+        let again = Wanted { id: wanted.id.clone(), input: wanted.input.clone(), ..wanted };
+        let project = match self.project(caller, &wanted).await {
+            Ok(project) => project,
+            Err((kind, error)) => return refused(&wanted, kind, error),
+        };
+        let call = |interrupt| self.performed(project, caller, wanted, interrupt);
+        match self.ledger.once(step, asked, &self.working, interrupt, call).await {
+            Ok(reply) => reply,
+            Err(NoReply::Another) => {
+                let error =
+                    "Another call was made as this step before, so this one was not made; give it a name of its own.";
+                refused(&again, None, error.to_owned())
+            }
+            Err(NoReply::Lost) => {
+                let error = "The node was called as this step before, and what came of it is not known any more; it was not called again.";
+                refused(&again, Some("unknown"), error.to_owned())
+            }
+        }
+    }
+
+    /// Returns the project, if it has what is wanted; else why not.
+    async fn project(&self, caller: &Caller, wanted: &Wanted) -> Result<Arc<Project>, (Option<&'static str>, String)> {
+        let project = self.projects.of(caller).await.map_err(|error| (None, error))?;
+        match project.nodes.get(&wanted.id) {
+            None => Err((Some("not_found"), not_found(&project, &wanted.id, wanted.graph))),
+            Some(declared) if wanted.graph && !matches!(declared.node.kind, NodeKind::Graph(_)) => {
+                let kind = info(declared).kind;
+                Err((
+                    Some("not_found"),
+                    format!("'{}' is a node of type {kind}, not a graph; call it as a node.", wanted.id),
+                ))
+            }
+            Some(_) => Ok(project),
+        }
+    }
+
+    fn performed(
+        &self,
+        project: Arc<Project>,
+        caller: &Caller,
+        wanted: Wanted,
+        interrupt: CancellationToken,
+    ) -> impl Future<Output = NodeReply> + Send + 'static {
+        let performer =
+            Performer::new(project, caller, self.programs.clone(), self.secrets.clone(), self.turns.clone());
+        let timeout = wanted.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let call = Call { input: wanted.input, timeout, interrupt, on_text: None };
+        async move {
+            let result = performer.clone().call(wanted.id, call).await;
+            performer.close().await;
+            told(result)
+        }
+    }
+}
+
+/// Says a result in the words of the contract.
+fn told(result: NodeResult) -> NodeReply {
+    let word = |value: Result<Value, serde_json::Error>| value.ok().and_then(|word| word.as_str().map(str::to_owned));
+    NodeReply {
+        success: result.success,
+        output: result.output,
+        error: result.error,
+        error_type: result.error_type.and_then(|kind| word(serde_json::to_value(kind))),
+        node_type: word(serde_json::to_value(result.node_type)),
+        node_id: result.node_id,
+        input: result.input,
+        attributes: result.attributes,
+    }
+}
+
+fn info(declared: &Declared) -> NodeInfo {
+    let Declared { node, file } = declared;
+    let kind = serde_json::to_value(node.kind.node_type()).unwrap_or_default();
+    NodeInfo {
+        id: node.id.to_string(),
+        kind: kind.as_str().unwrap_or_default().to_owned(),
+        description: node.description.clone(),
+        file: file.as_deref().map(shown),
+    }
+}
+
+/// Returns how a node is declared, with all that the steps of a graph depend on written out.
+fn declaration(node: &Node) -> Option<Value> {
+    let mut declaration = serde_json::to_value(node).ok()?;
+    if let NodeKind::Graph(graph) = &node.kind {
+        for (index, step) in graph.steps().iter().enumerate() {
+            let before: Vec<&str> = graph.dependencies(&step.id).map(NodeId::as_str).collect();
+            declaration["steps"][index]["depends_on"] = before.into();
+        }
+    }
+    Some(declaration)
+}
+
+fn broken(project: &Project) -> Vec<BrokenNode> {
+    let told = |Broken { name, file, reason }: &Broken| BrokenNode {
+        id: name.clone(),
+        file: shown(file),
+        reason: reason.clone(),
+    };
+    project.broken.iter().map(told).collect()
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn contains(text: Option<&str>, id: &str, description: Option<&str>) -> bool {
+    let Some(text) = text.map(str::to_lowercase) else { return true };
+    [Some(id), description].into_iter().flatten().any(|field| field.to_lowercase().contains(&text))
+}
+
+/// Says why there is no node or graph of a name, and which there are.
+fn not_found(project: &Project, id: &str, graph: bool) -> String {
+    let what = if graph { "Graph" } else { "Node" };
+    if let Some(broken) = project.broken.iter().find(|broken| broken.name.as_deref() == Some(id)) {
+        let Broken { file, reason, .. } = broken;
+        return format!("{what} '{id}' can not be used; correct its declaration in {}:\n{reason}", file.display());
+    }
+    let shown: String = id.chars().take(80).collect();
+    let is_meant = |declared: &&Declared| !graph || matches!(declared.node.kind, NodeKind::Graph(_));
+    let names: Vec<&str> = project.nodes.values().filter(is_meant).map(|declared| declared.node.id.as_str()).collect();
+    let nearest = suggestion(&shown, names.iter().copied());
+    let stop = if nearest.is_empty() { "." } else { "" };
+    let available = match &names[..] {
+        [] => "none".to_owned(),
+        few if few.len() <= NAMES_TOLD => few.join(", "),
+        many => format!("{} and {} more", many[..NAMES_TOLD].join(", "), many.len() - NAMES_TOLD),
+    };
+    let files = project.broken.iter().filter(|broken| broken.name.is_none());
+    let files: String = files.map(|broken| format!("\n{}: {}", broken.file.display(), broken.reason)).collect();
+    format!("{what} '{shown}' not found{nearest}{stop} Available {}s: {available}{files}", what.to_lowercase())
+}

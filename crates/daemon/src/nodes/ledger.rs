@@ -1,0 +1,289 @@
+//! Calls that carry the name of a step, each made once while this daemon lives.
+//!
+//! Whoever asks again as the same step, also over another connection, waits for
+//! the same call or is told what came of it. A call that nobody waits for any more
+//! goes on for a moment, in which somebody may come back, and is then interrupted.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use steplatch_protocol::NodeReply;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// How long a call goes on without anybody who waits for it.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Bytes of results that are kept.
+const MOST_BYTES: usize = 16 << 20;
+
+/// Steps that are remembered: by their names only, once the bytes are used up.
+const MOST_STEPS: usize = 10_000;
+
+/// What is known of steps. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct Ledger {
+    steps: Arc<Mutex<Steps>>,
+    grace: Duration,
+}
+
+#[derive(Debug, Default)]
+struct Steps {
+    known: HashMap<String, Step>,
+    /// Those that are over, in the order in which they ended, with the bytes of the results that are kept.
+    over: VecDeque<(String, usize)>,
+    /// How many of `over`, at its beginning, are names only.
+    emptied: usize,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Step {
+    asked: Asked,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Who waits is told here.
+    Calling(watch::Sender<Option<NodeReply>>),
+    Over(Box<NodeReply>),
+    /// It was called, and what came of it is not kept any more.
+    Emptied,
+}
+
+/// What a step asks for, told apart from other things by a hash: the input itself may be large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Asked(u64);
+
+impl Asked {
+    pub(super) fn of(node: &str, input: &Value) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (node, input.to_string()).hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
+/// Why a step has no reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoReply {
+    /// Another call has this name.
+    Another,
+    /// It was called, and its result is not kept any more; or it broke off.
+    Lost,
+}
+
+impl Ledger {
+    pub(super) fn new() -> Self {
+        Self { steps: Arc::default(), grace: GRACE }
+    }
+
+    /// Makes a call, unless one was made as this step, and returns what comes of it.
+    ///
+    /// # Errors
+    /// When the step asked for something else before, or what came of it is not known any more.
+    pub(super) async fn once<C: Future<Output = NodeReply> + Send + 'static>(
+        &self,
+        step: String,
+        asked: Asked,
+        working: &TaskTracker,
+        interrupt: CancellationToken,
+        call: impl FnOnce(CancellationToken) -> C,
+    ) -> Result<NodeReply, NoReply> {
+        let mut waiting = {
+            let mut steps = self.lock();
+            match steps.known.get(&step) {
+                Some(known) if known.asked != asked => return Err(NoReply::Another),
+                Some(Step { state: State::Over(reply), .. }) => return Ok((**reply).clone()),
+                Some(Step { state: State::Emptied, .. }) => return Err(NoReply::Lost),
+                Some(Step { state: State::Calling(waiting), .. }) => waiting.subscribe(),
+                None => {
+                    let (sender, waiting) = watch::channel(None);
+                    let calling = Step { asked, state: State::Calling(sender.clone()) };
+                    steps.known.insert(step.clone(), calling);
+                    working.spawn(self.clone().see_through(step, sender, interrupt.clone(), call(interrupt)));
+                    waiting
+                }
+            }
+        };
+        let reply = waiting.wait_for(Option::is_some).await;
+        reply.ok().and_then(|reply| reply.clone()).ok_or(NoReply::Lost)
+    }
+
+    async fn see_through(
+        self,
+        step: String,
+        waiting: watch::Sender<Option<NodeReply>>,
+        interrupt: CancellationToken,
+        call: impl Future<Output = NodeReply> + Send + 'static,
+    ) {
+        // Apart, so that one that panics is still noted, as one of which nothing is known.
+        let mut calling = tokio::spawn(call);
+        let reply = tokio::select! {
+            reply = &mut calling => reply,
+            () = self.nobody_waits(&waiting) => {
+                interrupt.cancel();
+                calling.await
+            }
+        };
+        match reply {
+            Ok(reply) => {
+                self.lock().note(step, Some(reply.clone()));
+                waiting.send_replace(Some(reply));
+            }
+            Err(error) => {
+                tracing::error!(%error, step, "a call broke off");
+                // Without a reply, who waits is told by the end of the channel.
+                self.lock().note(step, None);
+            }
+        }
+    }
+
+    /// Waits until nobody has waited for the whole of the grace.
+    async fn nobody_waits(&self, waiting: &watch::Sender<Option<NodeReply>>) {
+        loop {
+            waiting.closed().await;
+            tokio::time::sleep(self.grace).await;
+            if waiting.is_closed() {
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Steps> {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Steps {
+    fn note(&mut self, step: String, reply: Option<NodeReply>) {
+        let bytes = reply.as_ref().and_then(|reply| serde_json::to_vec(reply).ok()).map_or(0, |text| text.len());
+        if let Some(known) = self.known.get_mut(&step) {
+            known.state = reply.map_or(State::Emptied, |reply| State::Over(Box::new(reply)));
+        }
+        self.bytes += bytes;
+        self.over.push_back((step, bytes));
+        while self.bytes > MOST_BYTES && self.emptied < self.over.len() {
+            let (step, bytes) = &mut self.over[self.emptied];
+            if let Some(known) = self.known.get_mut(step) {
+                known.state = State::Emptied;
+            }
+            self.bytes -= std::mem::take(bytes);
+            self.emptied += 1;
+        }
+        if self.over.len() > MOST_STEPS
+            && let Some((oldest, bytes)) = self.over.pop_front()
+        {
+            self.known.remove(&oldest);
+            self.bytes -= bytes;
+            self.emptied = self.emptied.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    fn reply(output: &str) -> NodeReply {
+        NodeReply { success: true, output: output.into(), ..NodeReply::default() }
+    }
+
+    async fn asks(
+        ledger: &Ledger,
+        step: &str,
+        output: &'static str,
+        calls: &AtomicUsize,
+    ) -> Result<NodeReply, NoReply> {
+        let call = |_| {
+            calls.fetch_add(1, Ordering::Relaxed);
+            async move { reply(output) }
+        };
+        let asked = Asked::of("node", &Value::Null);
+        ledger.once(step.to_owned(), asked, &TaskTracker::new(), CancellationToken::new(), call).await
+    }
+
+    #[tokio::test]
+    async fn a_step_is_called_once_and_another_call_of_its_name_is_refused() {
+        let (ledger, calls) = (Ledger::new(), AtomicUsize::new(0));
+        assert_eq!(asks(&ledger, "a", "first", &calls).await, Ok(reply("first")));
+        assert_eq!(asks(&ledger, "a", "second", &calls).await, Ok(reply("first")));
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+        let other = Asked::of("node", &Value::Bool(true));
+        let call = |_| async { unreachable!("it is not called") };
+        let refused = ledger.once("a".to_owned(), other, &TaskTracker::new(), CancellationToken::new(), call).await;
+        assert_eq!(refused, Err(NoReply::Another));
+    }
+
+    #[tokio::test]
+    async fn a_call_that_broke_off_is_not_made_again() {
+        let (ledger, calls) = (Ledger::new(), AtomicUsize::new(0));
+        let asked = Asked::of("node", &Value::Null);
+        let call = |_| async { panic!("it breaks off") };
+        let lost = ledger.once("a".to_owned(), asked, &TaskTracker::new(), CancellationToken::new(), call).await;
+        assert_eq!(lost, Err(NoReply::Lost));
+        assert_eq!(asks(&ledger, "a", "second", &calls).await, Err(NoReply::Lost));
+        assert_eq!(calls.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_nobody_waits_for_is_interrupted_unless_somebody_comes_back() {
+        for (grace, came_back) in [(Duration::from_secs(3600), true), (Duration::ZERO, false)] {
+            let ledger = Ledger { grace, ..Ledger::new() };
+            let (finish, interrupt, tracker) = (Arc::new(Notify::new()), CancellationToken::new(), TaskTracker::new());
+            let (asked, calls) = (Asked::of("node", &Value::Null), AtomicUsize::new(0));
+            let call = |interrupt: CancellationToken| {
+                calls.fetch_add(1, Ordering::Relaxed);
+                let finish = finish.clone();
+                async move {
+                    tokio::select! {
+                        () = interrupt.cancelled() => reply("interrupted"),
+                        () = finish.notified() => reply("finished"),
+                    }
+                }
+            };
+            let asks = || ledger.once("a".to_owned(), asked, &tracker, interrupt.clone(), call);
+            // Asks, and goes away before there is an answer.
+            tokio::select! {
+                biased;
+                reply = asks() => panic!("{reply:?}"),
+                () = std::future::ready(()) => {}
+            }
+            if came_back {
+                finish.notify_one();
+            } else {
+                interrupt.cancelled().await;
+            }
+            let expected = if came_back { "finished" } else { "interrupted" };
+            assert_eq!(asks().await, Ok(reply(expected)));
+            assert_eq!(calls.load(Ordering::Relaxed), 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn results_give_way_to_newer_ones_and_their_steps_are_still_not_called_again() {
+        let (ledger, calls) = (Ledger::new(), AtomicUsize::new(0));
+        let large: &'static str = "x".repeat(MOST_BYTES / 2).leak();
+        for step in ["a", "b", "c"] {
+            asks(&ledger, step, large, &calls).await.unwrap();
+        }
+        assert_eq!(asks(&ledger, "a", large, &calls).await, Err(NoReply::Lost));
+        assert!(asks(&ledger, "c", large, &calls).await.is_ok());
+        assert_eq!(calls.load(Ordering::Relaxed), 3);
+        for step in 0..=MOST_STEPS {
+            asks(&ledger, &step.to_string(), "", &calls).await.unwrap();
+        }
+        let steps = ledger.lock();
+        assert_eq!((steps.known.len(), steps.over.len()), (MOST_STEPS, MOST_STEPS));
+        assert!(steps.bytes <= MOST_BYTES);
+    }
+}

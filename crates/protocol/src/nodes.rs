@@ -1,0 +1,190 @@
+//! Verbs about nodes and graphs.
+//!
+//! Nodes are declared by the project that a client is in, in `steplatch.toml` or
+//! `steplatch.json`. A call that goes wrong is a reply like any other.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// List the nodes of this project: what can be called by name. Graphs are listed apart.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ListNodes {
+    /// Only those with this text in their name or description
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub containing: Option<String>,
+}
+
+/// The nodes of a project.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ListNodesReply {
+    /// Whether the project could be looked at
+    pub success: bool,
+    /// The nodes, by name
+    pub nodes: Vec<NodeInfo>,
+    /// Declarations that can not be used, and why
+    #[serde(default)]
+    pub broken: Vec<BrokenNode>,
+    /// The files that declare them
+    #[serde(default)]
+    pub files: Vec<String>,
+    /// The folder in which nodes work: the project's, or the client's where no project declares any
+    pub folder: String,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A node, in short.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeInfo {
+    /// Its name
+    pub id: String,
+    /// What kind of node it is: identity, bash, pty, function, http, mcp, llm or graph
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What it is for
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The file that declares it; none for the one that is always there
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+}
+
+/// A declaration that can not be used.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BrokenNode {
+    /// The name it would have; none when it is the file that can not be read
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The file
+    pub file: String,
+    /// Everything that is wrong, a line each, with JSON pointers
+    pub reason: String,
+}
+
+/// Look at a node or a graph: its declaration, where it stands, and what its author should look at.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DescribeNode {
+    /// Its name
+    pub node_id: String,
+}
+
+/// A node, whole.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct DescribeNodeReply {
+    /// Whether there is one that can be used
+    pub success: bool,
+    /// What a list tells of it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeInfo>,
+    /// How it is declared, with every default written out; secrets stand in it by reference
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub declaration: Option<Value>,
+    /// What it can run with, and its author should look at
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Call a node, and return what came of it. Asked for again as the same step, it is not called again.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RunNode {
+    /// Its name
+    pub node_id: String,
+    /// What it is given
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub input: Value,
+    /// Seconds that it may take, besides what it says itself
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 86_400.0))]
+    pub timeout: Option<f64>,
+}
+
+/// What came of a call: always a value, also when it failed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeReply {
+    /// Whether it did what it was asked to
+    pub success: bool,
+    /// What it returned; of a call that failed, what there was until then
+    #[serde(default)]
+    pub output: Value,
+    /// Why it failed
+    #[serde(default)]
+    pub error: Option<String>,
+    /// In what way: exit_code, timeout, interrupted, connection …, or not_found for a name that is none
+    #[serde(default)]
+    pub error_type: Option<String>,
+    /// What kind of node it was; none when there is no such node
+    #[serde(default)]
+    pub node_type: Option<String>,
+    /// Its name
+    #[serde(default)]
+    pub node_id: String,
+    /// What it was given
+    #[serde(default)]
+    pub input: Value,
+    /// What else is known, by the kind of node: exit_code, stderr, status, steps …
+    #[serde(default)]
+    pub attributes: Map<String, Value>,
+}
+
+/// List the graphs of this project.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ListGraphs {
+    /// Only those with this text in their name or description
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub containing: Option<String>,
+}
+
+/// The graphs of a project.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ListGraphsReply {
+    /// Whether the project could be looked at
+    pub success: bool,
+    /// The graphs, by name
+    pub graphs: Vec<GraphInfo>,
+    /// Declarations that can not be used, and why
+    #[serde(default)]
+    pub broken: Vec<BrokenNode>,
+    /// The files that declare them
+    #[serde(default)]
+    pub files: Vec<String>,
+    /// The folder in which their nodes work
+    pub folder: String,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A graph, in short.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GraphInfo {
+    /// Its name
+    pub id: String,
+    /// What it is for
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Its steps, as they are declared
+    pub steps: Vec<String>,
+    /// The file that declares it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+}
+
+/// Run a graph, and return what came of it. Asked for again as the same step, it is not run again.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RunGraph {
+    /// Its name
+    pub graph_id: String,
+    /// What it is given
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub input: Value,
+    /// Seconds that it may take, besides what it says itself
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 86_400.0))]
+    pub timeout: Option<f64>,
+}

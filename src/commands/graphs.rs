@@ -1,0 +1,95 @@
+//! `steplatch graph …`
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use steplatch_protocol::{ListGraphs, ListGraphsReply, NodeReply, Place, RunGraph};
+
+use super::nodes::{Given, declared_in, table};
+use crate::failure::Failure;
+use crate::front;
+use crate::print::{self, visible};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Graphs {
+    /// List the graphs that this project declares, in steplatch.toml or steplatch.json
+    List(List),
+    /// Run a graph and print the output of its last step; exit code 0 when it succeeded, 1 when it failed
+    Run(Run),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Only those with this text in their name or description
+    containing: Option<String>,
+    /// Print the list as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Name of the graph
+    name: String,
+    #[command(flatten)]
+    given: Given,
+}
+
+impl Graphs {
+    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        match self {
+            Self::List(command) => command.run(place).await,
+            Self::Run(Run { name, given }) => {
+                let (input, timeout) = (given.input()?, given.timeout()?);
+                let reply = front::ask(place, RunGraph { graph_id: name, input, timeout }).await?;
+                steps(&reply);
+                given.tell(&reply)
+            }
+        }
+    }
+}
+
+impl List {
+    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        let reply = front::ask(place, ListGraphs { containing: self.containing }).await?;
+        if !reply.success {
+            let error = reply.error.clone().unwrap_or_else(|| "the graphs can not be listed".to_owned());
+            return Err(Failure::work(error).with(&reply));
+        }
+        if self.json {
+            print::json(&reply)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let ListGraphsReply { graphs, broken, files, folder, .. } = &reply;
+        let rows = graphs.iter().map(|graph| {
+            let description = visible(graph.description.as_deref().unwrap_or_default());
+            vec![graph.id.clone(), graph.steps.len().to_string(), description]
+        });
+        table(["NAME", "STEPS", "DESCRIPTION"], rows)?;
+        if graphs.is_empty() && !files.is_empty() {
+            print::note("no graph is declared; write one as [graphs.NAME] with steps = [{ id = \"…\", node = \"…\" }]");
+        }
+        declared_in(files, folder, broken)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Tells on standard error how each step ended, in the order in which they began; those that did not, last.
+fn steps(reply: &NodeReply) {
+    let Some(steps) = reply.attributes.get("steps").and_then(Value::as_object) else { return };
+    let order = reply.attributes.get("execution_order").and_then(Value::as_array);
+    let began: Vec<&str> = order.into_iter().flatten().filter_map(Value::as_str).collect();
+    let not_begun = steps.keys().map(String::as_str).filter(|step| !began.contains(step));
+    let rows = began.iter().copied().chain(not_begun).filter_map(|name| {
+        let step = steps.get(name)?;
+        let attempts = step["attempts"].as_u64().filter(|attempts| *attempts > 1);
+        let attempts = attempts.map(|attempts| format!("({attempts} attempts)"));
+        let error = step["error"].as_str().unwrap_or_default();
+        let about = attempts.into_iter().chain(Some(visible(error))).collect::<Vec<_>>().join(" ");
+        Some(vec![name.to_owned(), step["status"].as_str().unwrap_or_default().replace('_', " "), about])
+    });
+    for line in print::table(&rows.collect::<Vec<_>>()).lines() {
+        print::note(line);
+    }
+}

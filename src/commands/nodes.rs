@@ -1,0 +1,272 @@
+//! `steplatch nodes …`
+
+use std::io::{IsTerminal as _, Read as _};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value};
+use steplatch_protocol::{
+    BrokenNode, DescribeNode, DescribeNodeReply, ListNodes, ListNodesReply, NodeReply, Place, RunNode,
+};
+
+use crate::failure::Failure;
+use crate::front;
+use crate::print::{self, BAD, QUIET, STRONG, visible};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Nodes {
+    /// List the nodes that this project declares, in steplatch.toml or steplatch.json
+    List(List),
+    /// Show a node: what it is and how it is declared
+    Show(Show),
+    /// Call a node and print its output; exit code 0 when it succeeded, 1 when it failed
+    Run(Run),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Only those with this text in their name or description
+    containing: Option<String>,
+    /// Print the list as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// Name of the node, or of a graph
+    name: String,
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Name of the node
+    name: String,
+    #[command(flatten)]
+    given: Given,
+}
+
+/// What a call is given, and how it is told.
+#[derive(Debug, Args)]
+pub(super) struct Given {
+    /// What it is given, as text; - reads standard input
+    #[arg(allow_negative_numbers = true)]
+    input: Option<String>,
+    /// The input is JSON
+    #[arg(long)]
+    input_json: bool,
+    /// Seconds that it may take
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
+    /// Print the whole result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Nodes {
+    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        match self {
+            Self::List(command) => command.run(place).await,
+            Self::Show(command) => command.run(place).await,
+            Self::Run(Run { name, given }) => {
+                let (input, timeout) = (given.input()?, given.timeout()?);
+                let reply = front::ask(place, RunNode { node_id: name, input, timeout }).await?;
+                given.tell(&reply)
+            }
+        }
+    }
+}
+
+impl List {
+    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        let reply = front::ask(place, ListNodes { containing: self.containing }).await?;
+        if !reply.success {
+            let error = reply.error.clone().unwrap_or_else(|| "the nodes can not be listed".to_owned());
+            return Err(Failure::work(error).with(&reply));
+        }
+        if self.json {
+            print::json(&reply)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let ListNodesReply { nodes, broken, files, folder, .. } = &reply;
+        let rows = nodes.iter().map(|node| {
+            vec![node.id.clone(), node.kind.clone(), visible(node.description.as_deref().unwrap_or_default())]
+        });
+        table(["NAME", "TYPE", "DESCRIPTION"], rows)?;
+        declared_in(files, folder, broken)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Prints rows below their heads, cut to the width of the terminal; nothing where there are none.
+pub(super) fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = Vec<String>>) -> std::io::Result<()> {
+    let rows: Vec<_> = std::iter::once(heads.map(str::to_owned).to_vec()).chain(rows).collect();
+    if rows.len() == 1 {
+        return Ok(());
+    }
+    for (index, line) in print::table(&rows).lines().enumerate() {
+        let line = print::width().map_or_else(|| line.to_owned(), |width| print::fitted(line, width));
+        print::line(if index == 0 { format!("{STRONG}{line}{STRONG:#}") } else { line })?;
+    }
+    Ok(())
+}
+
+/// Tells which files declare what was listed, and what in them can not be used.
+pub(super) fn declared_in(files: &[String], folder: &str, broken: &[BrokenNode]) -> std::io::Result<()> {
+    if files.is_empty() {
+        let example = "[nodes.NAME] with type = \"bash\" and command = \"…\"";
+        print::note(&format!("{folder} declares none: write a steplatch.toml there, with {example}"));
+    } else {
+        print::note(&format!("in {}", files.join(" and ")));
+    }
+    for BrokenNode { id, file, reason } in broken {
+        let what = id.as_ref().map_or_else(|| file.clone(), |id| format!("{} in {file}", visible(id)));
+        let reason: Vec<String> = reason.lines().map(visible).collect();
+        print::line(format!("{BAD}broken{BAD:#} {what}: {}", reason.join("\n  ")))?;
+    }
+    Ok(())
+}
+
+impl Show {
+    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        let reply = front::ask(place, DescribeNode { node_id: self.name }).await?;
+        if !reply.success {
+            let error = reply.error.clone().unwrap_or_else(|| "there is no such node".to_owned());
+            return Err(Failure::usage(error).with(&reply));
+        }
+        if self.json {
+            print::json(&reply)?;
+        } else {
+            page(&reply).iter().try_for_each(print::line)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn page(reply: &DescribeNodeReply) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(node) = &reply.node {
+        lines.push(format!("{STRONG}{}{STRONG:#} {QUIET}{}{QUIET:#}", visible(&node.id), node.kind));
+        lines.extend(node.description.as_deref().map(visible));
+    }
+    let empty = Map::new();
+    let declaration = reply.declaration.as_ref().and_then(Value::as_object).unwrap_or(&empty);
+    let told = ["id", "type", "description", "steps"];
+    let fields: Vec<_> = declaration.iter().filter(|(name, _)| !told.contains(&name.as_str())).collect();
+    let file = reply.node.as_ref().and_then(|node| node.file.as_deref());
+    let names = fields.iter().map(|(name, _)| name.len()).chain(file.map(|_| "file".len()));
+    let width = names.max().unwrap_or_default();
+    let mut say = |name: &str, value: &str| {
+        for (index, line) in value.lines().enumerate() {
+            let name = print::padded(if index == 0 { name } else { "" }, width);
+            lines.push(format!("  {QUIET}{name}{QUIET:#}  {}", visible(line)));
+        }
+    };
+    for (name, value) in fields {
+        say(name, &text(value));
+    }
+    file.iter().for_each(|file| say("file", file));
+    let steps = declaration.get("steps").and_then(Value::as_array).into_iter().flatten();
+    let steps: Vec<Vec<String>> = steps.map(step).collect();
+    if !steps.is_empty() {
+        let heads = ["STEP", "NODE", "INPUT", "DEPENDS ON", "ON ERROR"].map(str::to_owned).to_vec();
+        let rows: Vec<_> = std::iter::once(heads).chain(steps).collect();
+        lines.push(String::new());
+        lines.extend(print::table(&rows).lines().map(|line| format!("  {line}")));
+    }
+    lines.extend(reply.warnings.iter().map(|warning| visible(warning)));
+    lines
+}
+
+fn step(step: &Value) -> Vec<String> {
+    let after = step["depends_on"].as_array().into_iter().flatten().map(text);
+    let after: Vec<String> = after.collect();
+    let policy = &step["on_error"];
+    let word = |policy: &Value| policy["policy"].as_str().map_or_else(|| text(policy), str::to_owned);
+    let then = policy.get("then").map(|then| format!(", then {}", word(then)));
+    let on_error = word(policy) + &then.unwrap_or_default();
+    let cells = [text(&step["id"]), text(&step["node"]), text(&step["input"]), after.join(", "), on_error];
+    cells.map(|cell| visible(&cell)).to_vec()
+}
+
+/// A value as people read it: a text as it is, JSON for what has parts, nothing for what is not there.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+impl Given {
+    /// Returns the input as the contract has it.
+    ///
+    /// # Errors
+    /// When standard input can not be read, or is not the JSON that it should be.
+    pub(super) fn input(&self) -> Result<Value, Failure> {
+        let text = match self.input.as_deref() {
+            None if self.input_json => {
+                return Err(Failure::usage("--input-json says that the input is JSON, and there is no input"));
+            }
+            None => return Ok(Value::Null),
+            Some("-") => {
+                let mut text = String::new();
+                let read = std::io::stdin().lock().read_to_string(&mut text);
+                read.map_err(|error| Failure::system("standard input can not be read as text", &error))?;
+                text
+            }
+            Some(text) => text.to_owned(),
+        };
+        if !self.input_json {
+            return Ok(text.into());
+        }
+        serde_json::from_str(&text).map_err(|error| Failure::usage(format!("the input is not valid JSON: {error}")))
+    }
+
+    /// Returns the limit that was given.
+    ///
+    /// # Errors
+    /// When it is no time from 0 to a day.
+    pub(super) fn timeout(&self) -> Result<Option<f64>, Failure> {
+        match self.timeout {
+            Some(seconds) if !(0.0..=86_400.0).contains(&seconds) => {
+                Err(Failure::usage(format!("--timeout is in seconds, from 0 to 86400, not {seconds}")))
+            }
+            timeout => Ok(timeout),
+        }
+    }
+
+    /// Tells what came of a call: its output on standard output, all else beside it.
+    pub(super) fn tell(&self, reply: &NodeReply) -> Result<ExitCode, Failure> {
+        if self.json && reply.success {
+            print::json(reply)?;
+        } else if !self.json {
+            output(&reply.output)?;
+            let said = reply.attributes.get("stderr").and_then(Value::as_str).unwrap_or_default();
+            said.lines().for_each(|line| print::note(&visible(line)));
+        }
+        if reply.success {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let error = reply.error.clone().unwrap_or_else(|| "it failed, and did not say why".to_owned());
+        let failure = if reply.node_type.is_none() && reply.error_type.as_deref() == Some("not_found") {
+            Failure::usage(error)
+        } else {
+            Failure::work(error)
+        };
+        Err(failure.with(reply))
+    }
+}
+
+/// Prints an output: to a program as it is, to a person without what would move their cursor.
+fn output(value: &Value) -> std::io::Result<()> {
+    match value {
+        Value::Null => Ok(()),
+        Value::String(text) if std::io::stdout().is_terminal() => text.lines().map(visible).try_for_each(print::line),
+        Value::String(text) => print::exactly(text),
+        other => print::json(other),
+    }
+}

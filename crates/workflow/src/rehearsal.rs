@@ -311,9 +311,10 @@ impl<'a> Stage<'a> {
         }
         if let Some(Ok(form)) = form.map(Form::read) {
             let given = serde_json::from_str::<Map<String, Value>>(choice);
-            let wrong = given.map_or_else(|_| vec!["the answer is no object".to_owned()], |given| {
-                form.fill(&given).err().unwrap_or_default()
-            });
+            let wrong = given.map_or_else(
+                |_| vec!["the answer is no object".to_owned()],
+                |given| form.fill(&given).err().unwrap_or_default(),
+            );
             if !wrong.is_empty() {
                 return Err(format!("State '{state}' does not take its answer: {}", wrong.join("; ")));
             }

@@ -96,7 +96,8 @@ impl Move<'_> {
             Asks::Answer { question, entered, .. } => {
                 let filled = question.filled(&choice);
                 let choice = filled.clone().map_or(choice, |filled| Value::Object(filled).to_string());
-                let fields = [("success", true.into()), ("answer", choice.as_str().into()), ("by", by.who.as_str().into())];
+                let fields =
+                    [("success", true.into()), ("answer", choice.as_str().into()), ("by", by.who.as_str().into())];
                 let through = by.through.as_deref().map(|through| ("through", through.into()));
                 let fields = fields.into_iter().chain(through).map(|(name, value)| (name.to_owned(), value));
                 let result = fields.chain(filled.into_iter().flatten()).collect();

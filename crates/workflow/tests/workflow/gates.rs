@@ -5,7 +5,9 @@ use std::time::Duration;
 use crate::machine::{Machine, fields, problems, start};
 use expect_test::expect;
 use serde_json::{Value, json};
-use steplatch_workflow::{AnsweredBy, By, Decision, Effect, History, Input, NONE_OF_THESE, Outcome, Start, Status, resume};
+use steplatch_workflow::{
+    AnsweredBy, By, Decision, Effect, History, Input, NONE_OF_THESE, Outcome, Start, Status, resume,
+};
 
 fn last(tool: &str) -> Value {
     json!({"action": {"tool": tool, "params": {"input_text": "{answer}"}}})
@@ -233,7 +235,10 @@ fn what_is_wrong_with_a_question_is_said_before_and_when_it_is_asked() {
         (json!({"prompt": "?", "choices": []}), "'choices' has 1 to 20 of them"),
         (json!({"prompt": "?", "choices": ["a", "a"]}), "no two of 'choices' are the same"),
         (json!({"prompt": "?", "timeout": -1}), "'timeout' of a gate is a number of seconds"),
-        (json!({"prompt": "?", "form": {"properties": {"a": {"type": "map"}}}}), "/params/form: field 'a' has type \"map\""),
+        (
+            json!({"prompt": "?", "form": {"properties": {"a": {"type": "map"}}}}),
+            "/params/form: field 'a' has type \"map\"",
+        ),
         (json!({"prompt": "?", "form": {"properties": {"by": {"type": "string"}}}}), "'by' is a variable of its own"),
         (
             json!({"prompt": "?", "choices": ["a"], "form": {"properties": {"a": {"type": "string"}}}}),
@@ -258,7 +263,8 @@ fn a_form_is_filled_in_and_each_field_is_part_of_the_result() {
     }});
     let mut document = asking(&json!({"prompt": "Which?", "form": form}));
     document["states"]["ask"]["transitions"][0]["condition"] = json!({"field_equals": {"count": 3}});
-    document["states"]["ship"]["action"]["params"]["input_text"] = json!("{ask_version} x{ask_count} {answer} {ask_by}");
+    document["states"]["ship"]["action"]["params"]["input_text"] =
+        json!("{ask_version} x{ask_count} {answer} {ask_by}");
     let given = Start { variables: fields(&json!({"what": "tea"})), ..start() };
     let mut run = Machine::start_with(&document, given);
     let told = run.history.gate().unwrap().form().unwrap().clone();

@@ -396,7 +396,8 @@ fn a_rehearsal_that_is_stuck_or_returns_something_shows_no_secret_either() {
 
 #[test]
 fn a_form_is_answered_with_its_fields() {
-    let form = json!({"properties": {"version": {"type": "string"}, "count": {"type": "integer"}}, "required": ["version"]});
+    let form =
+        json!({"properties": {"version": {"type": "string"}, "count": {"type": "integer"}}, "required": ["version"]});
     let document = json!({"initial_state": "ask", "states": {
         "ask": {
             "action": {"tool": "gate", "params": {"prompt": "Which?", "form": form}},

@@ -8,13 +8,13 @@ use steplatch_ids::RunId;
 use steplatch_nodes::Call as NodeCall;
 use steplatch_python::{Answer, Call, CallKind, Entry as Step, Progress as Gone, State};
 use steplatch_store::{Append, Journal as _};
-use steplatch_workflow::{Input, Timestamp};
+use steplatch_workflow::{By, Input, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::entry::{Asked, Entry};
-use super::gate::{ANSWERERS, Question, step};
+use super::gate::{Question, answer_of, complaint, step};
 use super::history::Folded;
 use super::node::{self, Declared};
 use crate::moment;
@@ -54,7 +54,7 @@ pub(super) struct Work {
 
 /// What makes a run go on.
 enum Happened {
-    Answered { ordinal: u64, answer: Answer, by: Option<String> },
+    Answered { ordinal: u64, answer: Answer, by: Option<By> },
     Cancelled { reason: String },
     Stopping,
 }
@@ -108,10 +108,11 @@ impl Driver {
                     Some(Input::Cancel { reason }) => return Happened::Cancelled { reason },
                     Some(Input::GateAnswered { step: gate, choice, by }) => {
                         let ordinal = u64::from(gate.visit);
-                        let waits = matches!(self.folded.open.get(&ordinal), Some((_, Call { kind: CallKind::Gate { .. }, .. })));
                         // Somebody else was first, or it is another run's.
-                        if waits && step(&self.run, ordinal).as_ref() == Some(&gate) {
-                            return Happened::Answered { ordinal, answer: Answer::Value(choice.into()), by: Some(by) };
+                        if let Some((_, Call { kind: kind @ CallKind::Gate { .. }, .. })) = self.folded.open.get(&ordinal)
+                            && step(&self.run, ordinal).as_ref() == Some(&gate)
+                        {
+                            return Happened::Answered { ordinal, answer: answer_of(kind, choice), by: Some(by) };
                         }
                     }
                     // Functions are told nothing else from outside.
@@ -246,10 +247,8 @@ impl Driver {
                     }
                 });
             }
-            CallKind::Gate { answered_by: Some(other), .. } if !ANSWERERS.contains(&other.as_str()) => {
-                let answerers = ANSWERERS.join(", ");
-                let answer = Answer::refused(format!("answered_by is one of {answerers}, not '{other}'"));
-                self.work.ready.push_back((ordinal, answer));
+            kind @ CallKind::Gate { .. } if let Some(complaint) = complaint(&kind) => {
+                self.work.ready.push_back((ordinal, Answer::refused(complaint)));
             }
             CallKind::Gate { prompt, timeout: timeout @ Some(seconds), .. } => {
                 let message = format!("nobody answered within {seconds} s: {prompt}");

@@ -4,9 +4,10 @@ use serde_json::{Map, Value, json};
 use steplatch_protocol::{RunEvent, RunReply};
 use steplatch_python::{Answer, CallKind};
 use steplatch_store::Record;
+use steplatch_workflow::By;
 
 use super::entry::{Asked, Entry, told_as};
-use super::gate::step;
+use super::gate::{HUMAN, step};
 use super::history::Folded;
 use crate::moment;
 use crate::runs::event::{Unreadable, envelope};
@@ -26,10 +27,11 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
                 CallKind::Run { node, input, .. } => {
                     ("node_started".to_owned(), json!({"node_id": node, "call": call.ordinal, "input": input}))
                 }
-                CallKind::Gate { prompt, choices, context, .. } => (
+                CallKind::Gate { prompt, choices, form, answered_by, context, .. } => (
                     "gate_waiting".to_owned(),
                     json!({"gate_id": gate_id(call.ordinal), "state": "gate", "prompt": prompt,
-                           "choices": choices.unwrap_or_default(), "context": context}),
+                           "choices": choices.unwrap_or_default(), "form": form,
+                           "answered_by": answered_by.as_deref().unwrap_or(HUMAN), "context": context}),
                 ),
                 CallKind::Emit { event_type, data } => (told_as(&event_type), data),
                 CallKind::Log { text } => ("log".to_owned(), json!({"text": text})),
@@ -46,7 +48,9 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
                 Asked::Other => return Ok(None),
                 Asked::Gate => match answer {
                     Answer::Value(answer) => {
-                        let data = json!({"gate_id": gate_id(ordinal), "state": "gate", "answer": answer, "by": by});
+                        let (by, through) = by.map_or((None, None), |By { who, through }| (Some(who), through));
+                        let data = json!({"gate_id": gate_id(ordinal), "state": "gate", "answer": answer, "by": by,
+                                          "through": through});
                         ("gate_answered", data)
                     }
                     Answer::Raise { .. } => ("gate_timeout", json!({"gate_id": gate_id(ordinal), "state": "gate"})),

@@ -4,11 +4,13 @@
 
 mod action;
 mod asciicast;
+mod asking;
 mod attach;
 mod commands;
 mod failure;
 mod family;
 mod front;
+mod passphrase;
 mod print;
 mod question;
 mod record;

@@ -1,9 +1,11 @@
 //! The handler of the protocol's requests.
 
+use std::sync::Arc;
+
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, DiscoverResult, Implementation,
-    InitializeResult, ListToolsResult, MetaObject, PaginatedRequestParams, ProtocolVersion, ServerCapabilities,
-    ServerConfig, SubscriptionFilter, Tool,
+    InitializeResult, InputRequiredResult, ListToolsResult, MetaObject, PaginatedRequestParams, ProtocolVersion,
+    ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -11,6 +13,7 @@ use serde_json::Value;
 use steplatch_protocol::{AskError, CallError, Decide, ErrorCode, PNG_FIELD, Steady, Verb as _};
 use tokio_util::sync::CancellationToken;
 
+use crate::gates::{Call, People, Reached};
 use crate::progress::Listener;
 use crate::tools;
 
@@ -41,13 +44,14 @@ const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
     daemon: Steady,
+    people: Arc<People>,
     /// Cancelled when the client is gone.
     ended: CancellationToken,
 }
 
 impl Server {
     pub(crate) fn new(daemon: Steady, ended: CancellationToken) -> Self {
-        Self { daemon, ended }
+        Self { daemon, people: Arc::new(People::new()), ended }
     }
 
     async fn call(&self, request: CallToolRequestParams, context: &RequestContext<RoleServer>) -> Called {
@@ -56,21 +60,54 @@ impl Server {
             Some(client) => self.daemon.named(&client.name),
             None => self.daemon.clone(),
         };
+        let mut listener = context.meta.get_progress_token().map(|token| Listener::new(context.peer.clone(), token));
+        let mut call = Call::of(verb.name, &request, &daemon, context);
+        if let Some(sealed) = &request.request_state {
+            // Only these two end with a question.
+            let Some(call) = &mut call else {
+                return Called::Invalid(ErrorData::invalid_params("this tool asks for no input", None));
+            };
+            call.listener = listener;
+            return tokio::select! {
+                biased;
+                answered = self.people.answered(sealed, &request, call) => match answered {
+                    Ok(reached) => Called::of(reached),
+                    Err(invalid) => Called::Invalid(invalid),
+                },
+                () = context.ct.cancelled() => Called::Cancelled,
+                () = self.ended.cancelled() => Called::Cancelled,
+            };
+        }
+        if request.input_responses.is_some() {
+            let error = "inputResponses come with the requestState of the question that they answer";
+            return Called::Invalid(ErrorData::invalid_params(error, None));
+        }
         let params = request.arguments.map_or(Value::Null, Value::Object);
         let asked = async {
-            match context.meta.get_progress_token() {
-                Some(token) => Listener::new(context.peer.clone(), token).ask(&daemon, verb.name, params).await,
+            let (reply, warnings) = match &mut listener {
+                Some(listener) => listener.ask(&daemon, verb.name, params).await,
                 None => daemon.call_raw(verb.name, params).await,
-            }
+            }?;
+            let reached = match &mut call {
+                Some(call) if reply["status"] == "waiting" => {
+                    call.listener = listener;
+                    self.people.reach(reply, call).await?
+                }
+                _ => Reached::Reply(reply),
+            };
+            Ok((reached, warnings))
         };
         // A wait ends with who asked for it; what it waits for goes on.
         let answer = tokio::select! {
+            // First, so that a dialog which is open for this call is taken back.
+            biased;
             answer = asked => answer,
             () = context.ct.cancelled() => return Called::Cancelled,
             () = self.ended.cancelled() => return Called::Cancelled,
         };
         match answer {
-            Ok((data, warnings)) => Called::Answered(data, warnings),
+            Ok((Reached::Reply(data), warnings)) => Called::Answered(data, warnings),
+            Ok((Reached::Input(input), _)) => Called::Input(input),
             Err(AskError::Call(CallError::Refused(refusal))) if refusal.code == ErrorCode::InvalidParams => {
                 Called::Refused(format!("{}: {}", request.name, refusal.error))
             }
@@ -90,9 +127,22 @@ impl Server {
 /// What came of calling a tool.
 enum Called {
     Answered(Value, Vec<String>),
+    /// A person is to be asked before it comes to anything.
+    Input(InputRequiredResult),
+    Invalid(ErrorData),
     Refused(String),
     Cancelled,
     UnknownTool,
+}
+
+impl Called {
+    fn of(reached: Result<Reached, AskError>) -> Self {
+        match reached {
+            Ok(Reached::Reply(data)) => Self::Answered(data, Vec::new()),
+            Ok(Reached::Input(input)) => Self::Input(input),
+            Err(error) => Self::Refused(error.to_string()),
+        }
+    }
 }
 
 fn identity() -> Implementation {
@@ -102,7 +152,7 @@ fn identity() -> Implementation {
     identity
 }
 
-fn is_modern(context: &RequestContext<RoleServer>) -> bool {
+pub(crate) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
     // Versions are dates, which sort as text.
     context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
@@ -176,6 +226,11 @@ impl ServerHandler for Server {
                 }
                 result
             }
+            Called::Input(mut input) => {
+                input.meta = signed(input.meta, &context);
+                return Ok(input.into());
+            }
+            Called::Invalid(error) => return Err(error),
             Called::Refused(error) => CallToolResult::error(vec![ContentBlock::text(error)]),
             Called::Cancelled => return Err(ErrorData::internal_error("the call was cancelled", None)),
             Called::UnknownTool => {

@@ -133,6 +133,9 @@ impl Asked {
 pub(super) enum NotTaken {
     #[error("{0}")]
     Refused(String),
+    /// It is none that the gate takes.
+    #[error("{0}")]
+    Misread(String),
     #[error(transparent)]
     NotApproved(NotPassed),
 }
@@ -210,6 +213,7 @@ impl Runs {
             run_id,
             status: run.state().name().to_owned(),
             passphrase_wanted,
+            misread: matches!(taken, Err(NotTaken::Misread(_))),
             error: taken.err().map(|why| why.to_string()),
         }
     }
@@ -272,7 +276,7 @@ impl Runs {
         if human && let Some(why) = self.no_person(caller).await {
             return Err(refused(why));
         }
-        let choice = asked.read(given).map_err(NotTaken::Refused)?;
+        let choice = asked.read(given).map_err(NotTaken::Misread)?;
         if human {
             approver.passes(given.passphrase.as_ref()).await.map_err(NotTaken::NotApproved)?;
         }

@@ -178,8 +178,11 @@ fn of_several_gates_each_is_answered_once_and_the_later_one_is_told() {
     let answer = |gate: &str, answer: &str| story.home.runs(&["gates", "answer", &run, answer, "--gate", gate]);
     answer(id(1), "second").well();
     let late = answer(id(1), "third");
-    // While others wait, the command knows that this one does not.
-    assert!(late.code != 0 && late.stderr.contains("does not wait"), "{late:?}");
+    // While others wait.
+    assert!(
+        late.code == 1 && late.stderr.contains("already answered by") && late.stderr.contains(": second"),
+        "{late:?}"
+    );
     answer(id(0), "1").well();
     answer(id(2), "in time").well();
     assert_eq!(story.ends(&run)["result"], json!(["a", "second", "in time"]));

@@ -6,6 +6,7 @@ mod action;
 mod asciicast;
 mod asking;
 mod attach;
+mod calls_view;
 mod commands;
 mod failure;
 mod family;

@@ -10,7 +10,7 @@ use steplatch_store::Journal as _;
 use steplatch_workflow::{By, Form, Input, Timestamp};
 
 use super::entry::{Asked as EntryAsked, Entry};
-use super::history::waits_for_somebody;
+use super::history::{Open, What, waits_for_somebody};
 use crate::approver::Approver;
 use crate::caller::Caller;
 use crate::moment;
@@ -46,13 +46,14 @@ pub(in crate::runs) struct Question {
 }
 
 impl Question {
-    pub(super) fn of(run: &RunId, at: Timestamp, call: &Call) -> Option<Self> {
-        let CallKind::Gate { prompt, choices, form, answered_by, context, timeout } = &call.kind else { return None };
-        if !waits_for_somebody(&call.kind) || complaint(&call.kind).is_some() {
+    pub(super) fn of(run: &RunId, number: u64, open: &Open) -> Option<Self> {
+        let (at, What::Call(Call { kind, .. })) = (open.at, &open.what) else { return None };
+        let CallKind::Gate { prompt, choices, form, answered_by, context, timeout } = kind else { return None };
+        if !waits_for_somebody(kind) || complaint(kind).is_some() {
             return None;
         }
         Some(Self {
-            step: step(run, call.ordinal)?,
+            step: step(run, number)?,
             at,
             prompt: prompt.clone(),
             choices: choices.clone().unwrap_or_default(),
@@ -87,8 +88,8 @@ impl Question {
 }
 
 /// Returns the name of a gate, which answers carry; one run has fewer calls than that.
-pub(super) fn step(run: &RunId, ordinal: u64) -> Option<StepId> {
-    Some(StepId { run: run.clone(), place: "gate".to_owned(), visit: u32::try_from(ordinal).ok()? })
+pub(super) fn step(run: &RunId, number: u64) -> Option<StepId> {
+    Some(StepId { run: run.clone(), place: "gate".to_owned(), visit: u32::try_from(number).ok()? })
 }
 
 /// Returns what is wrong with how a function asks, for its author.
@@ -169,16 +170,16 @@ impl Runs {
     /// Returns who answered this gate, or the last one where none is named, and says so; nobody where its time was up.
     async fn answered_in(&self, run: &Run, gate: Option<&str>) -> Option<(Option<By>, String)> {
         let records = self.shared.journal.read(&run.id, 1).await.ok()?;
-        let gate_of = |ordinal: u64| step(&run.id, ordinal).map(|step| step.to_string());
-        let meant = |ordinal: u64| gate.is_none_or(|gate| gate_of(ordinal).is_some_and(|id| id == *gate));
+        let gate_of = |number: u64| step(&run.id, number).map(|step| step.to_string());
+        let meant = |number: u64| gate.is_none_or(|gate| gate_of(number).is_some_and(|id| id == *gate));
         records.iter().rev().find_map(|record| match Entry::read(record).ok()? {
-            Entry::Answered { at, ordinal, answer: Answer::Value(answer), by: Some(by), .. } if meant(ordinal) => {
+            Entry::Answered { at, number, answer: Answer::Value(answer), by: Some(by), .. } if meant(number) => {
                 let answer = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
                 let told = already_answered(&by, at, &answer);
                 Some((Some(by), told))
             }
-            Entry::Answered { ordinal, answer: Answer::Raise { .. }, asked: EntryAsked::Gate, .. }
-                if gate.is_some() && meant(ordinal) =>
+            Entry::Answered { number, answer: Answer::Raise { .. }, asked: EntryAsked::Gate, .. }
+                if gate.is_some() && meant(number) =>
             {
                 Some((None, format!("Gate '{}' waits no longer: nobody answered it in time", gate.unwrap_or_default())))
             }

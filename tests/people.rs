@@ -290,7 +290,8 @@ fn a_gate_for_an_agent_is_not_put_to_a_person_and_one_for_a_person_not_to_an_age
 fn with_a_passphrase_no_dialog_is_shown_and_the_terminal_is_where_to_answer() {
     let home = Home::new(STEPLATCH);
     let mut program = home.steplatch();
-    let mut program = program.args(["approver", "set", "--stdin"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut program =
+        program.args(["approver", "set", "--stdin"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     program.stdin.take().unwrap().write_all(b"open sesame\n").unwrap();
     assert!(program.wait().unwrap().success());
     for era in [Era::Handshake, Era::Stateless] {

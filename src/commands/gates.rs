@@ -282,11 +282,12 @@ impl Answer {
                     print::line(format!("  answered: {}; the run is now {}", told_of(&answer), reply.status))?;
                     break;
                 }
-                print::note(&format!("  {}", reply.error.as_deref().unwrap_or("the answer was not taken")));
+                if let Some(why) = asking.refused(answer, &reply) {
+                    print::note(&format!("  {why}"));
+                }
                 if !reply.passphrase_wanted && !waits(place, asking.gate()).await? {
                     break;
                 }
-                asking.refused(answer, &reply);
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -110,7 +110,13 @@ impl Field {
     #[must_use]
     pub fn default_in_words(&self) -> Option<String> {
         self.default.as_ref().map(|default| match default {
-            Value::String(text) => text.clone(),
+            Value::String(text) => match &self.kind {
+                Kind::Choice(offered) => {
+                    let offered = offered.iter().find(|offered| offered.value == *text);
+                    offered.and_then(|offered| offered.title.clone()).unwrap_or_else(|| text.clone())
+                }
+                _ => text.clone(),
+            },
             Value::Bool(truth) => if *truth { "yes" } else { "no" }.to_owned(),
             other => other.to_string(),
         })

@@ -301,3 +301,112 @@ fn with_a_passphrase_no_dialog_is_shown_and_the_terminal_is_where_to_answer() {
         assert!(waits["next_step"].as_str().unwrap().contains("passphrase"), "{waits}");
     }
 }
+
+/// A client that polls what takes long, and can ask its person.
+fn with_tasks(home: &Home, besides: Value) -> Agent {
+    let mut capabilities = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+    capabilities.as_object_mut().unwrap().extend(besides.as_object().unwrap().clone());
+    Agent::that_can(Era::Stateless, home, capabilities)
+}
+
+/// Looks at a task until it is in this state.
+fn becomes(agent: &Agent, task: &str, status: &str) -> Value {
+    let began = std::time::Instant::now();
+    loop {
+        let told = agent.requests("tasks/get", json!({"taskId": task}))["result"].clone();
+        if told["status"] == status {
+            return told;
+        }
+        assert!(began.elapsed() < std::time::Duration::from_secs(60), "{told}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// The question of a task, with its name.
+fn question(told: &Value) -> (String, Value) {
+    let questions = told["inputRequests"].as_object().unwrap();
+    assert_eq!(questions.len(), 1, "{told}");
+    let (key, question) = questions.iter().next().unwrap();
+    (key.clone(), question["params"].clone())
+}
+
+fn tells(agent: &Agent, task: &str, key: &str, response: Value) {
+    let told = agent.requests("tasks/update", json!({"taskId": task, "inputResponses": {key: response}}));
+    assert!(told["error"].is_null(), "{told}");
+}
+
+#[test]
+fn a_client_with_tasks_gets_one_that_asks_for_input_and_ends_with_the_result() {
+    let home = Home::new(STEPLATCH);
+    let agent = with_tasks(&home, elicitation());
+    let form = json!({"properties": {"count": {"type": "integer", "minimum": 1}}, "required": ["count"]});
+    let created = agent.begins("run_workflow", asking(&json!({"prompt": "How many?", "form": form}))).answer();
+    let created = &created["result"];
+    assert_eq!((&created["resultType"], &created["status"]), (&json!("task"), &json!("working")), "{created}");
+    let task = created["taskId"].as_str().unwrap();
+    assert!(task.starts_with("run_") && created["ttlMs"].is_null(), "{created}");
+    let asks = becomes(&agent, task, "input_required");
+    assert!(asks["_meta"]["io.modelcontextprotocol/serverInfo"]["name"].is_string(), "{asks}");
+    let (first, shown) = question(&asks);
+    assert!(shown["message"].as_str().unwrap().starts_with("How many?"));
+    tells(&agent, task, &first, json!({"action": "accept", "content": {"count": 0}}));
+    let (second, shown) = question(&becomes(&agent, task, "input_required"));
+    assert_ne!(first, second, "each question has a name of its own");
+    assert!(shown["message"].as_str().unwrap().contains("'count' must be at least 1, not 0"), "{shown}");
+    // The first question is over.
+    tells(&agent, task, &first, json!({"action": "accept", "content": {"count": 7}}));
+    tells(&agent, task, &second, json!({"action": "accept", "content": {"count": 3}}));
+    let over = becomes(&agent, task, "completed");
+    let result = &over["result"]["structuredContent"];
+    assert_eq!(
+        (&result["status"], &result["final_variables"]["ask_count"]),
+        (&json!("completed"), &json!(3)),
+        "{over}"
+    );
+    assert_eq!(answered(&home, task)["through"], "mcp elicitation in test agent");
+    // Another server tells the same: a task is a run.
+    assert_eq!(becomes(&with_tasks(&home, json!({})), task, "completed")["result"], over["result"]);
+}
+
+#[test]
+fn a_task_whose_dialog_is_declined_says_where_to_answer_and_goes_on() {
+    let home = Home::new(STEPLATCH);
+    let agent = with_tasks(&home, elicitation());
+    let created = agent.begins("run_workflow", release()).answer()["result"].clone();
+    let task = created["taskId"].as_str().unwrap();
+    let (key, _) = question(&becomes(&agent, task, "input_required"));
+    tells(&agent, task, &key, json!({"action": "decline"}));
+    let waits = becomes(&agent, task, "working");
+    let told = waits["statusMessage"].as_str().unwrap();
+    assert!(told.contains(&format!("steplatch gates answer {task}")), "{told}");
+    home.runs(&["gates", "answer", task, "yes"]).well();
+    becomes(&agent, task, "completed");
+
+    let created = agent.begins("run_workflow", release()).answer()["result"].clone();
+    let task = created["taskId"].as_str().unwrap();
+    assert!(agent.requests("tasks/cancel", json!({"taskId": task}))["error"].is_null());
+    becomes(&agent, task, "cancelled");
+    assert!(agent.requests("tasks/cancel", json!({"taskId": task}))["error"].is_null(), "again does no harm");
+}
+
+#[test]
+fn tasks_are_for_clients_that_say_so_and_what_does_not_start_is_none() {
+    let home = Home::new(STEPLATCH);
+    let without = Agent::that_can(Era::Stateless, &home, elicitation());
+    let refused = without.requests("tasks/get", json!({"taskId": "run_0123456789abcdef"}));
+    assert_eq!(refused["error"]["code"], -32021, "{refused}");
+    let agent = with_tasks(&home, json!({}));
+    let unknown = agent.requests("tasks/get", json!({"taskId": "run_0123456789abcdef"}));
+    assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
+    let broken = agent.calls("run_workflow", json!({"workflow_definition": {"states": {}}}));
+    assert_eq!(broken["success"], false, "{broken}");
+    // Who can ask nobody is told where to answer.
+    let created = agent.begins("run_workflow", release()).answer()["result"].clone();
+    let task = created["taskId"].as_str().unwrap();
+    let began = std::time::Instant::now();
+    while agent.requests("tasks/get", json!({"taskId": task}))["result"]["statusMessage"].is_null() {
+        assert!(began.elapsed() < std::time::Duration::from_secs(60));
+    }
+    let waits = becomes(&agent, task, "working");
+    assert!(waits["statusMessage"].as_str().unwrap().contains("gates answer"), "{waits}");
+}

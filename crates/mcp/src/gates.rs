@@ -5,7 +5,7 @@
 //! with a decision in it is an answer. Whatever else comes back leaves the gate open: many clients decline by
 //! themselves where nobody is there to be asked.
 
-mod dialog;
+pub(crate) mod dialog;
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -26,6 +26,7 @@ use steplatch_protocol::{
 use crate::progress::Listener;
 use crate::seal::{Seals, same_call};
 use crate::server::is_modern;
+use crate::tasks::Tried;
 
 /// How long a dialog is open. Later the gate is answered elsewhere.
 const DIALOG: Duration = Duration::from_secs(600);
@@ -46,6 +47,7 @@ pub(crate) struct People {
     /// Gates whose dialog came back without an answer. Nobody is asked about one again and again because an agent looks
     /// at its run again and again.
     unanswered: Mutex<VecDeque<String>>,
+    pub(crate) tried: Tried,
 }
 
 /// How the person at a client is reached.
@@ -77,7 +79,7 @@ pub(crate) enum Reached {
 }
 
 /// What came of a dialog.
-enum Dialog {
+pub(crate) enum Dialog {
     Answered(AnswerGate),
     /// Nothing that is an answer, in words.
     LeftOpen(&'static str),
@@ -102,6 +104,16 @@ impl<'c> Call<'c> {
         let wait = asked.get("wait_seconds").and_then(Value::as_f64).unwrap_or(RUN_WAIT_SECONDS);
         let same = same_call(&request.name, &arguments);
         Some(Self { daemon, context, listener: None, same, wait })
+    }
+
+    /// What is asked about a task, which is no call of a tool.
+    pub(crate) fn of_a_task(daemon: &'c Steady, context: &'c RequestContext<RoleServer>) -> Self {
+        Self { daemon, context, listener: None, same: String::new(), wait: 0.0 }
+    }
+
+    /// Whether the client can ask its person.
+    pub(crate) fn can_ask(&self) -> bool {
+        self.channel() != Channel::Elsewhere
     }
 
     async fn run(&mut self, run_id: &str, wait_seconds: f64) -> Result<Value, AskError> {
@@ -129,7 +141,7 @@ impl<'c> Call<'c> {
     }
 
     /// Whether the client knows choices with titles of their own.
-    fn knows_titles(&self) -> bool {
+    pub(crate) fn knows_titles(&self) -> bool {
         let version = self.context.protocol_version();
         version.is_some_and(|version| version.as_str() >= ProtocolVersion::V_2025_11_25.as_str())
     }
@@ -137,21 +149,26 @@ impl<'c> Call<'c> {
 
 impl People {
     pub(crate) fn new() -> Self {
-        Self { seals: Seals::new(), unanswered: Mutex::default() }
+        Self { seals: Seals::new(), unanswered: Mutex::default(), tried: Tried::default() }
     }
 
-    fn asked_in_vain(&self, gate: &GateInfo) -> bool {
+    pub(crate) fn asked_in_vain(&self, gate: &GateInfo) -> bool {
         self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).contains(&gate.gate_id)
     }
 
     /// Leaves a gate to be answered elsewhere, and does not ask about it again.
     fn leave(&self, reply: Value, gate: &GateInfo, call: &Call<'_>, why: &str) -> Reached {
+        self.give_up(gate);
+        left(reply, gate, call, why)
+    }
+
+    /// Does not ask about a gate again.
+    pub(crate) fn give_up(&self, gate: &GateInfo) {
         let mut unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
         if unanswered.len() == MOST_UNANSWERED {
             unanswered.pop_front();
         }
         unanswered.push_back(gate.gate_id.clone());
-        left(reply, gate, call, why)
     }
 
     /// Puts the gate that a run waits at to the person, if it is for one and they can be reached, and goes on with what
@@ -272,13 +289,13 @@ impl People {
 }
 
 /// Why an answer was not taken, and whether another one may be.
-struct Refused {
-    why: String,
-    again: bool,
+pub(crate) struct Refused {
+    pub(crate) why: String,
+    pub(crate) again: bool,
 }
 
 /// Passes on what a person answered, as theirs.
-async fn answered(answer: AnswerGate, call: &Call<'_>) -> Result<Result<(), Refused>, AskError> {
+pub(crate) async fn answered(answer: AnswerGate, call: &Call<'_>) -> Result<Result<(), Refused>, AskError> {
     let client: String = call.client().chars().take(40).collect();
     let person = call.daemon.for_person(&format!("mcp elicitation in {client}"));
     let reply = person.call(answer).await?;
@@ -300,19 +317,21 @@ async fn gate_for_people(reply: &Value, daemon: &Steady) -> Result<Option<GateIn
 fn left(mut reply: Value, gate: &GateInfo, call: &Call<'_>, why: &str) -> Reached {
     // It may have been answered while it was looked at.
     if reply["status"] == "waiting" {
-        let place = call.daemon.place();
-        let folder = match place.is_usual() {
-            true => String::new(),
-            false => format!(" --state-dir {}", quoted(&place.state().display().to_string())),
-        };
-        let run = &gate.run_id;
-        reply["next_step"] = format!(
-            "{why} They answer it in a terminal of their own, with: steplatch gates answer {run}{folder}. Tell them so; \
-             get_run with wait_seconds goes on when they have."
-        )
-        .into();
+        let told = where_to_answer(gate, call, why);
+        reply["next_step"] = format!("{told} Tell them so; get_run with wait_seconds goes on when they have.").into();
     }
     Reached::Reply(reply)
+}
+
+/// Says why a gate is answered elsewhere, and with which command.
+pub(crate) fn where_to_answer(gate: &GateInfo, call: &Call<'_>, why: &str) -> String {
+    let place = call.daemon.place();
+    let folder = match place.is_usual() {
+        true => String::new(),
+        false => format!(" --state-dir {}", quoted(&place.state().display().to_string())),
+    };
+    let run = &gate.run_id;
+    format!("{why} A person answers it in a terminal of their own, with: steplatch gates answer {run}{folder}.")
 }
 
 /// A word of a shell.

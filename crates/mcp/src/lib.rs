@@ -11,6 +11,7 @@ mod progress;
 mod seal;
 mod server;
 mod stdio;
+mod tasks;
 mod tools;
 
 pub use stdio::serve_stdio;

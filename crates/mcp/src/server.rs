@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, DiscoverResult, Implementation,
-    InitializeResult, InputRequiredResult, ListToolsResult, MetaObject, PaginatedRequestParams, ProtocolVersion,
-    ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock,
+    CreateTaskResult, DiscoverResult, GetTaskParams, GetTaskResult, Implementation, InitializeResult,
+    InputRequiredResult, ListToolsResult, MetaObject, PaginatedRequestParams, ProtocolVersion, ServerCapabilities,
+    ServerConfig, SubscriptionFilter, Tool, UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
-use steplatch_protocol::{AskError, CallError, Decide, ErrorCode, PNG_FIELD, Steady, Verb as _};
+use steplatch_protocol::{AskError, CallError, Decide, ErrorCode, PNG_FIELD, RunWorkflow, Steady, Verb as _};
 use tokio_util::sync::CancellationToken;
 
 use crate::gates::{Call, People, Reached};
 use crate::progress::Listener;
-use crate::tools;
+use crate::{tasks, tools};
 
 /// What an agent is told first. The most important comes first, because some clients cut at 2,048 characters.
 const INSTRUCTIONS: &str = "\
@@ -54,12 +55,17 @@ impl Server {
         Self { daemon, people: Arc::new(People::new()), ended }
     }
 
-    async fn call(&self, request: CallToolRequestParams, context: &RequestContext<RoleServer>) -> Called {
-        let Some(verb) = tools::verb(&request.name) else { return Called::UnknownTool };
-        let daemon = match context.client_info() {
+    /// The daemon, asked under the client's name.
+    fn daemon_of(&self, context: &RequestContext<RoleServer>) -> Steady {
+        match context.client_info() {
             Some(client) => self.daemon.named(&client.name),
             None => self.daemon.clone(),
-        };
+        }
+    }
+
+    async fn call(&self, request: CallToolRequestParams, context: &RequestContext<RoleServer>) -> Called {
+        let Some(verb) = tools::verb(&request.name) else { return Called::UnknownTool };
+        let daemon = self.daemon_of(context);
         let mut listener = context.meta.get_progress_token().map(|token| Listener::new(context.peer.clone(), token));
         let mut call = Call::of(verb.name, &request, &daemon, context);
         if let Some(sealed) = &request.request_state {
@@ -83,6 +89,14 @@ impl Server {
             return Called::Invalid(ErrorData::invalid_params(error, None));
         }
         let params = request.arguments.map_or(Value::Null, Value::Object);
+        if verb.name == RunWorkflow::NAME && is_modern(context) && takes_tasks(context) {
+            let call = Call::of_a_task(&daemon, context);
+            return match tasks::begin(params, &call).await {
+                Ok(Ok(task)) => Called::Task(task),
+                Ok(Err((reply, warnings))) => Called::Answered(reply, warnings),
+                Err(error) => Called::Refused(error.to_string()),
+            };
+        }
         let asked = async {
             let (reply, warnings) = match &mut listener {
                 Some(listener) => listener.ask(&daemon, verb.name, params).await,
@@ -129,6 +143,8 @@ enum Called {
     Answered(Value, Vec<String>),
     /// A person is to be asked before it comes to anything.
     Input(InputRequiredResult),
+    /// It is waited for by looking at a task.
+    Task(CreateTaskResult),
     Invalid(ErrorData),
     Refused(String),
     Cancelled,
@@ -145,11 +161,51 @@ impl Called {
     }
 }
 
+/// The result of a call that the daemon replied to.
+pub(crate) fn completed(mut data: Value, warnings: Vec<String>) -> CallToolResult {
+    let mut image = None;
+    if let Value::Object(fields) = &mut data {
+        image = fields.remove(PNG_FIELD);
+        if !warnings.is_empty() {
+            // A reply may have warnings of its own.
+            match fields.entry("warnings").or_insert_with(|| Value::Array(Vec::new())) {
+                Value::Array(all) => all.extend(warnings.into_iter().map(Value::String)),
+                other => *other = warnings.into(),
+            }
+        }
+    }
+    let mut result = CallToolResult::structured(data);
+    if let Some(Value::String(png)) = image {
+        // As text it would cost an agent a hundred thousand tokens and show it nothing.
+        result.content.push(ContentBlock::image(png, "image/png"));
+    }
+    result
+}
+
+/// A task that nobody knows, or that can not be asked about.
+fn of_task<T>(found: Result<Option<T>, AskError>, id: &str) -> Result<T, ErrorData> {
+    match found {
+        Ok(Some(found)) => Ok(found),
+        Ok(None) => {
+            let id: String = id.chars().take(80).collect();
+            Err(ErrorData::invalid_params(
+                format!("there is no task '{id}'; list_runs tells which runs there are"),
+                None,
+            ))
+        }
+        Err(error) => Err(ErrorData::internal_error(error.to_string(), None)),
+    }
+}
+
 fn identity() -> Implementation {
     let mut identity = Implementation::new("steplatch", env!("CARGO_PKG_VERSION"));
     identity.title = Some("Steplatch".to_owned());
     identity.description = Some("Real terminals and procedures that run the same every time".to_owned());
     identity
+}
+
+fn takes_tasks(context: &RequestContext<RoleServer>) -> bool {
+    context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks())
 }
 
 pub(crate) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
@@ -170,7 +226,8 @@ fn signed(meta: Option<MetaObject>, context: &RequestContext<RoleServer>) -> Opt
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        let capabilities =
+            ServerCapabilities::builder().enable_tools().enable_tool_list_changed().enable_tasks().build();
         let mut info = InitializeResult::new(capabilities);
         info.server_info = identity();
         info.instructions = Some(INSTRUCTIONS.to_owned());
@@ -207,24 +264,10 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let name = request.name.clone();
         let mut result = match self.call(request, &context).await {
-            Called::Answered(mut data, warnings) => {
-                let mut image = None;
-                if let Value::Object(fields) = &mut data {
-                    image = fields.remove(PNG_FIELD);
-                    if !warnings.is_empty() {
-                        // A reply may have warnings of its own.
-                        match fields.entry("warnings").or_insert_with(|| Value::Array(Vec::new())) {
-                            Value::Array(all) => all.extend(warnings.into_iter().map(Value::String)),
-                            other => *other = warnings.into(),
-                        }
-                    }
-                }
-                let mut result = CallToolResult::structured(data);
-                if let Some(Value::String(png)) = image {
-                    // As text it would cost an agent a hundred thousand tokens and show it nothing.
-                    result.content.push(ContentBlock::image(png, "image/png"));
-                }
-                result
+            Called::Answered(data, warnings) => completed(data, warnings),
+            Called::Task(mut task) => {
+                task.meta = signed(task.meta, &context);
+                return Ok(task.into());
             }
             Called::Input(mut input) => {
                 input.meta = signed(input.meta, &context);
@@ -241,6 +284,41 @@ impl ServerHandler for Server {
         };
         result.meta = signed(result.meta, &context);
         Ok(result.into())
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        let daemon = self.daemon_of(&context);
+        let call = Call::of_a_task(&daemon, &context);
+        let task = of_task(self.people.task(&request.task_id, &call).await, &request.task_id)?;
+        let mut result = GetTaskResult::new(task);
+        result.meta = signed(result.meta, &context);
+        Ok(result)
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let daemon = self.daemon_of(&context);
+        let call = Call::of_a_task(&daemon, &context);
+        let told = self.people.told(&request.task_id, request.input_responses, &call).await;
+        of_task(told.map(|known| known.then_some(())), &request.task_id)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let daemon = self.daemon_of(&context);
+        let call = Call::of_a_task(&daemon, &context);
+        let cancelled = tasks::cancel(&request.task_id, &call).await;
+        of_task(cancelled.map(|known| known.then_some(())), &request.task_id)
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {

@@ -173,12 +173,25 @@ impl Agent {
         self.round(id, tool, arguments, meta, &json!({}))
     }
 
-    fn round(&self, id: u64, tool: &str, arguments: &Value, mut meta: Value, carried: &Value) -> Calling {
+    /// Asks for something that is no tool, and returns the answer as it is.
+    #[must_use]
+    pub fn requests(&self, method: &str, mut params: Value) -> Value {
+        params["_meta"] = self.meta(json!({}));
+        self.ask(self.number(), method, &params).recv_timeout(PATIENCE).expect("an answer")
+    }
+
+    /// Who asks, where every request says so.
+    fn meta(&self, mut meta: Value) -> Value {
         if self.era == Era::Stateless {
             meta["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
             meta["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
             meta["io.modelcontextprotocol/clientInfo"] = json!({"name": "test agent", "version": "1"});
         }
+        meta
+    }
+
+    fn round(&self, id: u64, tool: &str, arguments: &Value, meta: Value, carried: &Value) -> Calling {
+        let meta = self.meta(meta);
         let mut params = json!({"name": tool, "arguments": arguments, "_meta": meta});
         for (name, value) in carried.as_object().into_iter().flatten() {
             params[name] = value.clone();

@@ -19,7 +19,7 @@ const ANSWER: &str = "answer";
 const SCREEN_LINES: usize = 12;
 
 /// Returns a gate as a dialog; `wrong` is why the last answer was not taken. `None` for a form that no client knows.
-pub(super) fn form(gate: &GateInfo, wrong: Option<&str>, knows_titles: bool) -> Option<ElicitRequestParams> {
+pub(crate) fn form(gate: &GateInfo, wrong: Option<&str>, knows_titles: bool) -> Option<ElicitRequestParams> {
     let schema = match &gate.form {
         Some(form) => form.clone(),
         None if gate.choices.is_empty() => json!({
@@ -79,7 +79,7 @@ fn message(gate: &GateInfo, wrong: Option<&str>) -> String {
 }
 
 /// Reads what came back. Only what was accepted with a decision in it is an answer.
-pub(super) fn read(gate: &GateInfo, result: ElicitResult) -> Dialog {
+pub(crate) fn read(gate: &GateInfo, result: ElicitResult) -> Dialog {
     match result.action {
         ElicitationAction::Accept => {}
         ElicitationAction::Decline => return Dialog::LeftOpen("The dialog was declined, and the gate is still open."),

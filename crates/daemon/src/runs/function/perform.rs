@@ -198,7 +198,7 @@ impl Driver {
         true
     }
 
-    fn parent(&self) -> mpsc::UnboundedSender<Input> {
+    fn parent(&self) -> mpsc::UnboundedSender<Box<Input>> {
         let run = self.shared.driven(&self.run);
         // One that nobody knows is told nothing, which nobody minds.
         run.map_or_else(|| mpsc::unbounded_channel().0, |run| run.inputs())

@@ -34,6 +34,9 @@ const DIALOG: Duration = Duration::from_secs(600);
 /// How often a person is asked again who filled a form in badly.
 const ATTEMPTS: usize = 3;
 
+/// Dialogs of one call: no person answers more in a row.
+const MOST_DIALOGS: usize = 100;
+
 /// Gates that are remembered as asked about in vain.
 const MOST_UNANSWERED: usize = 1000;
 
@@ -178,7 +181,7 @@ impl People {
     /// When the daemon can not be asked.
     pub(crate) async fn reach(&self, mut reply: Value, call: &mut Call<'_>) -> Result<Reached, AskError> {
         let run = reply["run_id"].as_str().unwrap_or_default().to_owned();
-        let (mut wrong, mut attempts) = (None, 0);
+        let (mut wrong, mut attempts, mut gates) = (None, 0, 0);
         loop {
             let Some(gate) = gate_for_people(&reply, call.daemon).await? else {
                 return Ok(Reached::Reply(reply));
@@ -192,6 +195,10 @@ impl People {
             }
             if channel == Channel::Rounds {
                 return Ok(self.question(&run, &gate, wrong.as_deref(), call));
+            }
+            gates += 1;
+            if gates > MOST_DIALOGS {
+                return Ok(left(reply, &gate, call, "This run asks more than one call can."));
             }
             match dialog(&gate, wrong.as_deref(), call).await? {
                 Dialog::LeftOpen(why) => return Ok(self.leave(reply, &gate, call, why)),

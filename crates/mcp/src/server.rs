@@ -34,7 +34,8 @@ What worked once can be run again, the same way every time and without a model f
 a. Write a workflow: a JSON state machine over these tools (get_workflow_schema documents it).
 b. create_workflow checks and saves it under its name, or run_workflow takes it inline and saves what runs to its end.
 c. run_workflow starts it and waits 20 s; it returns a run_id, and get_run waits on.
-d. status=waiting means that pending_gate asks something: decide answers it, if it is for you. cancel_run ends a run.
+d. status=waiting means that pending_gate asks something: decide answers it, if it is for you; else next_step says \
+where a person does. cancel_run ends a run.
 e. Next time run_workflow {\"workflow_name\": ...}: look at list_workflows before you do a task by hand, \
 describe_workflow says what one must be given.";
 
@@ -344,7 +345,7 @@ mod tests {
     fn the_instructions_are_read_to_their_end_and_name_tools_that_there_are() {
         assert!(INSTRUCTIONS.len() <= 2048, "{} bytes", INSTRUCTIONS.len());
         let words = INSTRUCTIONS.split(|character: char| !character.is_ascii_lowercase() && character != '_');
-        let fields = ["session_id", "exit_code", "since_input", "run_id", "pending_gate", "workflow_name"];
+        let fields = ["session_id", "exit_code", "since_input", "run_id", "pending_gate", "next_step", "workflow_name"];
         for word in words.filter(|word| word.contains('_') && !fields.contains(word)) {
             assert!(tools::named(word).is_some(), "{word}");
         }

@@ -9,6 +9,7 @@ mod nesting;
 mod performer;
 mod project;
 mod projects;
+pub(crate) mod python;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,8 +31,8 @@ use crate::caller::Caller;
 use crate::secrets::Secrets;
 use ledger::{Asked, Ledger, NoReply};
 use performer::Performer;
-use project::{Broken, Declared, Project};
-use projects::Projects;
+pub(crate) use project::{Broken, Declared, FunctionWorkflow, Project};
+pub(crate) use projects::Projects;
 
 /// Calls that are under way at once in the whole daemon, graphs not counted; others wait for their turn.
 const MOST_AT_ONCE: usize = 64;
@@ -65,9 +66,9 @@ struct Wanted {
 
 impl Nodes {
     /// Begins without a call. What calls refer to as secrets is added to `secrets`.
-    pub(crate) fn new(secrets: Arc<Secrets>) -> Self {
+    pub(crate) fn new(projects: Projects, secrets: Arc<Secrets>) -> Self {
         Self {
-            projects: Projects::new(),
+            projects,
             programs: Programs::new(),
             secrets,
             turns: Arc::new(Semaphore::new(MOST_AT_ONCE)),

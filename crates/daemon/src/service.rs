@@ -117,7 +117,7 @@ impl Service {
     ) -> Result<Self, OpenError> {
         let stop = watch::Sender::new(None);
         let sessions = Sessions::new(hosts, secrets.clone(), stop.subscribe());
-        let workflows = Workflows::new();
+        let workflows = Workflows::new(workers.clone());
         let runs =
             Runs::open(place.journal(), sessions.clone(), workflows.clone(), workers, secrets.clone(), keep).await?;
         runs.recover().await;
@@ -126,8 +126,8 @@ impl Service {
             stop,
             listen_again: Arc::default(),
             runs,
+            nodes: Nodes::new(workflows.projects().clone(), secrets.clone()),
             workflows,
-            nodes: Nodes::new(secrets.clone()),
             secrets,
             sessions,
             clients: AtomicUsize::new(0),
@@ -224,6 +224,7 @@ impl Service {
                 return (Answer::of(reply), events.map(Following::Run));
             }
             Command::CreateWorkflow(verb) => Answer::of(self.workflows.create(caller, verb).await),
+            Command::LoadFunctions(verb) => Answer::of(self.workflows.load(caller, verb).await),
             Command::GetWorkflowSchema(_) => Answer::of(self.workflows.schema()),
             Command::ListWorkflows(verb) => Answer::of(self.workflows.list(caller, verb).await),
             Command::DescribeWorkflow(verb) => Answer::of(self.workflows.describe(caller, verb).await),

@@ -17,6 +17,7 @@ use super::run::{Run, RunState};
 use super::source::Source;
 use super::{Seal, Shared};
 use crate::caller::Caller;
+use crate::library::Found;
 
 /// How long the end of a cancelled child is waited for.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
@@ -123,10 +124,12 @@ async fn begin(
 ) -> Result<Arc<Run>, String> {
     let (document, source) = match &child.workflow {
         ChildWorkflow::Inline(document) => (document.clone(), Source::Given),
-        ChildWorkflow::Named(name) => {
-            let saved = shared.workflows.find(caller, name.as_str()).await?;
-            (saved.definition, Source::Saved { folder: saved.folder, name: saved.name })
-        }
+        ChildWorkflow::Named(name) => match shared.workflows.find(caller, name.as_str()).await? {
+            Found::Machine(saved) => (saved.definition, Source::Saved { folder: saved.folder, name: saved.name }),
+            Found::Function(workflow) => {
+                return Err(format!("workflow '{}' is a function, which a machine can not run yet", workflow.id));
+            }
+        },
     };
     let definition = Definition::parse(&document, &TerminalTools)
         .map_err(|problems| format!("the workflow is not valid:\n{problems}"))?;

@@ -12,5 +12,6 @@ mod history;
 mod node;
 mod told;
 
+pub(super) use begin::FunctionFrom;
 pub(super) use gate::Question;
 pub(super) use told::{event, report};

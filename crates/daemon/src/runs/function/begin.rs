@@ -1,8 +1,9 @@
-//! How runs of functions begin: from a file, or left behind by another daemon.
+//! How runs of functions begin: from a file or the library, or left behind by another daemon.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
 use steplatch_ids::RunId;
@@ -16,6 +17,7 @@ use super::history::Folded;
 use super::node::{Declared, documents};
 use crate::caller::Caller;
 use crate::moment;
+use crate::nodes::FunctionWorkflow;
 use crate::runs::drive::ENTRY_VERSION;
 use crate::runs::origin::Origin;
 use crate::runs::run::{About, Progress, Run, RunState};
@@ -29,12 +31,20 @@ pub(in crate::runs) struct Found(Driver);
 impl Found {
     /// Goes on with it, to its end or until the daemon stops.
     pub(in crate::runs) async fn resume(self) {
-        self.0.drive(true).await;
+        drive(self.0, true).await;
     }
 }
 
+/// Where a function is found that is to be run.
+pub(in crate::runs) enum FunctionFrom<'f> {
+    /// In a file that somebody names.
+    File(&'f str),
+    /// In the library.
+    Library(&'f FunctionWorkflow),
+}
+
 impl Shared {
-    /// Begins a run of a function in a file, or finds the one that began under the same key. Returns once it is
+    /// Begins a run of a function, or finds the one that began under the same key. Returns once it is
     /// written down.
     ///
     /// # Errors
@@ -43,7 +53,7 @@ impl Shared {
         self: &Arc<Self>,
         caller: &Arc<Caller>,
         verb: &RunWorkflow,
-        file: &str,
+        from: FunctionFrom<'_>,
         key: Option<String>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
         let invalid = |error: String| not_started("definition_invalid", error);
@@ -56,15 +66,27 @@ impl Shared {
         if let Some((name, _)) = meaningless.iter().find(|(_, given)| *given) {
             return Err(invalid(format!("'{name}' means nothing to a workflow that is a function; leave it out")));
         }
-        let path: PathBuf = caller.folder.join(file);
-        let shown = path.display().to_string();
-        let text = read(path.clone()).await;
-        let text = text.map_err(|error| invalid(format!("workflow file '{shown}' can not be read: {error}")))?;
-        let name = path.file_name().map_or_else(|| shown.clone(), |name| Path::new(name).display().to_string());
-        let declared = self.workers.load(&name, &text).await;
-        let declared = declared.map_err(|error| invalid(format!("the workflow is not valid:\n{error}")))?;
-        let workflow = workflow_of(&declared, verb.workflow_name.as_deref())
-            .map_err(|error| invalid(format!("'{shown}' {error}")))?;
+        let (name, text, nodes, workflow, source) = match from {
+            FunctionFrom::File(file) => {
+                let path: PathBuf = caller.folder.join(file);
+                let shown = path.display().to_string();
+                let text = read(path.clone()).await;
+                let text =
+                    text.map_err(|error| invalid(format!("workflow file '{shown}' can not be read: {error}")))?;
+                let name = path.file_name().map_or_else(|| shown.clone(), |name| Path::new(name).display().to_string());
+                let declared = self.workers.load(&name, &text).await;
+                let declared = declared.map_err(|error| invalid(format!("the workflow is not valid:\n{error}")))?;
+                let workflow = workflow_of(&declared, verb.workflow_name.as_deref())
+                    .map_err(|error| invalid(format!("'{shown}' {error}")))?;
+                (name, text, documents(&declared), workflow, Source::Function)
+            }
+            FunctionFrom::Library(found) => {
+                let loaded = &found.loaded;
+                let (folder, hash) = (found.library.clone(), loaded.hash.clone());
+                let source = Source::SavedFunction { folder, file: loaded.name.clone(), hash };
+                (found.file(), found.text().to_owned(), documents(found.declared()), found.id.clone(), source)
+            }
+        };
         let params: BTreeMap<String, String> = verb.initial_variables.clone().unwrap_or_default();
         let params: serde_json::Map<String, Value> =
             params.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
@@ -77,11 +99,11 @@ impl Shared {
             input: params.get("input").cloned().unwrap_or_else(|| Value::String(String::new())),
             params,
             limits: Limits::default(),
-            nodes: documents(&declared),
+            nodes,
         };
         let (shared, caller) = (self.clone(), caller.clone());
         // Whoever asked may go away at any moment, and a run that is written down must be driven.
-        let beginning = tokio::spawn(async move { shared.begin_written(caller, started, key).await });
+        let beginning = tokio::spawn(async move { shared.begin_written(caller, started, source, key).await });
         let begun = beginning.await.unwrap_or_else(|error| Err(format!("the run could not be started: {error}")));
         begun.map_err(|error| not_started("execution_error", error))
     }
@@ -90,6 +112,7 @@ impl Shared {
         self: Arc<Self>,
         caller: Arc<Caller>,
         started: Started,
+        source: Source,
         key: Option<String>,
     ) -> Result<Arc<Run>, String> {
         if self.stopping.is_cancelled() {
@@ -102,7 +125,7 @@ impl Shared {
             input: started.params.clone(),
             parent: None,
             signature: None,
-            source: Source::Function,
+            source,
         };
         let (run, inputs, progress) = Run::driven(started.run.clone(), about.clone());
         let run = Arc::new(run);
@@ -136,7 +159,7 @@ impl Shared {
                     told,
                     work,
                 };
-                self.drivers.spawn(driver.drive(false));
+                self.drivers.spawn(drive(driver, false));
                 Ok(run)
             }
             Ok(Appended::Existing { run: existing }) => self.known(&existing).await,
@@ -172,6 +195,18 @@ impl Shared {
         self.lock().insert(id.clone(), Arc::new(run));
         let (shared, seq, told, work) = (self.clone(), records.len() as u64, None, Work::default());
         Ok(Found(Driver { shared, run: id, about, inputs, progress, execution, declared, folded, seq, told, work }))
+    }
+}
+
+/// Drives a run as far as it goes, and has the library count it when it is over.
+async fn drive(driver: Driver, again: bool) {
+    let (shared, about, progress) = (driver.shared.clone(), driver.about.clone(), driver.progress.subscribe());
+    driver.drive(again).await;
+    let Progress { state, ended, .. } = progress.borrow().clone();
+    if let (Source::SavedFunction { folder, file, hash }, Some(ended)) = (&about.source, ended) {
+        let succeeded = state == RunState::Completed;
+        let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(ended.0).unwrap_or(0));
+        shared.workflows.note_function(folder, file, &about.workflow, hash, succeeded, at).await;
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use steplatch_ids::WorkflowName;
-use steplatch_library::{CreateError, FunctionFile, Library, LookupError};
+use steplatch_library::{CreateError, FunctionFile, Library, LookupError, Signature};
 use steplatch_nodes::NodeKind;
 use steplatch_protocol::{FileProblem, LoadFunctions, LoadFunctionsReply};
 use steplatch_python::Declaration;
@@ -22,6 +22,8 @@ struct Wanted {
     text: String,
     declared: Vec<Declaration>,
     overwrite: bool,
+    /// What was kept under its name when it was asked for.
+    before: Option<Signature>,
 }
 
 impl Workflows {
@@ -43,8 +45,13 @@ impl Workflows {
         mut reply: LoadFunctionsReply,
     ) -> Result<LoadFunctionsReply, String> {
         let name = name_of(&path)?;
-        let reading = path.clone();
-        let text = self.disk.reading(move || origin::read(&reading)).await?;
+        let (reading, asker, kept) = (path.clone(), Asker::of(caller), name.clone());
+        // Before anybody looks for conflicts, who would follow the file as it is now.
+        let read = self.disk.reading(move || {
+            let before = Library::open(asker.folders().first).function_file(&kept);
+            (origin::read(&reading), before.ok().map(|before| before.metadata.hash))
+        });
+        let (text, before) = read.await?;
         let text = text.map_err(|reason| format!("The file '{}' was not loaded: {reason}.", path.display()))?;
         let declared = match self.functions.declared(&file_name(&name), &text).await {
             Ok(declared) => declared,
@@ -59,7 +66,7 @@ impl Workflows {
         reply.problems = python::problems(&declared, &file_name(&name), &text);
         let project = self.projects.of(caller).await?;
         let asker = Asker::of(caller);
-        let wanted = Wanted { name, path, text, declared, overwrite: verb.overwrite };
+        let wanted = Wanted { name, path, text, declared, overwrite: verb.overwrite, before };
         let work = move || {
             let folders = asker.folders();
             reply.problems.extend(conflicts(&folders, &project, &wanted));
@@ -137,32 +144,39 @@ fn warnings(project: &Project, wanted: &Wanted) -> Vec<FileProblem> {
 
 /// Puts the file into the library. Blocks.
 fn keep(library: &Library, wanted: &Wanted, mut reply: LoadFunctionsReply) -> Result<LoadFunctionsReply, String> {
-    let Wanted { name, path, text, declared, overwrite } = wanted;
+    let Wanted { name, path, text, declared, overwrite, before } = wanted;
     let shown = path.display();
     let kept = library.function_path(name);
     reply.stored_file = Some(kept.display().to_string());
     reply.success = true;
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let origin = origin::of(library.folder(), path, text);
-    let (outcome, over) = match library.function_file(name) {
+    let outcome = match before {
+        None => "loaded",
+        Some(before) if *before == origin.hash => "unchanged",
+        Some(_) => "reloaded",
+    };
+    reply.outcome = Some(outcome.to_owned());
+    let over = match library.function_file(name) {
         // It is in the library because somebody put it there.
-        Ok(_) if real(&kept) == real(path) => ("unchanged", None),
-        Ok(old) => {
-            replaceable(&old, library.folder(), path, &origin, *overwrite)?;
-            let is_same = old.text == *text && old.metadata.origin.as_ref() == Some(&origin);
-            (if is_same { "unchanged" } else { "reloaded" }, Some(old.metadata.hash))
+        Ok(_) if real(&kept) == real(path) => {
+            reply.outcome = Some("unchanged".to_owned());
+            return Ok(reply);
         }
-        Err(LookupError::NotFound { .. }) => ("loaded", None),
+        Ok(old) => {
+            if old.text == *text && old.metadata.origin.as_ref() == Some(&origin) {
+                return Ok(reply);
+            }
+            replaceable(&old, library.folder(), path, &origin, *overwrite)?;
+            Some(old.metadata.hash)
+        }
+        Err(LookupError::NotFound { .. }) => None,
         Err(LookupError::Broken { .. }) if *overwrite => {
             library.delete_functions(name).map_err(|error| format!("'{shown}' was not loaded: {}", words(&error)))?;
-            ("reloaded", None)
+            None
         }
         Err(error) => return Err(format!("'{shown}' was not loaded: {}. To replace it: --overwrite", words(&error))),
     };
-    reply.outcome = Some(outcome.to_owned());
-    if outcome == "unchanged" {
-        return Ok(reply);
-    }
     match library.keep_functions(name, text, Some(origin), declares(declared), over.as_ref()) {
         Ok(_) => Ok(reply),
         Err(CreateError::Exists { .. }) => {

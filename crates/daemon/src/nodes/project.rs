@@ -407,7 +407,8 @@ mod tests {
             - list in /p/l/c.py: ID 'list' conflicts with existing node, in /p/l/a.py
             - notes in /p/l/c.py: ID 'notes' conflicts with existing workflow, in /p/l/a.py
             - bad in /p/l/c.py: /comand: unknown key 'comand' in a bash node, did you mean 'command'?
-            - none in /p/l/c.py: /steps/0: step 'one' calls 'bad', which can not be used itself"#]].assert_eq(&told(&project));
+            - none in /p/l/c.py: /steps/0: step 'one' calls 'bad', which can not be used itself"#]]
+        .assert_eq(&told(&project));
         let files = |id: &str| project.workflow(id).map(|found| found.loaded.path.display().to_string());
         assert_eq!(files("notes").as_deref(), Some("/p/l/a.py"));
         assert_eq!(files("mine").as_deref(), Some("/own/a.py"));

@@ -72,7 +72,8 @@ pub(crate) struct Loaded {
 #[derive(Debug, Default)]
 struct Kept {
     shelf: Arc<Shelf>,
-    seen: HashMap<String, Seen>,
+    /// By the names of the files.
+    seen: Arc<HashMap<String, Seen>>,
 }
 
 /// What was seen of a file when it was read.
@@ -155,7 +156,7 @@ impl Functions {
         if !is_same || before.folder != *folder {
             kept.shelf = Arc::new(Shelf { folder: folder.to_owned(), files, broken });
         }
-        kept.seen = now;
+        kept.seen = Arc::new(now);
         Ok(kept.shelf.clone())
     }
 
@@ -252,10 +253,11 @@ impl Functions {
             }
         };
         let hash = Signature::of_text(text);
-        if hash == origin.hash || hash == file.metadata.hash {
+        if hash == origin.hash {
             return Newer::No;
         }
-        if file.metadata.is_edited() {
+        // Where both say the same, somebody did not come to write down that they do.
+        if file.metadata.is_edited() && hash != file.metadata.hash {
             let why = format!(
                 "it was edited here, and so was its original {path}; to take that one: steplatch workflow load --overwrite"
             );

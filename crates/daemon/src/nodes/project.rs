@@ -210,6 +210,27 @@ impl Project {
         }
     }
 
+    /// Returns what is declared as documents that mean the same in every folder.
+    pub(crate) fn documents(&self) -> Vec<Value> {
+        let document = |declared: &Declared| {
+            let mut document = serde_json::to_value(&declared.node).ok()?;
+            let place = match &declared.node.kind {
+                NodeKind::Bash(_) | NodeKind::Pty(_) => Some(&mut document),
+                NodeKind::Mcp(_) => document.get_mut("server").filter(|server| server.get("command").is_some()),
+                _ => None,
+            };
+            if let Some(Value::Object(fields)) = place {
+                let folder = match fields.get("cwd").and_then(Value::as_str) {
+                    Some(declared) => self.folder.join(declared),
+                    None => self.folder.clone(),
+                };
+                fields.insert("cwd".to_owned(), folder.display().to_string().into());
+            }
+            Some(document)
+        };
+        self.nodes.values().filter_map(document).collect()
+    }
+
     fn take(&mut self, file: &Path, document: Map<String, Value>) {
         let mut count = 0;
         let mut tables: Vec<_> = document.into_iter().collect();

@@ -79,6 +79,12 @@ pub(super) enum Asked {
 }
 
 impl Source {
+    /// Returns that it is this function of a library.
+    pub(super) fn of_function(workflow: &FunctionWorkflow) -> Self {
+        let FunctionWorkflow { library, loaded, .. } = workflow;
+        Self::SavedFunction { folder: library.clone(), file: loaded.name.clone(), hash: loaded.hash.clone() }
+    }
+
     /// Whether it is a function, which is driven in another way.
     pub(super) fn is_function(&self) -> bool {
         matches!(self, Self::Function | Self::SavedFunction { .. })

@@ -79,17 +79,18 @@ impl Project {
         Agent::with(&self.home, &[("STEPLATCH_LIBRARY", self.library("").to_str().unwrap())])
     }
 
-    /// Waits until so many runs of a workflow were counted, which is done once they are over.
-    fn counted(&self, id: &str, runs: u64) -> Value {
+    fn waits_until(&self, what: &str, holds: impl Fn() -> bool) {
         let began = Instant::now();
-        loop {
-            let listed = self.listed(id);
-            if listed["run_count"] == runs {
-                return listed;
-            }
-            assert!(began.elapsed() < Duration::from_secs(30), "{listed}");
+        while !holds() {
+            assert!(began.elapsed() < Duration::from_secs(30), "{what}");
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Waits until so many runs of a workflow were counted, which is done once they are over.
+    fn counted(&self, id: &str, runs: u64) -> Value {
+        self.waits_until("the runs are counted", || self.listed(id)["run_count"] == runs);
+        self.listed(id)
     }
 }
 
@@ -316,4 +317,56 @@ fn a_function_is_removed_with_its_file_unless_others_stand_in_it() {
     assert_eq!(project.types(&["workflow", "list", "--json"]).json()["workflows"], json!([]));
     let gone = project.types(&["workflow", "rm", "two.py"]);
     assert!(gone.code == 2 && gone.stderr.contains("There is no file 'two.py' in the library"), "{gone:?}");
+}
+
+#[test]
+fn functions_and_machines_start_each_other_by_name_and_share_what_is_loaded() {
+    let project = Project::new();
+    project.writes("steplatch.toml", "[nodes.from_toml]\ntype = \"bash\"\ncommand = \"echo toml\"\n");
+    project.writes(
+        "shared.py",
+        "async def shout(ctx):\n    return ctx.input.upper() + '!'\n\
+         BashNode(id='aside', session=session, command='echo shared')\n\
+         FunctionNode(id='shout', session=session, fn=shout)\n",
+    );
+    project.writes(
+        "inner.py",
+        "async def inner(ctx):\n    verdict = await ctx.gate('Well?')\n    return [ctx.input, verdict]\n\
+         Workflow(id='inner', session=session, fn=inner)\n",
+    );
+    // Its own node of a name counts before the one that somebody else has.
+    project.writes(
+        "outer.py",
+        "async def outer(ctx):\n    said = [(await ctx.run(id, 'hey'))['output'] for id in ['shout', 'aside', 'from_toml']]\n    \
+             return [said, await ctx.run_workflow('inner', input='deep'), (await ctx.run_workflow('nap'))['success']]\n\
+         Workflow(id='outer', session=session, fn=outer)\n",
+    );
+    project.writes("nap.json", NAP);
+    project.writes(
+        "above.json",
+        r#"{"name": "above", "description": "Runs a function", "initial_state": "run", "states": {
+            "run": {"action": {"tool": "run_workflow", "params": {"workflow_name": "inner", "initial_variables": {"input": "low"}}},
+                    "transitions": [{"condition": {"field_contains": {"result": "fine"}}, "next_state": "end"}]},
+            "end": {"action": {"tool": "sleep", "params": {"seconds": 0.01}}}}}"#,
+    );
+    project.loads(&["*.py", "*.json"]).well();
+    let began = |workflow: &str| project.types(&["run", workflow, "--detach"]).well().trim().to_owned();
+    let runs = [began("outer"), began("above")];
+    let agent = project.agent();
+    let waits = |run: &str| agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    for run in &runs {
+        let waiting = waits(run);
+        assert_eq!(waiting["status"], "waiting", "{waiting}");
+    }
+    project.crashes();
+    for run in &runs {
+        // The next daemon needs a moment to find out that the run waits for one below it.
+        project.waits_until("the answer is taken", || project.types(&["gates", "answer", run, "fine"]).code == 0);
+    }
+    let outer = waits(&runs[0]);
+    assert_eq!(outer["result"], json!([["HEY!", "shared\n", "toml\n"], ["deep", "fine"], true]), "{outer}");
+    let above = waits(&runs[1]);
+    assert_eq!((&above["status"], &above["final_state"]), (&json!("completed"), &json!("end")), "{above}");
+    assert_eq!(project.counted("inner", 2)["status"], "proven");
+    project.counted("nap", 1);
 }

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::begin::Beginning;
 use super::catalog::TerminalTools;
+use super::function::{Begins, begin_saved, outcome_of};
 use super::run::{Run, RunState};
 use super::source::Source;
 use super::{Seal, Shared};
@@ -61,6 +62,9 @@ pub(super) fn perform(
         if !over.await {
             give_up(&watched.run).await;
             return Outcome::TimedOut;
+        }
+        if run.is_function() {
+            return outcome_of(&shared, &run).await;
         }
         let events = match shared.events_of(&run.id, 1, &Seal::default()).await {
             Ok(events) => events,
@@ -132,8 +136,13 @@ async fn begin(
         ChildWorkflow::Inline(document) => (document.clone(), Source::Given),
         ChildWorkflow::Named(name) => match shared.workflows.find(caller, name.as_str()).await? {
             Found::Machine(saved) => (saved.definition, Source::Saved { folder: saved.folder, name: saved.name }),
-            Found::Function(workflow) => {
-                return Err(format!("workflow '{}' is a function, which a machine can not run yet", workflow.id));
+            Found::Function(found) => {
+                let params = child.variables.into_iter().map(|(name, value)| (name, Value::String(value)));
+                let params: Map<String, Value> = params.collect();
+                let input = params.get("input").cloned().unwrap_or_default();
+                let timeout = Some(child.limits.execution_timeout().as_secs_f64());
+                let begins = Begins { run, step, input, params, depth: child.depth, timeout };
+                return begin_saved(shared, caller, &found, begins).await;
             }
         },
     };

@@ -17,6 +17,6 @@ mod told;
 mod work;
 
 pub(super) use begin::{FoundFunction, FunctionFrom};
-pub(super) use child::result_of;
+pub(super) use child::{Begins, begin_saved, outcome_of, result_of};
 pub(super) use gate::Question;
 pub(super) use told::{event, report};

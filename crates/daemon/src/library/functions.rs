@@ -184,8 +184,8 @@ impl Functions {
         let Read { found, mut file, original, mut settled } = read;
         let before = before.get(file.name.as_str());
         let (mut note, mut refused, mut declared) = (None, None, None);
-        match &original {
-            Some(original) => match self.newer(&file, original, before).await {
+        if let Some(original) = &original {
+            match self.newer(&file, original, before).await {
                 Newer::No => {}
                 Newer::Wrong(why, text) => (note, refused) = (Some(why), text),
                 Newer::Text(text, declares) => match self.take_over(library, &file, &text, &declares).await {
@@ -196,8 +196,7 @@ impl Functions {
                     }
                     Err(error) => note = Some(format!("its original has changed and is not taken over: {error}")),
                 },
-            },
-            None => {}
+            }
         }
         let known = before.map(|before| &before.loaded).filter(|known| known.hash == file.metadata.hash);
         let declared = match (declared, known) {

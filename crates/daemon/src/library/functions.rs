@@ -109,6 +109,8 @@ enum Newer {
     No,
     /// Something that can not be taken over: why, and which text that was.
     Wrong(String, Option<Signature>),
+    /// Nobody could tell, for this reason.
+    Unknown(String),
     Text(String, Arc<[Declaration]>),
 }
 
@@ -188,6 +190,7 @@ impl Functions {
             match self.newer(&file, original, before).await {
                 Newer::No => {}
                 Newer::Wrong(why, text) => (note, refused) = (Some(why), text),
+                Newer::Unknown(why) => (note, settled) = (Some(why), false),
                 Newer::Text(text, declares) => match self.take_over(library, &file, &text, &declares).await {
                     Ok(taken) => {
                         (file, declared) = (taken, Some(Ok(declares)));
@@ -276,7 +279,7 @@ impl Functions {
                 None => Newer::Text(text.clone(), declared.into()),
                 Some(problem) => wrong(problem.message.clone()),
             },
-            Err(WorkersError::Gone(gone)) => Newer::Wrong(format!("its original {path} has changed: {gone}"), None),
+            Err(WorkersError::Gone(gone)) => Newer::Unknown(format!("its original {path} has changed: {gone}")),
             Err(error) => wrong(error.to_string()),
         }
     }

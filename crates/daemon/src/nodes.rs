@@ -10,6 +10,7 @@ mod panes;
 mod performer;
 mod project;
 mod projects;
+pub(crate) mod python;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -32,8 +33,7 @@ use crate::runs::Runs;
 use ledger::{Asked, Ledger, NoReply};
 pub(crate) use panes::Panes;
 pub(crate) use performer::{Hands, Performer};
-pub(crate) use project::Project;
-use project::{Broken, Declared};
+pub(crate) use project::{Broken, Declared, FunctionWorkflow, Project};
 pub(crate) use projects::Projects;
 
 /// How long calls may take to end what they started when the daemon ends.

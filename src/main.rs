@@ -5,6 +5,7 @@
 mod action;
 mod asciicast;
 mod attach;
+mod calls_view;
 mod commander;
 mod commands;
 mod failure;

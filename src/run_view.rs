@@ -11,6 +11,7 @@ use serde_json::Value;
 use steplatch_protocol::{GateInfo, RunEvent};
 
 use crate::action::{self, Outcome, detail, succeeded};
+use crate::calls_view::Calls;
 use crate::print::{BAD, GOOD, QUIET, STRONG, duration, fitted, padded, visible, width};
 use crate::question;
 
@@ -74,6 +75,7 @@ struct Story {
     terminals: Vec<String>,
     /// What the run returned, by name.
     returned: Vec<(String, String)>,
+    calls: Calls,
 }
 
 impl Story {
@@ -144,10 +146,11 @@ impl Story {
         }
         if event.event_type == "workflow_completed" {
             lines.extend(self.returned.iter().map(|(name, value)| format!("  {name} = {}", visible(value))));
-            lines.extend(event.data.get("result").filter(|result| !result.is_null()).map(|result| match result {
-                Value::String(text) => format!("  {}", visible(text)),
-                other => format!("  {}", visible(&other.to_string())),
-            }));
+            match event.data.get("result") {
+                None | Some(Value::Null) => {}
+                Some(Value::String(text)) => lines.extend(text.lines().map(|line| format!("  {}", visible(line)))),
+                Some(other) => lines.push(format!("  {}", visible(&other.to_string()))),
+            }
             lines.extend(self.terminals.iter().map(|terminal| {
                 format!("  {QUIET}terminal {terminal} is still open: steplatch terminal attach {terminal}{QUIET:#}")
             }));
@@ -157,13 +160,13 @@ impl Story {
 }
 
 /// The time between two events, as their timestamps tell it: who watches may have come late.
-fn between(earlier: &str, later: &str) -> Option<Duration> {
+pub(crate) fn between(earlier: &str, later: &str) -> Option<Duration> {
     let read = |timestamp: &str| timestamp.parse::<jiff::Timestamp>().ok();
     read(later)?.duration_since(read(earlier)?).try_into().ok()
 }
 
 /// `  ✓ state  tool  detail … time`, fitted to the width of the terminal where there is one.
-fn line(mark: &str, state: &str, tool: &str, detail: &str, time: &str, width: Option<usize>) -> String {
+pub(crate) fn line(mark: &str, state: &str, tool: &str, detail: &str, time: &str, width: Option<usize>) -> String {
     let head = format!("{}  {}  ", padded(state, STATE), padded(tool, TOOL));
     let used = 4 + unicode_width::UnicodeWidthStr::width(head.as_str());
     // The widest time is "59 min 59 s".
@@ -179,18 +182,6 @@ fn line(mark: &str, state: &str, tool: &str, detail: &str, time: &str, width: Op
     )
     .trim_end()
     .to_owned()
-}
-
-/// The line of a node that a function called.
-fn called(event: &RunEvent, width: Option<usize>) -> String {
-    let result = event.data.get("result").unwrap_or(&Value::Null);
-    let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let error = [text(result, "error"), text(&Value::Object(event.data.clone()), "error")].concat();
-    let good = event.event_type == "node_completed";
-    let (mark, style, said) = if good { ("✓", GOOD, text(result, "output")) } else { ("✗", BAD, error) };
-    let said = visible(said.trim().lines().next().unwrap_or_default());
-    let node = event.data.get("node_id").and_then(Value::as_str).unwrap_or_default();
-    line(&format!("{style}{mark}{style:#}"), node, &text(result, "node_type"), &said, "", width)
 }
 
 /// The line of a question that was answered.
@@ -260,7 +251,6 @@ impl Shown {
                 let width = self.width(taken);
                 self.story.leave(event, width).into_iter().collect()
             }
-            "node_completed" | "node_error" | "node_timeout" => vec![called(event, self.width(taken))],
             "log" => {
                 let lines = text("text").lines();
                 lines.map(|line| format!("    {QUIET}│{QUIET:#} {}", visible(line))).collect()
@@ -275,7 +265,10 @@ impl Shown {
                 Vec::new()
             }
             _ if event.is_last() => self.story.finished(event),
-            _ => Vec::new(),
+            _ => {
+                let width = self.width(taken);
+                self.story.calls.take(event, width).into_iter().collect()
+            }
         }
     }
 
@@ -290,7 +283,7 @@ impl Shown {
             }
             "state_completed" => story.leave(event, width),
             "gate_answered" => Some(answered(event, width)),
-            _ => None,
+            _ => story.calls.take(event, width),
         };
         if event.is_last() {
             self.nested.remove(&event.run_id);
@@ -345,13 +338,18 @@ impl View for Shown {
     }
 
     fn moves(&self) -> bool {
-        self.watched && self.story.current.is_some()
+        self.watched && (self.story.current.is_some() || self.story.calls.oldest().is_some())
     }
 
     fn tick(&mut self) -> io::Result<()> {
-        let Some(current) = self.story.current.clone().filter(|current| current.since.elapsed() > PATIENCE) else {
-            return Ok(());
-        };
+        let called = self.story.calls.oldest().map(|called| Current {
+            state: called.name.clone(),
+            tool: called.node.clone(),
+            detail: called.given.clone(),
+            since: called.since,
+        });
+        let current = self.story.current.clone().or(called).filter(|current| current.since.elapsed() > PATIENCE);
+        let Some(current) = current else { return Ok(()) };
         let mut out = anstream::stdout().lock();
         self.clear(&mut out)?;
         self.frame = (self.frame + 1) % FRAMES.len();

@@ -20,8 +20,8 @@ use crate::caller::Caller;
 use crate::connection::Outgoing;
 use crate::daemon::Ending;
 use crate::library::Workflows;
-use crate::nodes::Nodes;
-use crate::runs::{KeptRuns, RunEvents, Runs};
+use crate::nodes::{Hands, Nodes, Projects};
+use crate::runs::{KeptRuns, RunEvents, Runs, Surroundings};
 use crate::secrets::Secrets;
 use crate::sessions::{Sessions, TerminalEvents};
 use crate::workers::Workers;
@@ -117,9 +117,17 @@ impl Service {
     ) -> Result<Self, OpenError> {
         let stop = watch::Sender::new(None);
         let sessions = Sessions::new(hosts, secrets.clone(), stop.subscribe());
-        let workflows = Workflows::new();
-        let runs =
-            Runs::open(place.journal(), sessions.clone(), workflows.clone(), workers, secrets.clone(), keep).await?;
+        let (workflows, projects) = (Workflows::new(), Projects::new());
+        let hands = Hands::new(sessions.clone(), secrets.clone());
+        let surroundings = Surroundings {
+            sessions: sessions.clone(),
+            workflows: workflows.clone(),
+            workers,
+            projects: projects.clone(),
+            hands: hands.clone(),
+            secrets: secrets.clone(),
+        };
+        let runs = Runs::open(place.journal(), surroundings, keep).await?;
         runs.recover().await;
         Ok(Self {
             place,
@@ -127,7 +135,7 @@ impl Service {
             listen_again: Arc::default(),
             runs,
             workflows,
-            nodes: Nodes::new(secrets.clone()),
+            nodes: Nodes::new(projects, hands),
             secrets,
             sessions,
             clients: AtomicUsize::new(0),
@@ -230,9 +238,9 @@ impl Service {
             Command::DeleteWorkflow(verb) => Answer::of(self.workflows.delete(caller, verb).await),
             Command::ListNodes(verb) => Answer::of(self.nodes.list(caller, &verb).await),
             Command::DescribeNode(verb) => Answer::of(self.nodes.describe(caller, &verb).await),
-            Command::RunNode(verb) => Answer::of(self.nodes.run(caller, verb, step).await),
+            Command::RunNode(verb) => Answer::of(self.nodes.run(&self.runs, caller, verb, step).await),
             Command::ListGraphs(verb) => Answer::of(self.nodes.list_graphs(caller, &verb).await),
-            Command::RunGraph(verb) => Answer::of(self.nodes.run_graph(caller, verb, step).await),
+            Command::RunGraph(verb) => Answer::of(self.nodes.run_graph(&self.runs, caller, verb, step).await),
         };
         (self.without_secrets(answer), None)
     }

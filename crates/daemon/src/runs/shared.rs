@@ -18,10 +18,12 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::Surroundings;
 use super::drive::ENTRY_VERSION;
 use super::run::{Progress, Run, RunState};
 use crate::library::Workflows;
 use crate::moment;
+use crate::nodes::{Hands, Projects};
 use crate::secrets::Secrets;
 use crate::sessions::Sessions;
 use crate::workers::Workers;
@@ -65,8 +67,9 @@ pub(super) struct Shared {
     pub(super) sessions: Sessions,
     pub(super) secrets: Arc<Secrets>,
     pub(super) workflows: Workflows,
-    /// Where functions are executed.
     pub(super) workers: Workers,
+    pub(super) projects: Projects,
+    pub(super) hands: Hands,
     /// The runs that are under way.
     pub(super) driven: Mutex<HashMap<RunId, Arc<Run>>>,
     /// Runs that are not over and can not go on, and why.
@@ -88,14 +91,8 @@ impl Shared {
     ///
     /// # Errors
     /// When the journal can not be used.
-    pub(super) async fn open(
-        path: PathBuf,
-        sessions: Sessions,
-        workflows: Workflows,
-        workers: Workers,
-        secrets: Arc<Secrets>,
-        keep: KeptRuns,
-    ) -> Result<Self, OpenError> {
+    pub(super) async fn open(path: PathBuf, surroundings: Surroundings, keep: KeptRuns) -> Result<Self, OpenError> {
+        let Surroundings { sessions, workflows, workers, projects, hands, secrets } = surroundings;
         let journal = open_journal(path, keep.disk).await?;
         Ok(Self {
             journal,
@@ -103,6 +100,8 @@ impl Shared {
             secrets,
             workflows,
             workers,
+            projects,
+            hands,
             driven: Mutex::default(),
             broken: Mutex::default(),
             stopping: CancellationToken::new(),

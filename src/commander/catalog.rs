@@ -34,7 +34,7 @@ impl Catalog {
     pub(crate) fn meant(&self, target: &Target) -> Result<Target, String> {
         let Target { kind, name } = target;
         let has = |kind: Kind| self.names(kind).contains(name);
-        if has(*kind) || target.is_file() {
+        if has(*kind) || target.file().is_some() {
             return Ok(target.clone());
         }
         if *kind == Kind::Node && has(Kind::Graph) {

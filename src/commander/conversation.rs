@@ -23,6 +23,7 @@ use super::told;
 use super::work::{News, Outcome, Work};
 use crate::commands::graphs;
 use crate::failure::{FAILED, Failure, USAGE};
+use crate::family::child;
 use crate::print::{self, QUIET, visible};
 use crate::question;
 use crate::run_view::{Shown, View as _};
@@ -341,18 +342,19 @@ impl<'a> Conversation<'a> {
 
     fn hears_event(&mut self, number: usize, event: &RunEvent) -> io::Result<()> {
         let gate = event.data.get("gate_id").and_then(Value::as_str).unwrap_or_default();
-        let mut asks_next = false;
+        let before = self.asked();
         match event.event_type.as_str() {
-            "gate_answered" | "gate_timeout" | "gate_cancelled" => {
-                asks_next = self.session.settled(gate).is_some_and(|(_, first)| first);
-            }
+            "gate_answered" | "gate_timeout" | "gate_cancelled" => drop(self.session.settled(gate)),
+            // With a state, and with a call of a function, the runs are over that it had started.
             "state_completed" if self.session.entry(number).run.as_ref() == Some(&event.run_id) => {
-                let before = self.asked();
-                self.session.nested_are_over(number, &event.run_id);
-                asks_next = before != self.asked();
+                self.session.are_over(number, |run| run != event.run_id);
+            }
+            "nested_workflow_completed" | "nested_workflow_failed" | "nested_workflow_cancelled" => {
+                self.session.are_over(number, |run| Some(run) == child(event));
             }
             _ => {}
         }
+        let asks_next = before != self.asked();
         self.still()?;
         let watched = self.foreground.is_some_and(|foreground| foreground.number == number);
         // What is not waited for says who it is.

@@ -48,7 +48,7 @@ After the output it is told how each step ended.",
 A workflow is a procedure: a state machine in JSON or a function in Python syntax.
 
     %release 1.2          runs the saved workflow release; its variable input is 1.2
-    %./story.py           runs a workflow from a file
+    %./story.py           runs a workflow from a file, and %./many.py:one that of several
     /workflows            lists what is saved
     /runs  /show RUN      list runs, and show one; a beginning of its id is enough
     /cancel RUN           cancels it

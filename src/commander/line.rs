@@ -37,16 +37,27 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Whether a workflow is meant by its file. A name has neither slashes nor dots.
-    pub(crate) fn is_file(&self) -> bool {
-        let file = self.name.contains('/') || self.name.ends_with(".json") || self.name.ends_with(".py");
-        self.kind == Kind::Workflow && file
+    /// The file that is meant, and which of its workflows where it is said: `story.py`, `./stories.py:one`.
+    /// The name of a workflow has neither slashes nor dots.
+    pub(crate) fn file(&self) -> Option<(&str, Option<&str>)> {
+        let (file, workflow) = match self.name.rsplit_once(':') {
+            Some((file, workflow)) if file.ends_with(".py") => (file, Some(workflow)),
+            _ => (self.name.as_str(), None),
+        };
+        let is_file = file.contains('/') || file.ends_with(".json") || file.ends_with(".py");
+        (self.kind == Kind::Workflow && is_file).then_some((file, workflow))
     }
 
     /// The name by which its results are referred to: of a file, without its folder and its ending.
     pub(crate) fn short(&self) -> &str {
-        let name = if self.is_file() { self.name.rsplit('/').next().unwrap_or_default() } else { &self.name };
-        name.strip_suffix(".json").or_else(|| name.strip_suffix(".py")).unwrap_or(name)
+        match self.file() {
+            None => &self.name,
+            Some((_, Some(workflow))) => workflow,
+            Some((file, None)) => {
+                let name = file.rsplit('/').next().unwrap_or_default();
+                name.strip_suffix(".json").or_else(|| name.strip_suffix(".py")).unwrap_or(name)
+            }
+        }
     }
 }
 
@@ -151,10 +162,16 @@ mod tests {
             Ok(Line::Call { target, .. }) => target,
             other => panic!("{other:?}"),
         };
-        for (line, short) in [("%story.py", "story"), ("%flows/release", "release"), ("%../a.json text", "a")] {
+        for (line, file, short) in [
+            ("%story.py", Some(("story.py", None)), "story"),
+            ("%flows/release", Some(("flows/release", None)), "release"),
+            ("%../a.json text", Some(("../a.json", None)), "a"),
+            ("%b/many.py:one text", Some(("b/many.py", Some("one"))), "one"),
+            ("%release", None, "release"),
+            ("@a.json", None, "a.json"),
+        ] {
             let target = target(line);
-            assert_eq!((target.is_file(), target.short()), (true, short));
+            assert_eq!((target.file(), target.short()), (file, short), "{line}");
         }
-        assert!(!target("%release").is_file() && !target("@a.json").is_file());
     }
 }

@@ -295,9 +295,9 @@ impl Session {
         self.questions.remove(at).map(|question| (question, at == 0))
     }
 
-    /// The runs that a run had started are over, and so are their questions.
-    pub(crate) fn nested_are_over(&mut self, number: usize, run: &str) {
-        self.questions.retain(|question| question.entry != Some(number) || question.gate.run_id == run);
+    /// Takes away the questions of a call that are asked by runs which are over.
+    pub(crate) fn are_over(&mut self, number: usize, over: impl Fn(&str) -> bool) {
+        self.questions.retain(|question| question.entry != Some(number) || !over(&question.gate.run_id));
     }
 
     /// Leaves all questions to be answered later, and returns how many they were.

@@ -201,12 +201,13 @@ impl Drop for Work {
 /// What is asked for when `%name text` is typed.
 fn run(target: &Target, input: &Value) -> RunWorkflow {
     let variables = (!input.is_null()).then(|| BTreeMap::from([("input".to_owned(), reference::text(input))]));
-    let file = target.is_file().then(|| {
+    let (file, workflow) = target.file().map_or((None, Some(target.name.as_str())), |(file, workflow)| {
         // A path that is no path is refused by the daemon, by the name that was typed.
-        std::path::absolute(&target.name).map_or_else(|_| target.name.clone(), |file| file.display().to_string())
+        let whole = std::path::absolute(file).map_or_else(|_| file.to_owned(), |file| file.display().to_string());
+        (Some(whole), workflow)
     });
     RunWorkflow {
-        workflow_name: Some(target.name.clone()).filter(|_| file.is_none()),
+        workflow_name: workflow.map(str::to_owned),
         workflow_file: file,
         initial_variables: variables,
         save_on_success: false,
@@ -256,15 +257,10 @@ async fn passes_on(daemon: &Steady, sender: &mpsc::Sender<News>, number: usize, 
             },
             event = family.next() => event,
         };
-        match event.event_type.as_str() {
-            "state_entered" => family.meet(&event),
-            // What is nested stands before the end of what it is nested in.
-            "state_completed" => {
-                for nested in family.part(&event.run_id).await {
-                    let _ = sender.send(News::Event(number, nested)).await;
-                }
-            }
-            _ => {}
+        family.meet(&event);
+        // What is nested stands before the end of what it is nested in.
+        for nested in family.part(&event).await {
+            let _ = sender.send(News::Event(number, nested)).await;
         }
         let gate = event.data.get("gate_id").and_then(Value::as_str).unwrap_or_default().to_owned();
         let (waits, of) = (event.event_type == "gate_waiting", event.run_id.clone());

@@ -16,7 +16,7 @@ use steplatch_protocol::{
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::{FAILED, Failure};
-use crate::family::Family;
+use crate::family::{Family, child};
 use crate::question::{Person, chosen};
 use crate::run_view::{Shown, View};
 use crate::{front, print};
@@ -216,14 +216,15 @@ impl Watching<'_> {
 
     /// Shows an event of the run, or of one that it started.
     async fn show(&mut self, event: &RunEvent) -> Result<Option<Rest>, Failure> {
+        self.family.meet(event);
+        // What is nested stands before the end of what it is nested in, and its questions go with it.
+        for nested in self.family.part(event).await {
+            self.view.show(&nested)?;
+        }
         match event.event_type.as_str() {
-            "state_entered" => self.family.meet(event),
-            // What is nested stands before the end of what it is nested in.
-            "state_completed" => {
-                for nested in self.family.part(&event.run_id).await {
-                    self.view.show(&nested)?;
-                }
-                self.questions.retain(|question| question.run_id == self.run);
+            "state_completed" => self.questions.retain(|question| question.run_id == self.run),
+            "nested_workflow_completed" | "nested_workflow_failed" | "nested_workflow_cancelled" => {
+                self.questions.retain(|question| Some(question.run_id.as_str()) != child(event));
             }
             _ => {}
         }

@@ -41,8 +41,8 @@ pub(crate) struct Commander {}
 
 impl Commander {
     pub(crate) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
-        let daemon = front::steady(place)?;
-        let lines = if io::stdin().is_terminal() && io::stdout().is_terminal() {
+        let daemon = front::steady_at(place, "commander")?;
+        let lines = if io::stdin().is_terminal() && io::stdout().is_terminal() && moves_its_cursor() {
             ensure_private(place.state()).map_err(|error| Failure::work(error.to_string()))?;
             let edited = Lines::edited(place.state().join(HISTORY));
             edited.map_err(|error| Failure::system("this terminal can not be used for lines", &error))?
@@ -51,4 +51,11 @@ impl Commander {
         };
         Conversation::new(place, daemon, lines).goes_on().await
     }
+}
+
+/// Whether the terminal says that it can do more than print one line below the other.
+fn moves_its_cursor() -> bool {
+    let term = std::env::var("TERM").unwrap_or_default();
+    // Those are not edited on by the editor either.
+    !matches!(term.as_str(), "" | "dumb" | "cons25" | "emacs")
 }

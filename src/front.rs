@@ -31,6 +31,8 @@ pub(crate) fn hello(name: &str) -> Hello {
         cwd: std::env::current_dir().ok().map(|folder| folder.display().to_string()),
         environment: Some(environment),
         person: name == "steplatch",
+        // The program itself is the command line; others are called by what they are.
+        surface: Some(if name == "steplatch" { "cli" } else { name }.to_owned()),
     }
 }
 
@@ -42,6 +44,12 @@ pub(crate) async fn client(place: &Place) -> Result<Client, Failure> {
 /// Returns a way to the daemon that mends itself, and starts it when there is none.
 pub(crate) fn steady(place: &Place) -> Result<Steady, Failure> {
     Ok(Steady::new(place.clone(), starter()?, hello("steplatch")))
+}
+
+/// The same, for a person at another surface than the command line.
+pub(crate) fn steady_at(place: &Place, surface: &str) -> Result<Steady, Failure> {
+    let hello = Hello { surface: Some(surface.to_owned()), ..hello("steplatch") };
+    Ok(Steady::new(place.clone(), starter()?, hello))
 }
 
 /// Asks the daemon for `verb`, and starts it when there is none. Asks again when it goes away in the middle, where that

@@ -4,6 +4,7 @@
 
 mod action;
 mod asciicast;
+mod asking;
 mod attach;
 mod calls_view;
 mod commander;
@@ -11,6 +12,7 @@ mod commands;
 mod failure;
 mod family;
 mod front;
+mod passphrase;
 mod print;
 mod question;
 mod record;

@@ -25,8 +25,13 @@ pub(crate) trait View {
         Ok(())
     }
 
-    /// Shows that an answer can be typed.
-    fn prompt(&mut self) -> io::Result<()> {
+    /// Says something about what is asked for next.
+    fn lead(&mut self, _text: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Shows what is asked for, and that it can be typed.
+    fn prompt(&mut self, _text: &str) -> io::Result<()> {
         Ok(())
     }
 
@@ -187,7 +192,8 @@ pub(crate) fn line(mark: &str, state: &str, tool: &str, detail: &str, time: &str
 /// The line of a question that was answered.
 fn answered(event: &RunEvent, width: Option<usize>) -> String {
     let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
-    let detail = format!("{} answered: {}", visible(text("by")), visible(text("answer")));
+    let answer = question::answered(event.data.get("answer").unwrap_or(&Value::Null));
+    let detail = format!("{} answered: {answer}", visible(text("by")));
     line(&format!("{GOOD}✓{GOOD:#}"), text("state"), "gate", &detail, "", width)
 }
 
@@ -323,10 +329,16 @@ impl View for Shown {
         question::shown(gate, self.width(0)).iter().try_for_each(|line| writeln!(out, "{line}"))
     }
 
-    fn prompt(&mut self) -> io::Result<()> {
+    fn lead(&mut self, text: &str) -> io::Result<()> {
         let mut out = anstream::stdout().lock();
         self.clear(&mut out)?;
-        write!(out, "  {QUIET}your answer, by number or text:{QUIET:#} ")?;
+        writeln!(out, "    {text}")
+    }
+
+    fn prompt(&mut self, text: &str) -> io::Result<()> {
+        let mut out = anstream::stdout().lock();
+        self.clear(&mut out)?;
+        write!(out, "  {QUIET}{text}{QUIET:#} ")?;
         self.open = true;
         out.flush()
     }

@@ -50,6 +50,21 @@ const RELEASE: &str = r#"{"name": "release", "description": "Asks and ends", "in
     "ask": {"action": {"tool": "gate", "params": {"prompt": "Release {input}?", "choices": ["yes", "no"]}}}
 }}"#;
 
+/// Functions of which one starts the other, which asks for a form.
+const NESTED: &str = r#"
+async def inner(ctx):
+    form = {"properties": {"version": {"type": "string", "minLength": 3}, "note": {"type": "string"}},
+            "required": ["version"]}
+    return await ctx.gate("Fill in", form=form)
+
+async def outer(ctx):
+    filled = await ctx.run_workflow("inner", "x")
+    return filled["version"]
+
+Workflow(id="outer", session=session, fn=outer)
+Workflow(id="inner", session=session, fn=inner)
+"#;
+
 const SLEEPS: &str = r#"{"name": "sleeps", "initial_state": "rest", "states": {
     "rest": {"action": {"tool": "sleep", "params": {"seconds": 1000}}, "timeout": 300}
 }}"#;
@@ -65,8 +80,13 @@ impl Project {
         let home = Home::new(STEPLATCH);
         let folder = home.path().join("project");
         fs::create_dir(&folder).unwrap();
-        let files =
-            [("steplatch.toml", DECLARED), ("story.py", STORY), ("release.json", RELEASE), ("sleeps.json", SLEEPS)];
+        let files = [
+            ("steplatch.toml", DECLARED),
+            ("story.py", STORY),
+            ("nested.py", NESTED),
+            ("release.json", RELEASE),
+            ("sleeps.json", SLEEPS),
+        ];
         for (name, text) in files {
             fs::write(folder.join(name), text).unwrap();
         }
@@ -222,18 +242,50 @@ async fn what_can_not_be_meant_is_explained_and_runs_nothing() {
 async fn a_gate_is_answered_by_number_and_the_result_can_be_referred_to() {
     let project = Project::new();
     let desk = Desk::sits_down(&project).await;
-    let screen = desk.says("%./story.py notes", "^  \\? Publish notes\\?\n    1  publish\n    2  stop\n\\?$").await;
+    let screen = desk
+        .says(
+            "%./story.py notes",
+            "^  \\? Publish notes\\?\n    1  publish\n    2  stop\n  your answer, by number or text:\n\\?$",
+        )
+        .await;
     assert!(screen.contains("\nstory run_"), "its start is shown:\n{screen}");
     desk.says("3", "^error: '3' is none of the choices; answer 1 to 2").await;
     // Anything else can be called meanwhile.
     desk.says("@greet meanwhile", "^✓ ::1 @greet").await;
-    desk.says("1", "answered: publish\n(.*\n)?  \\? Why\\?\n\\?$").await;
+    desk.says("1", "answered: publish\n(.*\n)?  \\? Why\\?\n  your answer:\n\\?$").await;
     desk.says("it is ::greet", "^✓ completed in .*\n  publish because it is hello meanwhile\n  its result is ::0")
         .await;
     desk.says("@identity ::story", "^publish because it is hello meanwhile\n✓ ::2 @identity").await;
     // A saved machine, by name, answered in words.
     desk.says("%release 1.2", "^  \\? Release 1.2\\?").await;
     desk.says("YES", "^✓ completed in").await;
+}
+
+#[tokio::test]
+async fn a_form_of_a_nested_run_is_filled_in_and_a_passphrase_is_not_seen_nor_kept() {
+    let project = Project::new();
+    let mut approver = project.home.steplatch();
+    let mut approver = approver.args(["approver", "set", "--stdin"]).stdin(Stdio::piped()).spawn().unwrap();
+    approver.stdin.take().unwrap().write_all(b"@greet tea\n").unwrap();
+    assert!(approver.wait().unwrap().success());
+    let desk = Desk::with(&project, &[("NO_COLOR", "1")]).await;
+    desk.says("%nested.py:outer", "^::0 %nested.py:outer run_.* asks(.*\n)*  version \\(a text .*\\):\n\\?$").await;
+    desk.says("1", "^error: 'version' must have at least 3 characters").await;
+    desk.says("1.2.3", "^  note \\(a text; may be left empty\\):\n\\?$").await;
+    desk.presses("\r").await;
+    desk.shows("^  the approver's passphrase:\n\\?$").await;
+    desk.presses("@greet té\x7fea").await;
+    let typed = desk.shows("^\\? •{10}$").await;
+    assert!(!typed.contains("tea"), "{typed}");
+    desk.presses("\r").await;
+    desk.shows("^    ✓ gate .* answered: version=1.2.3\n(.*\n)*✓ completed in .*\n  1.2.3\n  its result is ::0").await;
+    desk.says("@identity of ::outer", "^of 1.2.3\n✓ ::1").await;
+    let history = fs::read_to_string(project.home.path().join("state/commander_history")).unwrap();
+    assert_eq!(history, "#V2\n%nested.py:outer\n@identity of ::outer\n");
+    assert!(!project.path("greeted").exists(), "a passphrase calls nothing");
+    let refused = project.script("%story.py x\n2\n");
+    assert_eq!(refused.code, 1, "{}", refused.stdout);
+    assert!(refused.stderr.contains("--passphrase-stdin"), "{}", refused.stderr);
 }
 
 #[tokio::test]
@@ -267,12 +319,12 @@ async fn ctrl_c_interrupts_what_is_waited_for_and_leaves_a_question_open() {
     let process = format!("/proc/{}/cmdline", fs::read_to_string(&pid).unwrap().trim());
     until(|| !fs::read_to_string(&process).is_ok_and(|line| !line.is_empty()));
 
-    desk.says("%release 1", "^  \\? Release 1\\?\n.*\n.*\n\\?$").await;
+    desk.says("%release 1", "^  \\? Release 1\\?\n.*\n.*\n.*\n\\?$").await;
     desk.presses("\x03").await;
     desk.shows("^the question is left open; /gates asks it again\n›$").await;
     assert_eq!(project.listed("waiting").len(), 1, "and the run still waits");
     desk.says("1", "^error: nothing is asked").await;
-    desk.says("/gates", "^RUN .*\n.* release .*Release 1\\?\n(.*\n)*    2  no\n\\?$").await;
+    desk.says("/gates", "^RUN .*\n.* release .*Release 1\\?\n(.*\n)*    2  no\n.*\n\\?$").await;
     desk.says("/answer 2", "^✓ completed in").await;
 
     desk.says("%release 2", "^  \\? Release 2\\?").await;
@@ -308,8 +360,7 @@ async fn whoever_leaves_is_told_what_goes_on_and_finds_its_question_first_when_t
     drop(desk);
 
     let desk = Desk::sits_down(&project).await;
-    desk.shows(&format!("^{run} asks; answer by number or words, Ctrl-C leaves it\n  \\? Release 7\\?\n.*\n.*\n\\?$"))
-        .await;
+    desk.shows(&format!("^{run} asks, Ctrl-C leaves it open\n  \\? Release 7\\?\n.*\n.*\n.*\n\\?$")).await;
     desk.says("no", &format!("^answered: no; {run} is now ")).await;
     desk.says(":quit", "^left with 0").await;
 }

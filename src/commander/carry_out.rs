@@ -10,7 +10,6 @@ use super::{help, told};
 use crate::commands::runs;
 use crate::failure::Failure;
 use crate::print::{self, visible};
-use crate::question::chosen;
 
 /// Runs that `/runs` lists.
 const LISTED: u32 = 20;
@@ -150,8 +149,9 @@ impl Conversation<'_> {
         }
         let gates: Vec<GateInfo> = self.work.questions().await?.into_iter().map(|(_, gate)| gate).collect();
         let (gate, answer) = self.meant(gates, rest).map_err(Failure::usage)?;
-        let answer = chosen(&gate, answer).map_err(Failure::usage)?;
-        self.answers(&gate, answer).await
+        let (id, entry) = (gate.gate_id.clone(), self.session.of_run(&gate.run_id));
+        self.session.asks(gate, entry, true);
+        self.answers(&id, answer).await
     }
 
     /// Finds the question that is answered, and what is answered.
@@ -166,13 +166,13 @@ impl Conversation<'_> {
         match (&of_run[..], self.session.asked(), &gates[..]) {
             ([_, ..], _, _) if after.trim().is_empty() => Err(format!("after /answer {first} comes the answer")),
             ([gate], _, _) => Ok(((*gate).clone(), after.trim())),
-            ([_, _, ..], Some(asked), _) if of_run.iter().any(|gate| gate.gate_id == asked.gate.gate_id) => {
-                Ok((asked.gate.clone(), after.trim()))
+            ([_, _, ..], Some(asked), _) if of_run.iter().any(|gate| gate.gate_id == asked.asking.gate().gate_id) => {
+                Ok((asked.asking.gate().clone(), after.trim()))
             }
             ([_, _, ..], _, _) => {
                 Err(format!("'{first}' waits for several answers; /gates asks them one after the other"))
             }
-            ([], Some(asked), _) => Ok((asked.gate.clone(), rest)),
+            ([], Some(asked), _) => Ok((asked.asking.gate().clone(), rest)),
             ([], None, [gate]) => Ok((gate.clone(), rest)),
             ([], None, []) => Err("no run waits for an answer".to_owned()),
             ([], None, _) => {

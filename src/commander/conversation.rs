@@ -11,10 +11,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use steplatch_protocol::{GateInfo, NodeReply, Place, RunEvent, Steady};
+use steplatch_protocol::{AnswerGate, AnswerGateReply, NodeReply, Place, RunEvent, Steady};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::editor::{Lines, Typed};
+use super::editor::{Lines, Prompt, Typed};
 use super::line::{Kind, Target};
 use super::reference::{self, Pinned};
 use super::screen::Screen;
@@ -187,7 +187,7 @@ impl<'a> Conversation<'a> {
             Wanted::Call(number) => self.starts(number, value),
             Wanted::Order(word) => return self.carries_out(&word, &reference_text(&value)).await,
             Wanted::Look(number) => self.screen.output(number, &value)?,
-            Wanted::Answer(gate) => return self.answers(&gate, reference::text(&value)).await,
+            Wanted::Answer(gate) => return self.answers(&gate, &reference::text(&value)).await,
         }
         Ok(())
     }
@@ -249,52 +249,101 @@ impl<'a> Conversation<'a> {
         self.watches(number, None);
     }
 
-    /// Gives an answer to a gate, and waits for what comes of it where the run is watched here.
-    pub(super) async fn answers(&mut self, gate: &GateInfo, answer: String) -> Result<(), Failure> {
-        let told = visible(&answer);
-        match self.work.answer(gate, answer).await? {
-            Ok(status) => {
-                let question = self.session.settled(&gate.gate_id);
-                match question.and_then(|(question, _)| question.entry) {
-                    Some(number) if self.session.asked().is_none() => {
-                        self.watches(number, self.screen.is_watched().then_some(PATIENCE));
-                    }
-                    Some(_) => {}
-                    None => self.screen.note(&format!("answered: {told}; {} is now {status}", gate.run_id))?,
-                }
-                Ok(self.asks()?)
-            }
-            Err(error) => {
-                // It may have been answered from elsewhere, and then there is nothing to ask any more.
-                if !self.work.is_open(gate).await? {
-                    self.session.settled(&gate.gate_id);
-                    self.asks()?;
-                }
-                Err(Failure::work(error))
+    /// Takes a line for the question of a gate, and answers it once that is whole.
+    pub(super) async fn answers(&mut self, gate: &str, line: &str) -> Result<(), Failure> {
+        let Some(question) = self.session.question(gate) else {
+            return Err(Failure::usage("the question is not asked any more; /gates lists those that are"));
+        };
+        match question.asking.line(line).map_err(Failure::usage)? {
+            Some(answer) => self.gives(gate, answer).await,
+            None => {
+                self.code = WAITING;
+                Ok(self.asks_on()?)
             }
         }
     }
 
+    /// Gives an answer, and waits for what comes of it where the run is watched here.
+    async fn gives(&mut self, gate: &str, answer: AnswerGate) -> Result<(), Failure> {
+        let reply = self.work.answer(&answer).await?;
+        if let Some(refused) = reply.as_ref().filter(|reply| !reply.success) {
+            return self.is_refused(gate, answer, refused).await;
+        }
+        let question = self.session.settled(gate);
+        match question.and_then(|(question, _)| question.entry) {
+            Some(number) if self.session.asked().is_none() => {
+                self.watches(number, self.screen.is_watched().then_some(PATIENCE));
+            }
+            Some(_) => self.code = WAITING,
+            None => {
+                let told = match &answer.form {
+                    Some(form) => question::answered(&Value::Object(form.clone())),
+                    None => question::answered(&answer.answer.as_str().into()),
+                };
+                let status = reply.map_or_else(|| "further".to_owned(), |reply| reply.status);
+                self.screen.note(&format!("answered: {told}; {} is now {status}", answer.run_id))?;
+            }
+        }
+        Ok(self.asks()?)
+    }
+
+    async fn is_refused(&mut self, gate: &str, answer: AnswerGate, reply: &AnswerGateReply) -> Result<(), Failure> {
+        let error = reply.error.clone().unwrap_or_else(|| "the answer was not taken".to_owned());
+        if reply.passphrase_wanted && !self.screen.is_watched() {
+            let how = format!("answer it with: steplatch gates answer {} --passphrase-stdin", answer.run_id);
+            return Err(Failure::work(format!("{error}; {how}")));
+        }
+        let is_first = answer.passphrase.is_none();
+        if !reply.passphrase_wanted && !self.work.is_open(&answer).await? {
+            // It may have been answered from elsewhere, and then there is nothing to ask any more.
+            self.session.settled(gate);
+            self.asks()?;
+            return Err(Failure::work(error));
+        }
+        if let Some(question) = self.session.question(gate) {
+            question.asking.refused(answer, reply);
+        }
+        if !(reply.passphrase_wanted && is_first) {
+            self.fails(&error, FAILED)?;
+        }
+        Ok(self.asks_on()?)
+    }
+
     /// Puts the question that is first now, if there is one.
     pub(super) fn asks(&mut self) -> io::Result<()> {
-        let asked = self.session.asked().cloned();
-        self.screen.lines.show_question(asked.is_some());
-        let choices = asked.as_ref().map(|question| question.gate.choices.clone()).unwrap_or_default();
-        self.screen.lines.change_words(|words| words.choices = choices);
-        let Some(question) = asked else { return Ok(()) };
-        let who = question.entry.map_or_else(String::new, |number| {
-            format!("::{number} {} ", visible(&self.session.entry(number).target.to_string()))
-        });
-        let more = match self.session.questions().count() - 1 {
-            0 => String::new(),
-            1 => "; 1 more question waits".to_owned(),
-            more => format!("; {more} more questions wait"),
+        if let Some(question) = self.session.asked() {
+            let gate = question.asking.gate();
+            let who = question.entry.map_or_else(String::new, |number| {
+                format!("::{number} {} ", visible(&self.session.entry(number).target.to_string()))
+            });
+            let more = match self.session.questions().count() - 1 {
+                0 => String::new(),
+                1 => "; 1 more question waits".to_owned(),
+                more => format!("; {more} more questions wait"),
+            };
+            let later = if self.screen.is_watched() { ", Ctrl-C leaves it open" } else { "" };
+            let mut lines = vec![format!("{QUIET}{who}{} asks{later}{more}{QUIET:#}", gate.run_id)];
+            lines.extend(question::shown(gate, print::width()));
+            self.still()?;
+            self.screen.say(&lines)?;
+        }
+        self.asks_on()
+    }
+
+    /// Asks for the next line of the question that is first.
+    fn asks_on(&mut self) -> io::Result<()> {
+        let asked = self.session.asked().map(|question| &question.asking);
+        let prompt = match asked {
+            None => Prompt::Line,
+            Some(asking) if asking.is_secret() => Prompt::Secret,
+            Some(_) => Prompt::Answer,
         };
-        let how = if question.gate.choices.is_empty() { "answer with a text" } else { "answer by number or words" };
-        let later = if self.screen.is_watched() { ", Ctrl-C leaves it" } else { "" };
-        let mut lines = vec![format!("{QUIET}{who}{} asks{more}; {how}{later}{QUIET:#}", question.gate.run_id)];
-        lines.extend(question::shown(&question.gate, print::width()));
-        self.still()?;
+        self.screen.lines.show(prompt);
+        let choices = asked.map(|asking| asking.gate().choices.clone()).unwrap_or_default();
+        self.screen.lines.change_words(|words| words.choices = choices);
+        let Some(asking) = asked else { return Ok(()) };
+        let mut lines: Vec<String> = asking.lead().iter().map(|line| format!("    {line}")).collect();
+        lines.push(format!("  {QUIET}{}{QUIET:#}", asking.prompt()));
         self.screen.say(&lines)
     }
 
@@ -369,7 +418,7 @@ impl<'a> Conversation<'a> {
     }
 
     fn asked(&self) -> Option<String> {
-        self.session.asked().map(|question| question.gate.gate_id.clone())
+        self.session.asked().map(|question| question.asking.gate().gate_id.clone())
     }
 
     fn hears_end(&mut self, number: usize, outcome: &Outcome) -> Result<(), Failure> {
@@ -448,7 +497,10 @@ impl<'a> Conversation<'a> {
     /// Ctrl-C while a call is waited for.
     fn interrupts(&mut self) -> Result<(), Failure> {
         self.stopping = !self.screen.is_watched();
-        let Some(foreground) = self.foreground else { return Ok(()) };
+        let Some(foreground) = self.foreground else {
+            // A question may be seen a moment before the editor has the keys.
+            return if self.screen.is_watched() { Ok(self.leaves_questions()?) } else { Ok(()) };
+        };
         let number = foreground.number;
         self.still()?;
         let entry = self.session.entry(number);

@@ -8,18 +8,19 @@
 use std::borrow::Cow;
 use std::io::{self, BufRead as _};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc as threads};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
-use rustyline::highlight::Highlighter;
+use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::Validator;
-use rustyline::{CompletionType, Config, Context, Editor, ExternalPrinter as _, Helper};
+use rustyline::{ColorMode, CompletionType, Config, Context, Editor, ExternalPrinter as _, Helper};
 use tokio::sync::mpsc;
+use unicode_width::UnicodeWidthStr as _;
 
 use super::completion::{Words, candidates};
 use crate::print::{self, GOOD, STRONG};
@@ -45,12 +46,21 @@ enum Ask {
     Remember(String),
 }
 
+/// What a line is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prompt {
+    Line,
+    /// A question waits for words.
+    Answer,
+    /// What is typed is not to be seen.
+    Secret,
+}
+
 /// What the prompt and the completion show, shared with the thread that draws them.
 #[derive(Debug, Default)]
 pub(crate) struct Surroundings {
     pub(crate) words: Mutex<Words>,
-    /// Whether a question waits for words.
-    asks: AtomicBool,
+    prompt: AtomicU8,
     coloured: bool,
 }
 
@@ -180,9 +190,9 @@ impl Lines {
         let _ = above.texts.send(missing + &text);
     }
 
-    /// Shows in the prompt whether a question waits for words.
-    pub(crate) fn show_question(&self, asks: bool) {
-        self.surroundings.asks.store(asks, Ordering::Relaxed);
+    /// Shows in the prompt what a line is asked for, also while one is being typed.
+    pub(crate) fn show(&self, prompt: Prompt) {
+        self.surroundings.prompt.store(prompt as u8, Ordering::Relaxed);
     }
 
     /// Changes what words are completed to.
@@ -211,6 +221,8 @@ fn editor(aid: Aid, history: &PathBuf) -> rustyline::Result<(Edits, impl rustyli
         .history_ignore_space(true)
         .history_ignore_dups(true)?
         .completion_type(CompletionType::List)
+        // Without colours it would ask nobody how the prompt and secrets look; whether there are any is our business.
+        .color_mode(ColorMode::Forced)
         .build();
     let mut editor = Edits::with_config(config)?;
     editor.set_helper(Some(aid));
@@ -260,10 +272,19 @@ const QUESTION: &str = "? ";
 /// Completes words and draws the prompt.
 struct Aid(Arc<Surroundings>);
 
+impl Aid {
+    fn asks_for(&self, prompt: Prompt) -> bool {
+        self.0.prompt.load(Ordering::Relaxed) == prompt as u8
+    }
+}
+
 impl Completer for Aid {
     type Candidate = String;
 
     fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
+        if self.asks_for(Prompt::Secret) {
+            return Ok((at, Vec::new()));
+        }
         let words = self.0.words.lock().unwrap_or_else(PoisonError::into_inner);
         let (begins, mut found) = candidates(line, at, &words);
         // A name that is whole is followed by what it is given; a reference may go on.
@@ -279,11 +300,20 @@ impl Completer for Aid {
 
 impl Highlighter for Aid {
     fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _: bool) -> Cow<'b, str> {
-        let (text, style) = match self.0.asks.load(Ordering::Relaxed) {
-            true => (QUESTION, STRONG),
-            false => (prompt, GOOD),
-        };
+        let (text, style) = if self.asks_for(Prompt::Line) { (prompt, GOOD) } else { (QUESTION, STRONG) };
         if self.0.coloured { format!("{style}{text}{style:#}").into() } else { text.into() }
+    }
+
+    fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
+        if !self.asks_for(Prompt::Secret) {
+            return line.into();
+        }
+        // As wide as what is typed, because the cursor goes by that.
+        "•".repeat(line.width()).into()
+    }
+
+    fn highlight_char(&self, _: &str, _: usize, _: CmdKind) -> bool {
+        self.asks_for(Prompt::Secret)
     }
 }
 

@@ -141,7 +141,7 @@ fn number(written: &str, anchor: &Anchor, names: &[&str]) -> Result<usize, Strin
 }
 
 impl Pinned {
-    /// A text without references.
+    /// A text without references, also an empty one.
     pub(crate) fn plain(text: &str) -> Self {
         Self(vec![Piece::Text(text.to_owned())])
     }

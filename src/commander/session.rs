@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use steplatch_protocol::GateInfo;
 
+use crate::asking::Asking;
+
 use super::line::{self, Line, Target};
 use super::order::{self, Order};
 use super::reference::{self, Pinned};
-use crate::question::chosen;
 
 /// Bytes of results that are kept, as JSON. The oldest give way; the last one stays, whatever its size.
 const MOST_KEPT: usize = 32 << 20;
@@ -51,7 +52,7 @@ pub(crate) enum State {
 /// A question that is put to the person.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
-    pub(crate) gate: GateInfo,
+    pub(crate) asking: Asking,
     /// The call that it belongs to, if it was begun or followed here.
     pub(crate) entry: Option<usize>,
 }
@@ -66,8 +67,8 @@ pub(crate) enum Meaning {
     Order(String, Pinned),
     /// A reference stands alone, to the result of this number.
     Look(usize, Pinned),
-    /// The answer to the question that is asked, whose gate this is.
-    Answer(Box<GateInfo>, Pinned),
+    /// A line for the question that is asked, whose gate this is.
+    Answer(String, Pinned),
     /// It can not be understood, and why.
     Misread(String),
 }
@@ -80,7 +81,7 @@ pub(crate) enum Wanted {
     Order(String),
     /// What it is, is shown; it comes from the result of this number.
     Look(usize),
-    Answer(Box<GateInfo>),
+    Answer(String),
 }
 
 /// A text with results in the places of its references.
@@ -104,10 +105,21 @@ pub(crate) struct Session {
 impl Session {
     /// Reads a line as it is meant here: what begins with no sign of its own answers the question that is asked.
     pub(crate) fn read(&self, line: &str) -> Meaning {
-        let asked = self.asked().map(|question| question.gate.clone());
-        // A choice may look like anything.
-        if let Some(gate) = asked.as_ref().filter(|gate| gate.choices.iter().any(|choice| choice == line.trim())) {
-            return Meaning::Answer(Box::new(gate.clone()), Pinned::plain(line.trim()));
+        let asked = self.asked().map(|question| &question.asking);
+        if let Some(asking) = asked {
+            let gate = asking.gate();
+            let plainly = |text: &str| Meaning::Answer(gate.gate_id.clone(), Pinned::plain(text));
+            if asking.is_secret() {
+                return plainly(line);
+            }
+            // A choice may look like anything.
+            if gate.choices.iter().any(|choice| choice == line.trim()) {
+                return plainly(line.trim());
+            }
+            // A field may be left empty, and a question left alone.
+            if line.trim().is_empty() && !asking.may_be_left() {
+                return plainly("");
+            }
         }
         let names = self.names();
         let pin = |text: &str| reference::pin(text, &names);
@@ -129,11 +141,7 @@ impl Session {
                 first.map(|number| Meaning::Look(number, text)).ok_or_else(|| how.to_owned())
             }
             Line::Words(text) => match asked {
-                Some(gate) if gate.choices.is_empty() => Ok(Meaning::Answer(Box::new(gate), pin(&text)?)),
-                Some(gate) => {
-                    let choice = chosen(&gate, &text)?;
-                    Ok(Meaning::Answer(Box::new(gate), Pinned::plain(&choice)))
-                }
+                Some(asking) => Ok(Meaning::Answer(asking.gate().gate_id.clone(), pin(&text)?)),
                 None => Err("nothing is asked; call a node with @, a graph with # or a workflow with %, and see /help"
                     .to_owned()),
             },
@@ -261,22 +269,31 @@ impl Session {
     }
 
     /// Puts a question: after those that are there, or `ahead` of them. Returns whether it is the one that is asked now
-    /// and was not before.
+    /// and was not before. One that is put already stays as far as it is.
     pub(crate) fn asks(&mut self, gate: GateInfo, entry: Option<usize>, ahead: bool) -> bool {
-        match self.questions.iter_mut().find(|known| known.gate.gate_id == gate.gate_id) {
-            Some(known) => {
+        let at = self.questions.iter().position(|known| known.asking.gate().gate_id == gate.gate_id);
+        let known = match at {
+            Some(at) if ahead && at > 0 => self.questions.remove(at),
+            Some(at) => {
+                let known = &mut self.questions[at];
                 known.entry = known.entry.or(entry);
-                false
+                return false;
             }
-            None if ahead => {
-                self.questions.push_front(Question { gate, entry });
-                true
-            }
-            None => {
-                self.questions.push_back(Question { gate, entry });
-                self.questions.len() == 1
-            }
+            None => None,
+        };
+        let mut question = known.unwrap_or_else(|| Question { asking: Asking::new(gate), entry });
+        question.entry = question.entry.or(entry);
+        if ahead {
+            self.questions.push_front(question);
+        } else {
+            self.questions.push_back(question);
         }
+        ahead || self.questions.len() == 1
+    }
+
+    /// Returns the question of a gate, as long as it is put.
+    pub(crate) fn question(&mut self, gate: &str) -> Option<&mut Question> {
+        self.questions.iter_mut().find(|question| question.asking.gate().gate_id == gate)
     }
 
     /// The question that the next words answer.
@@ -291,13 +308,13 @@ impl Session {
 
     /// A gate needs no answer any more. Returns its question, and whether that was the one that was asked.
     pub(crate) fn settled(&mut self, gate: &str) -> Option<(Question, bool)> {
-        let at = self.questions.iter().position(|question| question.gate.gate_id == gate)?;
+        let at = self.questions.iter().position(|question| question.asking.gate().gate_id == gate)?;
         self.questions.remove(at).map(|question| (question, at == 0))
     }
 
     /// Takes away the questions of a call that are asked by runs which are over.
     pub(crate) fn are_over(&mut self, number: usize, over: impl Fn(&str) -> bool) {
-        self.questions.retain(|question| question.entry != Some(number) || !over(&question.gate.run_id));
+        self.questions.retain(|question| question.entry != Some(number) || !over(&question.asking.gate().run_id));
     }
 
     /// Leaves all questions to be answered later, and returns how many they were.
@@ -309,6 +326,7 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use steplatch_protocol::AnswerGateReply;
 
     use super::*;
     use crate::commander::line::Kind;
@@ -365,19 +383,41 @@ mod tests {
         assert!(!session.asks(gate("b", &[]), Some(0), false), "one at a time");
         assert!(!session.asks(gate("a", &["yes", "@no"]), None, false) && session.questions().count() == 2, "once");
         let answer = |session: &Session, line: &str| match session.read(line) {
-            Meaning::Answer(gate, text) => (gate.gate_id, text.filled(|_| Err(String::new())).unwrap()),
+            Meaning::Answer(gate, text) => (gate, text.filled(|_| Err(String::new())).unwrap()),
             other => panic!("{other:?}"),
         };
-        assert_eq!(answer(&session, "1"), ("a".to_owned(), json!("yes")));
+        assert_eq!(answer(&session, " 1"), ("a".to_owned(), json!("1")));
         assert_eq!(answer(&session, "@no"), ("a".to_owned(), json!("@no")), "a choice may look like a call");
         assert!(matches!(session.read("@greet"), Meaning::Call(..)), "and calls can be made meanwhile");
-        assert_eq!(session.read("3"), Meaning::Misread("'3' is none of the choices; answer 1 to 2".to_owned()));
+        assert_eq!(session.read(" "), Meaning::Nothing, "it may be left alone");
         assert!(matches!(session.settled("a"), Some((_, true))) && session.settled("a").is_none());
         assert_eq!(answer(&session, "as you like"), ("b".to_owned(), json!("as you like")));
         assert!(session.asks(gate("c", &["first"]), Some(1), true), "what is watched asks first");
-        assert_eq!(answer(&session, "1"), ("c".to_owned(), json!("first")));
+        assert_eq!(answer(&session, "first"), ("c".to_owned(), json!("first")));
+        assert!(
+            session.asks(gate("b", &[]), None, true) && session.questions().count() == 2,
+            "or what is wanted first"
+        );
         session.settled("c");
         assert_eq!((session.leaves(), session.asked().is_none()), (1, true));
+    }
+
+    #[test]
+    fn a_field_may_be_empty_and_a_passphrase_may_look_like_anything() {
+        let mut session = Session::default();
+        let form = json!({"properties": {"version": {"type": "string"}, "note": {"type": "string"}},
+                          "required": ["version"]});
+        session.asks(GateInfo { form: Some(form), ..gate("form", &[]) }, None, false);
+        assert_eq!(session.read(""), Meaning::Nothing, "nothing is filled in yet");
+        let asking = &mut session.question("form").unwrap().asking;
+        assert!(asking.line("1.2").unwrap().is_none());
+        assert_eq!(session.read(""), Meaning::Answer("form".to_owned(), Pinned::plain("")));
+        let asking = &mut session.question("form").unwrap().asking;
+        let answer = asking.line("").unwrap().unwrap();
+        asking.refused(answer, &AnswerGateReply { passphrase_wanted: true, ..AnswerGateReply::default() });
+        for secret in ["@greet", "/quit", "::0", " two words "] {
+            assert_eq!(session.read(secret), Meaning::Answer("form".to_owned(), Pinned::plain(secret)));
+        }
     }
 
     #[test]

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Value, json};
 use steplatch_protocol::{
-    AnswerGate, AskError, CallError, CancelWorkflow, FollowError, GateInfo, GetRun, GetWorkflowRun, ListGraphs,
-    ListNodes, ListWorkflowRuns, ListWorkflows, NodeReply, RunEvent, RunGraph, RunNode, RunReply, RunWorkflow, Steady,
+    AnswerGate, AnswerGateReply, AskError, CallError, CancelWorkflow, FollowError, GateInfo, GetRun, GetWorkflowRun,
+    ListGraphs, ListNodes, ListWorkflowRuns, ListWorkflows, NodeReply, RunEvent, RunGraph, RunNode, RunReply,
+    RunWorkflow, Steady,
 };
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
@@ -154,36 +155,42 @@ impl Work {
         let verb = ListWorkflowRuns { state: Some("waiting".to_owned()), limit: Some(MOST), ..Default::default() };
         let runs = self.daemon.call(verb).await?.runs.into_iter();
         let gates = runs.flat_map(|run| {
-            let workflow = run.workflow_id;
-            run.pending_gates.into_iter().map(move |gate| (workflow.clone(), gate))
+            let (id, workflow) = (run.run_id, run.workflow_id);
+            run.pending_gates.into_iter().map(move |gate| (gate.run_id == id, workflow.clone(), gate))
         });
-        let mut gates: Vec<_> = gates.filter(|(_, gate)| gate.answered_by != "agent").collect();
-        gates.sort_by(|one, other| one.1.created_at.cmp(&other.1.created_at));
+        let mut gates: Vec<_> = gates.filter(|(.., gate)| gate.answered_by != "agent").collect();
+        // A run tells the questions of those below it too; who asks is the one below.
+        gates.sort_by(|(own, _, gate), (others_own, _, other)| {
+            let key = |gate: &GateInfo, own: &bool| (gate.created_at.clone(), gate.gate_id.clone(), !own);
+            key(gate, own).cmp(&key(other, others_own))
+        });
+        gates.dedup_by(|one, other| one.2.gate_id == other.2.gate_id);
+        let gates = gates.into_iter().map(|(_, workflow, gate)| (workflow, gate)).collect();
         Ok(gates)
     }
 
-    /// Whether a gate waits for an answer.
+    /// Whether the gate that an answer is for waits for one.
     ///
     /// # Errors
     /// When the daemon can not tell.
-    pub(crate) async fn is_open(&self, gate: &GateInfo) -> Result<bool, Failure> {
-        Ok(open_gate(&self.daemon, &gate.run_id, &gate.gate_id).await?.is_some())
+    pub(crate) async fn is_open(&self, answer: &AnswerGate) -> Result<bool, Failure> {
+        let gate = answer.gate_id.as_deref().unwrap_or_default();
+        Ok(open_gate(&self.daemon, &answer.run_id, gate).await?.is_some())
     }
 
-    /// Answers a gate, and returns the state of its run; `Err` in the inside is why the answer was not taken.
+    /// Answers a gate, and returns what came of that; `None` where it is known only that the gate needs none any more.
     ///
     /// # Errors
     /// When the daemon can not be asked.
-    pub(crate) async fn answer(&self, gate: &GateInfo, answer: String) -> Result<Result<String, String>, Failure> {
-        let verb = AnswerGate { run_id: gate.run_id.clone(), gate_id: Some(gate.gate_id.clone()), answer };
+    pub(crate) async fn answer(&self, answer: &AnswerGate) -> Result<Option<AnswerGateReply>, Failure> {
         loop {
-            match self.daemon.call(verb.clone()).await {
-                Ok(reply) if reply.success => return Ok(Ok(reply.status)),
-                Ok(reply) => return Ok(Err(reply.error.unwrap_or_else(|| "the answer was not taken".to_owned()))),
+            match self.daemon.call(answer.clone()).await {
+                Ok(reply) => return Ok(Some(reply)),
                 // Nobody can tell whether it has arrived; as long as the gate is open it may be given again.
                 Err(AskError::Call(CallError::Lost)) => {
-                    if open_gate(&self.daemon, &gate.run_id, &gate.gate_id).await?.is_none() {
-                        return Ok(Ok("further".to_owned()));
+                    let gate = answer.gate_id.as_deref().unwrap_or_default();
+                    if open_gate(&self.daemon, &answer.run_id, gate).await?.is_none() {
+                        return Ok(None);
                     }
                 }
                 Err(error) => return Err(error.into()),

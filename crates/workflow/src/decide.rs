@@ -18,7 +18,7 @@ use steplatch_ids::{RunId, StepId};
 use crate::child::{self, Child, MOST_LEVELS};
 use crate::condition::Ending;
 use crate::definition::{Definition, State};
-use crate::event::{Choice, Event, FailureReason, Limits, Outcome, SEMANTICS_VERSION, ShellAnswer};
+use crate::event::{By, Choice, Event, FailureReason, Limits, Outcome, SEMANTICS_VERSION, ShellAnswer};
 use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
 use crate::substitute::{self, Lookup};
 use crate::time::{Timestamp, spoken};
@@ -50,10 +50,10 @@ pub enum Input {
     GateAnswered {
         /// The step whose gate it is.
         step: StepId,
-        /// One of the gate's choices; anything else decides nothing.
+        /// One of the gate's choices, or its form as JSON; anything else decides nothing.
         choice: String,
         /// Who judged.
-        by: String,
+        by: By,
     },
     /// The run that a step started waits for somebody, or does not any more.
     ChildWaits {
@@ -146,6 +146,8 @@ pub enum Effect {
         prompt: String,
         /// What can be answered; any text, where there is nothing to choose from.
         choices: Vec<String>,
+        /// What is to be filled in instead, as [`crate::Form::schema`] tells it.
+        form: Option<Value>,
         /// What there is to judge: the result of the state's action, its screen among it.
         context: Map<String, Value>,
     },

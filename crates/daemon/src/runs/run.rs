@@ -23,6 +23,8 @@ pub(super) struct Run {
     pub(super) about: About,
     inputs: mpsc::UnboundedSender<Input>,
     progress: watch::Receiver<Progress>,
+    /// Held while somebody answers what it asks.
+    pub(super) answering: tokio::sync::Mutex<()>,
 }
 
 /// What lists tell of a run however far it is. Stored with its history.
@@ -129,7 +131,7 @@ impl Run {
     pub(super) fn driven(id: RunId, about: About) -> (Self, mpsc::UnboundedReceiver<Input>, watch::Sender<Progress>) {
         let (inputs, received) = mpsc::unbounded_channel();
         let (told, progress) = watch::channel(Progress::default());
-        (Self { id, about, inputs, progress }, received, told)
+        (Self { id, about, inputs, progress, answering: tokio::sync::Mutex::default() }, received, told)
     }
 
     /// Returns a run that nobody drives, as the journal knows it.
@@ -157,7 +159,7 @@ impl Run {
         };
         let (inputs, _) = mpsc::unbounded_channel();
         let (_, progress) = watch::channel(progress);
-        Self { id, about, inputs, progress }
+        Self { id, about, inputs, progress, answering: tokio::sync::Mutex::default() }
     }
 
     /// The same with a reason why it does not go on.

@@ -7,12 +7,12 @@ use steplatch_ids::RunId;
 use steplatch_nodes::graph::GraphInput;
 use steplatch_python::{Answer, Call, CallKind};
 use steplatch_store::Append;
-use steplatch_workflow::Input;
+use steplatch_workflow::{By, Input};
 use tokio::sync::{mpsc, watch};
 
 use super::entry::{Entry, Started};
 use super::frame::Frame;
-use super::gate::{Question, step};
+use super::gate::{Question, answer_of, step};
 use super::history::{Folded, What};
 use super::node::Declared;
 use super::work::{Came, Work, due};
@@ -65,7 +65,7 @@ impl OwnFile {
 
 /// What makes a run go on.
 enum Happened {
-    Came { number: u64, came: Came, by: Option<String> },
+    Came { number: u64, came: Came, by: Option<By> },
     Child { number: u64, waits: Option<RunId> },
     Cancelled { reason: String },
     Paused { by: String },
@@ -125,15 +125,13 @@ impl Driver {
             Input::Cancel { reason } => Some(Happened::Cancelled { reason }),
             Input::GateAnswered { step: gate, choice, by } => {
                 let number = u64::from(gate.visit);
-                let is_gate = |what: &What| matches!(what, What::Call(Call { kind: CallKind::Gate { .. }, .. }));
                 // Somebody else was first, or it is another run's.
-                let waits = self.folded.open.get(&number).is_some_and(|open| is_gate(&open.what));
-                let came = Came::value(choice);
-                (waits && step(&self.run, number).as_ref() == Some(&gate)).then_some(Happened::Came {
-                    number,
-                    came,
-                    by: Some(by),
-                })
+                let What::Call(Call { kind: kind @ CallKind::Gate { .. }, .. }) = &self.folded.open.get(&number)?.what
+                else {
+                    return None;
+                };
+                let came = Came::Answer(answer_of(kind, choice));
+                (step(&self.run, number)? == gate).then_some(Happened::Came { number, came, by: Some(by) })
             }
             Input::ChildWaits { step, waits } => {
                 let run = waits.then(|| RunId::started_by(&step));

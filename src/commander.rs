@@ -3,13 +3,16 @@
 //! What a line means (`line.rs`, `reference.rs`, `catalog.rs`, `order.rs`) and what was done and is
 //! asked (`session.rs`) are values that know neither the terminal nor the daemon, so that
 //! another view can draw them. `conversation.rs` brings them together with the terminal
-//! (`editor.rs`, `screen.rs`) and with the daemon (`work.rs`).
+//! (`editor.rs`, `screen.rs`) and with the daemon (`work.rs`): it reads lines, `carry_out.rs` does what
+//! commands ask for, `answering.rs` puts questions, and `hearing.rs` tells what happens.
 
+mod answering;
 mod carry_out;
 mod catalog;
 mod completion;
 mod conversation;
 mod editor;
+mod hearing;
 mod help;
 mod line;
 mod order;

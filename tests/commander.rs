@@ -266,7 +266,7 @@ async fn a_form_of_a_nested_run_is_filled_in_and_a_passphrase_is_not_seen_nor_ke
     let project = Project::new();
     let mut approver = project.home.steplatch();
     let mut approver = approver.args(["approver", "set", "--stdin"]).stdin(Stdio::piped()).spawn().unwrap();
-    approver.stdin.take().unwrap().write_all(b"@greet tea\n").unwrap();
+    approver.stdin.take().unwrap().write_all(b"@greet oat\n").unwrap();
     assert!(approver.wait().unwrap().success());
     let desk = Desk::with(&project, &[("NO_COLOR", "1")]).await;
     desk.says("%nested.py:outer", "^::0 %nested.py:outer run_.* asks(.*\n)*  version \\(a text .*\\):\n\\?$").await;
@@ -274,9 +274,9 @@ async fn a_form_of_a_nested_run_is_filled_in_and_a_passphrase_is_not_seen_nor_ke
     desk.says("1.2.3", "^  note \\(a text; may be left empty\\):\n\\?$").await;
     desk.presses("\r").await;
     desk.shows("^  the approver's passphrase:\n\\?$").await;
-    desk.presses("@greet té\x7fea").await;
+    desk.presses("@greet oé\x7fat").await;
     let typed = desk.shows("^\\? •{10}$").await;
-    assert!(!typed.contains("tea"), "{typed}");
+    assert!(!typed.contains("oat"), "{typed}");
     desk.presses("\r").await;
     desk.shows("^    ✓ gate .* answered: version=1.2.3\n(.*\n)*✓ completed in .*\n  1.2.3\n  its result is ::0").await;
     desk.says("@identity of ::outer", "^of 1.2.3\n✓ ::1").await;

@@ -262,8 +262,10 @@ impl Conversation<'_> {
             return Ok(self.screen.note(&format!("::{number} is over; /show {number} shows its result"))?);
         }
         self.session.entry_mut(number).quiet = false;
-        if self.session.questions().any(|question| question.entry == Some(number)) {
+        let asks = self.session.questions().find(|question| question.entry == Some(number));
+        if let Some(gate) = asks.map(|question| question.asking.gate().clone()) {
             // Nothing comes of it before it is answered.
+            self.session.asks(gate, Some(number), true);
             return Ok(self.asks()?);
         }
         let target = visible(&self.session.entry(number).target.to_string());

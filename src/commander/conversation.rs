@@ -11,40 +11,37 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use steplatch_protocol::{AnswerGate, AnswerGateReply, NodeReply, Place, RunEvent, Steady};
+use steplatch_protocol::{Place, Steady};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::editor::{Lines, Prompt, Typed};
+use super::editor::{Lines, Typed};
 use super::line::{Kind, Target};
+use super::order::{self, Order};
 use super::reference::{self, Pinned};
 use super::screen::Screen;
 use super::session::{Filled, Meaning, Session, State, Wanted};
-use super::told;
-use super::work::{News, Outcome, Work};
-use crate::commands::graphs;
-use crate::failure::{FAILED, Failure, USAGE};
-use crate::family::child;
-use crate::print::{self, QUIET, visible};
-use crate::question;
-use crate::run_view::{Shown, View as _};
+use super::work::{Outcome, Work};
+use crate::failure::Failure;
+use crate::print::{self, visible};
+use crate::run_view::{Shown, View};
 
 /// What takes longer goes to the background by itself.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The exit code of a script whose last line waits for an answer.
-const WAITING: u8 = 3;
+pub(super) const WAITING: u8 = 3;
 
 /// The exit code of a script that was interrupted, as shells have it.
 const INTERRUPTED: u8 = 130;
 
 /// A call that is waited for.
 #[derive(Debug, Clone, Copy)]
-struct Foreground {
-    number: usize,
+pub(super) struct Foreground {
+    pub(super) number: usize,
     /// Without it, it is waited for to its end.
     until: Option<Instant>,
     /// The person asked for its end.
-    ending: bool,
+    pub(super) ending: bool,
 }
 
 /// A person or a script in conversation with the daemon.
@@ -55,15 +52,15 @@ pub(crate) struct Conversation<'a> {
     pub(super) work: Work,
     pub(super) screen: Screen,
     /// What is shown of runs, by the number of their call.
-    views: HashMap<usize, Shown>,
-    foreground: Option<Foreground>,
+    pub(super) views: HashMap<usize, Shown>,
+    pub(super) foreground: Option<Foreground>,
     /// The exit code of the last line.
-    code: u8,
+    pub(super) code: u8,
     pub(super) over: bool,
     /// It is over as soon as nothing is waited for.
     stopping: bool,
     /// What waited for a result and can be done now.
-    later: VecDeque<(Wanted, Value)>,
+    pub(super) later: VecDeque<(Wanted, Value)>,
 }
 
 impl<'a> Conversation<'a> {
@@ -152,7 +149,12 @@ impl<'a> Conversation<'a> {
         };
         let meaning = self.session.read(&line);
         // Answers are nobody's business afterwards.
-        if line.trim_start().starts_with(['@', '#', '%', '/', ':']) && !matches!(meaning, Meaning::Answer(..)) {
+        let answers = match &meaning {
+            Meaning::Answer(..) => true,
+            Meaning::Order(word, _) => order::called(word) == Ok(Order::Answer),
+            _ => false,
+        };
+        if !answers && line.trim_start().starts_with(['@', '#', '%', '/', ':']) {
             self.screen.lines.remember(&line);
         }
         match self.does(meaning).await {
@@ -185,7 +187,7 @@ impl<'a> Conversation<'a> {
     async fn performs(&mut self, wanted: Wanted, value: Value) -> Result<(), Failure> {
         match wanted {
             Wanted::Call(number) => self.starts(number, value),
-            Wanted::Order(word) => return self.carries_out(&word, &reference_text(&value)).await,
+            Wanted::Order(word) => return self.carries_out(&word, &words(&value)).await,
             Wanted::Look(number) => self.screen.output(number, &value)?,
             Wanted::Answer(gate) => return self.answers(&gate, &reference::text(&value)).await,
         }
@@ -230,7 +232,7 @@ impl<'a> Conversation<'a> {
         self.foreground = Some(Foreground { number, until, ending: false });
     }
 
-    fn starts(&mut self, number: usize, value: Value) {
+    pub(super) fn starts(&mut self, number: usize, value: Value) {
         let target = self.session.entry(number).target.clone();
         self.session.under_way(number, value.clone(), Instant::now());
         if target.kind == Kind::Workflow {
@@ -249,245 +251,13 @@ impl<'a> Conversation<'a> {
         self.watches(number, None);
     }
 
-    /// Takes a line for the question of a gate, and answers it once that is whole.
-    pub(super) async fn answers(&mut self, gate: &str, line: &str) -> Result<(), Failure> {
-        let Some(question) = self.session.question(gate) else {
-            return Err(Failure::usage("the question is not asked any more; /gates lists those that are"));
-        };
-        match question.asking.line(line).map_err(Failure::usage)? {
-            Some(answer) => self.gives(gate, answer).await,
-            None => {
-                self.code = WAITING;
-                Ok(self.asks_on()?)
-            }
-        }
-    }
-
-    /// Gives an answer, and waits for what comes of it where the run is watched here.
-    async fn gives(&mut self, gate: &str, answer: AnswerGate) -> Result<(), Failure> {
-        let reply = self.work.answer(&answer).await?;
-        if let Some(refused) = reply.as_ref().filter(|reply| !reply.success) {
-            return self.is_refused(gate, answer, refused).await;
-        }
-        let question = self.session.settled(gate);
-        match question.and_then(|(question, _)| question.entry) {
-            Some(number) if self.session.asked().is_none() => {
-                self.watches(number, self.screen.is_watched().then_some(PATIENCE));
-            }
-            Some(_) => self.code = WAITING,
-            None => {
-                let told = match &answer.form {
-                    Some(form) => question::answered(&Value::Object(form.clone())),
-                    None => question::answered(&answer.answer.as_str().into()),
-                };
-                let status = reply.map_or_else(|| "further".to_owned(), |reply| reply.status);
-                self.screen.note(&format!("answered: {told}; {} is now {status}", answer.run_id))?;
-            }
-        }
-        Ok(self.asks()?)
-    }
-
-    async fn is_refused(&mut self, gate: &str, answer: AnswerGate, reply: &AnswerGateReply) -> Result<(), Failure> {
-        let error = reply.error.clone().unwrap_or_else(|| "the answer was not taken".to_owned());
-        if reply.passphrase_wanted && !self.screen.is_watched() {
-            let how = format!("answer it with: steplatch gates answer {} --passphrase-stdin", answer.run_id);
-            return Err(Failure::work(format!("{error}; {how}")));
-        }
-        let is_first = answer.passphrase.is_none();
-        if !reply.passphrase_wanted && !self.work.is_open(&answer).await? {
-            // It may have been answered from elsewhere, and then there is nothing to ask any more.
-            self.session.settled(gate);
-            self.asks()?;
-            return Err(Failure::work(error));
-        }
-        if let Some(question) = self.session.question(gate) {
-            question.asking.refused(answer, reply);
-        }
-        if !(reply.passphrase_wanted && is_first) {
-            self.fails(&error, FAILED)?;
-        }
-        Ok(self.asks_on()?)
-    }
-
-    /// Puts the question that is first now, if there is one.
-    pub(super) fn asks(&mut self) -> io::Result<()> {
-        if let Some(question) = self.session.asked() {
-            let gate = question.asking.gate();
-            let who = question.entry.map_or_else(String::new, |number| {
-                format!("::{number} {} ", visible(&self.session.entry(number).target.to_string()))
-            });
-            let more = match self.session.questions().count() - 1 {
-                0 => String::new(),
-                1 => "; 1 more question waits".to_owned(),
-                more => format!("; {more} more questions wait"),
-            };
-            let later = if self.screen.is_watched() { ", Ctrl-C leaves it open" } else { "" };
-            let mut lines = vec![format!("{QUIET}{who}{} asks{later}{more}{QUIET:#}", gate.run_id)];
-            lines.extend(question::shown(gate, print::width()));
-            self.still()?;
-            self.screen.say(&lines)?;
-        }
-        self.asks_on()
-    }
-
-    /// Asks for the next line of the question that is first.
-    fn asks_on(&mut self) -> io::Result<()> {
-        let asked = self.session.asked().map(|question| &question.asking);
-        let prompt = match asked {
-            None => Prompt::Line,
-            Some(asking) if asking.is_secret() => Prompt::Secret,
-            Some(_) => Prompt::Answer,
-        };
-        self.screen.lines.show(prompt);
-        let choices = asked.map(|asking| asking.gate().choices.clone()).unwrap_or_default();
-        self.screen.lines.change_words(|words| words.choices = choices);
-        let Some(asking) = asked else { return Ok(()) };
-        let mut lines: Vec<String> = asking.lead().iter().map(|line| format!("    {line}")).collect();
-        lines.push(format!("  {QUIET}{}{QUIET:#}", asking.prompt()));
-        self.screen.say(&lines)
-    }
-
-    fn leaves_questions(&mut self) -> io::Result<()> {
-        let open = match self.session.leaves() {
-            0 => "Ctrl-D leaves".to_owned(),
-            1 => "the question is left open; /gates asks it again".to_owned(),
-            count => format!("{count} questions are left open; /gates asks them again"),
-        };
-        self.asks()?;
-        self.screen.note(&open)
-    }
-
-    /// Hears what happened to a call.
-    fn hears(&mut self, news: News) -> Result<(), Failure> {
-        match news {
-            News::Run(number, run) => {
-                self.screen.lines.change_words(|words| words.runs.push(run.clone()));
-                if self.foreground.is_some_and(|foreground| foreground.number == number && foreground.ending) {
-                    self.work.cancel(run.clone());
-                }
-                self.session.entry_mut(number).run = Some(run);
-            }
-            News::Event(number, event) => self.hears_event(number, &event)?,
-            News::Asks(number, gate) => {
-                self.code = WAITING;
-                let watched = self.foreground.is_some_and(|foreground| foreground.number == number);
-                if watched {
-                    self.foreground = None;
-                } else if self.screen.is_watched() {
-                    // A script answers when it has come so far.
-                    self.goes_to_background()?;
-                }
-                if self.session.asks(gate, Some(number), watched) {
-                    self.asks()?;
-                } else {
-                    let target = visible(&self.session.entry(number).target.to_string());
-                    self.screen.note(&format!("::{number} {target} asks something too, after this question"))?;
-                }
-            }
-            News::Over(number, outcome) => self.hears_end(number, &outcome)?,
-        }
-        Ok(())
-    }
-
-    fn hears_event(&mut self, number: usize, event: &RunEvent) -> io::Result<()> {
-        let gate = event.data.get("gate_id").and_then(Value::as_str).unwrap_or_default();
-        let before = self.asked();
-        match event.event_type.as_str() {
-            "gate_answered" | "gate_timeout" | "gate_cancelled" => drop(self.session.settled(gate)),
-            // With a state, and with a call of a function, the runs are over that it had started.
-            "state_completed" if self.session.entry(number).run.as_ref() == Some(&event.run_id) => {
-                self.session.are_over(number, |run| run != event.run_id);
-            }
-            "nested_workflow_completed" | "nested_workflow_failed" | "nested_workflow_cancelled" => {
-                self.session.are_over(number, |run| Some(run) == child(event));
-            }
-            _ => {}
-        }
-        let asks_next = before != self.asked();
-        self.still()?;
-        let watched = self.foreground.is_some_and(|foreground| foreground.number == number);
-        // What is not waited for says who it is.
-        let mark = if watched || !self.screen.is_watched() { String::new() } else { format!("::{number} ") };
-        let lines = self.views.get_mut(&number).map(|view| view.told(event, mark.len())).unwrap_or_default();
-        let entry = self.session.entry(number);
-        if !entry.quiet || (event.is_last() && entry.run.as_ref() == Some(&event.run_id)) {
-            let lines: Vec<String> = lines.into_iter().map(|line| format!("{QUIET}{mark}{QUIET:#}{line}")).collect();
-            self.screen.say(&lines)?;
-        }
-        if asks_next { self.asks() } else { Ok(()) }
-    }
-
-    fn asked(&self) -> Option<String> {
-        self.session.asked().map(|question| question.asking.gate().gate_id.clone())
-    }
-
-    fn hears_end(&mut self, number: usize, outcome: &Outcome) -> Result<(), Failure> {
-        self.still()?;
-        self.views.remove(&number);
-        // Whoever interrupted it has been told.
-        if !matches!(self.session.entry(number).state, State::Coming | State::Waits) {
-            return Ok(());
-        }
-        let before = self.asked();
-        let (target, input) = (self.session.entry(number).target.clone(), self.session.entry(number).input.clone());
-        let value = outcome.value(&target, &input);
-        let success = value["success"] == true;
-        self.session.done(number, value, Instant::now());
-        self.tells_end(number, &target, outcome)?;
-        if self.foreground.is_some_and(|foreground| foreground.number == number) {
-            self.foreground = None;
-            self.code = if success { 0 } else { FAILED };
-        }
-        if before != self.asked() {
-            self.asks()?;
-        }
-        self.goes_on_with_what_waited()
-    }
-
-    fn tells_end(&mut self, number: usize, target: &Target, outcome: &Outcome) -> io::Result<()> {
-        let State::Done { took, .. } = self.session.entry(number).state else { return Ok(()) };
-        let end = |error: Option<&str>| told::end(number, target, error, took);
-        match outcome {
-            Outcome::Node(reply) => {
-                self.screen.output(number, &reply.output)?;
-                self.screen.notes(&told::beside(reply))?;
-                self.screen.notes(&graphs::steps(reply))?;
-                self.tells_node(reply, &end(failed(reply)))
-            }
-            // How it ended was told by its last event.
-            Outcome::Run(_) => self.screen.notes(&[format!("  {QUIET}its result is ::{number}{QUIET:#}")]),
-            Outcome::Nothing(error) if self.screen.is_watched() => self.screen.say(&[end(Some(error))]),
-            Outcome::Nothing(error) => self.screen.error(error),
-        }
-    }
-
-    fn tells_node(&mut self, reply: &NodeReply, end: &str) -> io::Result<()> {
-        match failed(reply) {
-            Some(error) if !self.screen.is_watched() => self.screen.error(error),
-            _ => self.screen.notes(&[end.to_owned()]),
-        }
-    }
-
-    /// Does what waited for a result that is there now.
-    fn goes_on_with_what_waited(&mut self) -> Result<(), Failure> {
-        for (wanted, value) in self.session.ready() {
-            match (wanted, value) {
-                (Wanted::Call(number), Ok(value)) => self.starts(number, value),
-                (Wanted::Call(number), Err(error)) => self.hears_end(number, &Outcome::Nothing(error))?,
-                (wanted, Ok(value)) => self.later.push_back((wanted, value)),
-                (_, Err(error)) => self.fails(&error, USAGE)?,
-            }
-        }
-        Ok(())
-    }
-
     pub(super) fn fails(&mut self, error: &str, code: u8) -> io::Result<()> {
         self.code = code;
         self.still()?;
         self.screen.error(error)
     }
 
-    fn goes_to_background(&mut self) -> io::Result<()> {
+    pub(super) fn goes_to_background(&mut self) -> io::Result<()> {
         let Some(Foreground { number, .. }) = self.foreground.take() else { return Ok(()) };
         self.still_of(number)?;
         let target = visible(&self.session.entry(number).target.to_string());
@@ -521,8 +291,8 @@ impl<'a> Conversation<'a> {
                 self.foreground = None;
                 self.session.entry_mut(number).quiet = true;
                 let what = run.unwrap_or_else(|| "the run".to_owned());
-                self.screen
-                    .note(&format!("{what} goes on; /fg {number} watches it again, /cancel {number} cancels it"))?;
+                let again = format!("/fg {number} watches it again, /cancel {number} cancels it");
+                self.screen.note(&format!("{what} is left to itself; {again}"))?;
             }
         }
         Ok(())
@@ -535,11 +305,11 @@ impl<'a> Conversation<'a> {
     }
 
     /// Takes away what moves on in place, because something else is printed.
-    fn still(&mut self) -> io::Result<()> {
+    pub(super) fn still(&mut self) -> io::Result<()> {
         self.foreground.map_or(Ok(()), |foreground| self.still_of(foreground.number))
     }
 
-    fn still_of(&mut self, number: usize) -> io::Result<()> {
+    pub(super) fn still_of(&mut self, number: usize) -> io::Result<()> {
         self.views.get_mut(&number).map_or(Ok(()), Shown::rest)
     }
 
@@ -547,12 +317,12 @@ impl<'a> Conversation<'a> {
     fn moves(&self) -> bool {
         let watched = self.foreground.filter(|_| self.screen.is_watched() && !self.screen.lines.is_asked());
         let view = watched.and_then(|foreground| self.views.get(&foreground.number));
-        view.is_some_and(crate::run_view::View::moves)
+        view.is_some_and(View::moves)
     }
 
     fn moves_on(&mut self) -> io::Result<()> {
         let view = self.foreground.and_then(|foreground| self.views.get_mut(&foreground.number));
-        view.map_or(Ok(()), |view| view.tick())
+        view.map_or(Ok(()), View::tick)
     }
 
     /// Says what goes on without the person, and what ends with them.
@@ -591,13 +361,8 @@ impl<'a> Conversation<'a> {
 }
 
 /// The text of what follows a command.
-fn reference_text(value: &Value) -> String {
+fn words(value: &Value) -> String {
     if value.is_null() { String::new() } else { reference::text(value) }
-}
-
-/// Why a node failed, if it did.
-fn failed(reply: &NodeReply) -> Option<&str> {
-    (!reply.success).then(|| reply.error.as_deref().unwrap_or("it failed, and did not say why"))
 }
 
 /// `::0 and ::2, which are still coming`.

@@ -92,7 +92,7 @@ pub(crate) enum Filled {
     Waits(Vec<usize>),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Session {
     entries: Vec<Entry>,
     questions: VecDeque<Question>,
@@ -100,9 +100,22 @@ pub(crate) struct Session {
     /// The first entry whose result is kept.
     oldest: usize,
     kept: usize,
+    most_kept: usize,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self::keeping(MOST_KEPT)
+    }
 }
 
 impl Session {
+    /// A session that keeps results of so many bytes.
+    fn keeping(most_kept: usize) -> Self {
+        let (entries, questions, waiting) = (Vec::new(), VecDeque::new(), Vec::new());
+        Self { entries, questions, waiting, oldest: 0, kept: 0, most_kept }
+    }
+
     /// Reads a line as it is meant here: what begins with no sign of its own answers the question that is asked.
     pub(crate) fn read(&self, line: &str) -> Meaning {
         let asked = self.asked().map(|question| &question.asking);
@@ -210,7 +223,7 @@ impl Session {
         self.waiting.retain(|(wanted, _)| *wanted != Wanted::Call(number));
         self.questions.retain(|question| question.entry != Some(number));
         self.kept += bytes;
-        while self.kept > MOST_KEPT && self.oldest < number {
+        while self.kept > self.most_kept && self.oldest < number {
             let oldest = &mut self.entries[self.oldest].state;
             if let State::Done { bytes, .. } = oldest {
                 self.kept -= *bytes;
@@ -258,7 +271,7 @@ impl Session {
             State::Done { result, .. } => Ok(result),
             State::Waits | State::Coming => Err(format!("::{number} is still coming")),
             State::Forgotten => {
-                Err(format!("::{number} is not kept any more: results of {} MB came after it", MOST_KEPT >> 20))
+                Err(format!("::{number} is not kept any more: results of {} MB came after it", self.most_kept >> 20))
             }
         }
     }
@@ -422,8 +435,9 @@ mod tests {
 
     #[test]
     fn old_results_give_way_to_new_ones() {
-        let mut session = Session::default();
-        let large = "x".repeat(MOST_KEPT / 2);
+        let most = 1 << 20;
+        let mut session = Session::keeping(most);
+        let large = "x".repeat(most / 2);
         for name in ["one", "two", "three"] {
             let number = calls(&mut session, name);
             done(&mut session, number, &large);
@@ -431,9 +445,9 @@ mod tests {
         assert!(session.result(0).is_err() && session.result(1).is_err(), "two halves and a bit are too much");
         assert!(session.result(2).is_ok());
         let error = session.filled(&text(&session, "@greet ::one")).unwrap_err();
-        assert_eq!(error, "::0 is not kept any more: results of 32 MB came after it");
+        assert_eq!(error, "::0 is not kept any more: results of 1 MB came after it");
         let number = calls(&mut session, "huge");
-        done(&mut session, number, &"x".repeat(2 * MOST_KEPT));
+        done(&mut session, number, &"x".repeat(2 * most));
         assert!(session.result(3).is_ok(), "the last one is kept whatever its size");
     }
 

@@ -31,7 +31,7 @@ pub(crate) enum News {
 /// What came of a call.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    Node(NodeReply),
+    Node(Box<NodeReply>),
     Run(Box<RunReply>),
     /// It was not made, or nobody knows what came of it.
     Nothing(String),
@@ -96,7 +96,8 @@ impl Work {
                     } else {
                         daemon.call(RunNode { node_id: name, input, timeout: None }).await
                     };
-                    let outcome = reply.map_or_else(|error| Outcome::Nothing(unknown(error)), Outcome::Node);
+                    let outcome = reply
+                        .map_or_else(|error| Outcome::Nothing(unknown(error)), |reply| Outcome::Node(Box::new(reply)));
                     let _ = sender.send(News::Over(number, outcome)).await;
                 })
             }
@@ -295,7 +296,7 @@ impl Outcome {
     /// Returns the result as references see it: the same parts for whatever was called.
     pub(crate) fn value(&self, target: &Target, input: &Value) -> Value {
         match self {
-            Self::Node(reply) => serde_json::to_value(reply).unwrap_or_default(),
+            Self::Node(reply) => serde_json::to_value(&**reply).unwrap_or_default(),
             Self::Nothing(error) => json!({
                 "success": false, "output": null, "error": error, "error_type": null,
                 "node_type": target.kind.noun(), "node_id": target.name, "input": input, "attributes": {},

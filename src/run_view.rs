@@ -35,6 +35,11 @@ pub(crate) trait View {
         Ok(())
     }
 
+    /// Whether what was asked for last still stands where it can be typed behind.
+    fn is_asking(&self) -> bool {
+        false
+    }
+
     /// Says something that is not of the run.
     fn remark(&mut self, _text: &str) -> io::Result<()> {
         Ok(())
@@ -341,6 +346,10 @@ impl View for Shown {
         write!(out, "  {QUIET}{text}{QUIET:#} ")?;
         self.open = true;
         out.flush()
+    }
+
+    fn is_asking(&self) -> bool {
+        self.open
     }
 
     fn remark(&mut self, text: &str) -> io::Result<()> {

@@ -223,15 +223,22 @@ impl Watching<'_> {
             self.view.show(&nested)?;
         }
         match event.event_type.as_str() {
-            "state_completed" => self.questions.retain(|question| question.gate().run_id == self.run),
+            "state_completed" if event.run_id == self.run => {
+                self.questions.retain(|question| question.gate().run_id == self.run);
+            }
             "nested_workflow_completed" | "nested_workflow_failed" | "nested_workflow_cancelled" => {
                 self.questions.retain(|question| Some(question.gate().run_id.as_str()) != child(event));
             }
             _ => {}
         }
+        let was_asked = self.view.is_asking();
         self.view.show(event)?;
         if event.is_last() && event.run_id == self.run {
             return Ok(Some(Rest::Over));
+        }
+        // What stands above it now took its line.
+        if let Some(asking) = self.questions.front().filter(|_| was_asked && !self.view.is_asking()) {
+            self.view.prompt(&asking.prompt())?;
         }
         let gate = event.data.get("gate_id").and_then(serde_json::Value::as_str).unwrap_or_default();
         match event.event_type.as_str() {

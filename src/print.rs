@@ -135,6 +135,12 @@ pub(crate) fn visible(text: &str) -> String {
         .collect()
 }
 
+/// Text of several lines, each made [`visible`]; those after the first begin with `indent`.
+pub(crate) fn visible_lines(text: &str, indent: &str) -> String {
+    let lines: Vec<String> = text.lines().map(visible).collect();
+    lines.join(&format!("\n{indent}"))
+}
+
 /// Text cut to so many columns, with an ellipsis where something is missing.
 pub(crate) fn fitted(text: &str, columns: usize) -> String {
     if text.width() <= columns {

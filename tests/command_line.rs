@@ -1,7 +1,6 @@
 //! The commands about runs, gates and workflows, as a person or a script uses them.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -187,20 +186,6 @@ fn events_are_told_up_to_the_newest_and_followed_to_the_end() {
     assert_eq!(numbers(&home.runs(&["runs", "events", &run, "--from", "10", "--json"]).well()), followed_numbers);
     let past = home.runs(&["runs", "events", &run, "--from", "1000"]);
     assert_eq!((past.code, past.stdout.as_str()), (0, ""));
-}
-
-#[test]
-fn who_follows_a_run_is_told_where_to_go_on_when_the_daemon_goes_away() {
-    let home = home();
-    let run = waits(&Agent::new(&home));
-    let follow = ["runs", "events", &run, "--follow", "--json"];
-    let mut follows = home.steplatch().args(follow).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(follows.stdout.take().unwrap()).lines();
-    let gate = lines.find(|line| line.as_ref().unwrap().contains("\"gate_waiting\"")).unwrap().unwrap();
-    let next = serde_json::from_str::<Value>(&gate).unwrap()["seq"].as_u64().unwrap() + 1;
-    home.runs(&["daemon", "stop"]).well();
-    let said = Said::of(&follows.wait_with_output().unwrap());
-    refused(&said, 1, &["the daemon went away in the middle", &format!("runs events {run} --from {next} --follow")]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod events;
 mod show;
+mod stories;
 
 use std::process::ExitCode;
 

@@ -278,12 +278,16 @@ impl Runs {
     }
 
     pub(crate) async fn subscribe(&self, verb: &Subscribe) -> (SubscribeReply, Option<RunEvents>) {
+        let refused = |error: String| (SubscribeReply { error: Some(error), ..SubscribeReply::default() }, None);
         match self.find(&verb.run_id).await {
             Ok(run) => {
                 let events = RunEvents::new(self.shared.clone(), run, verb.from_seq.unwrap_or(1));
-                (SubscribeReply { success: true, error: None }, Some(events))
+                match events.newest().await {
+                    Ok(newest_seq) => (SubscribeReply { success: true, newest_seq, error: None }, Some(events)),
+                    Err(error) => refused(format!("the history of the run can not be read: {error}")),
+                }
             }
-            Err(error) => (SubscribeReply { success: false, error: Some(error) }, None),
+            Err(error) => refused(error),
         }
     }
 

@@ -324,6 +324,9 @@ pub struct Subscribe {
 pub struct SubscribeReply {
     /// Whether there is such a run
     pub success: bool,
+    /// Number of the newest event so far: all up to it come without waiting
+    #[serde(default)]
+    pub newest_seq: u64,
     /// What went wrong and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

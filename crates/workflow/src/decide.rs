@@ -18,7 +18,7 @@ use steplatch_ids::{RunId, StepId};
 use crate::child::{self, Child, MOST_LEVELS};
 use crate::condition::Ending;
 use crate::definition::{Definition, State};
-use crate::event::{Choice, Event, FailureReason, Limits, Outcome, SEMANTICS_VERSION, ShellAnswer};
+use crate::event::{ChildEnd, Choice, Event, FailureReason, Limits, Outcome, SEMANTICS_VERSION, ShellAnswer};
 use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
 use crate::substitute::{self, Lookup};
 use crate::time::{Timestamp, spoken};
@@ -54,6 +54,13 @@ pub enum Input {
         choice: String,
         /// Who judged.
         by: String,
+    },
+    /// The run that a step asked for has begun.
+    ChildBegan {
+        /// The step that started it.
+        step: StepId,
+        /// The name of its workflow.
+        workflow: String,
     },
     /// The run that a step started waits for somebody, or does not any more.
     ChildWaits {
@@ -239,6 +246,12 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             Some(gate) if gate.step == step => Move::new(definition, history, now).expire_gate(gate),
             _ => Decision::default(),
         },
+        (Status::Running, Input::ChildBegan { step, workflow }) => match history.current() {
+            Some(current) if current.step == step && history.child().is_none() => {
+                Move::new(definition, history, now).child_began(step, workflow)
+            }
+            _ => Decision::default(),
+        },
         (Status::Running, Input::ChildWaits { step, waits }) => match history.current() {
             Some(current) if current.step == step && history.child_waits() != waits => {
                 Move::new(definition, history, now).child_waits(step, waits)
@@ -326,6 +339,7 @@ impl<'a> Move<'a> {
             // It ended at its gate, and the time goes on.
             self.decision.effects.push(Effect::ArmDeadline { after: self.history.time_left(self.now) });
         }
+        self.tell_childs_end(step, &outcome);
         self.record(Event::StateCompleted { at: self.now, step: step.clone(), outcome: outcome.clone(), elapsed });
         let result = outcome.result(name, tool, *limit);
         let mut terminals = self.history.terminals().clone();
@@ -391,6 +405,18 @@ impl<'a> Move<'a> {
         self.decision
     }
 
+    fn child_began(mut self, step: StepId, workflow: String) -> Decision {
+        self.record(Event::ChildStarted { at: self.now, step, workflow });
+        self.decision
+    }
+
+    /// Says how the run ended that a step started, if it began.
+    fn tell_childs_end(&mut self, step: &StepId, outcome: &Outcome) {
+        let Some(workflow) = self.history.child().map(str::to_owned) else { return };
+        let (end, error) = child::end_of(outcome);
+        self.record(Event::ChildEnded { at: self.now, step: step.clone(), workflow, end, error });
+    }
+
     fn child_waits(mut self, step: StepId, waits: bool) -> Decision {
         let at = self.now;
         if waits {
@@ -425,6 +451,14 @@ impl<'a> Move<'a> {
             .or_else(|| self.history.exchange().map(|exchange| &exchange.step))
             .or_else(|| self.history.gate().map(|gate| &gate.step));
         self.decision.effects.extend(waited_for.map(|step| Effect::Abandon { step: step.clone() }));
+        let at = self.now;
+        if let (Some(current), Some(workflow)) = (self.history.current(), self.history.child()) {
+            let (step, workflow) = (current.step.clone(), workflow.to_owned());
+            self.record(Event::ChildEnded { at, step, workflow, end: ChildEnd::Cancelled, error: None });
+        }
+        if let Some(gate) = self.history.gate() {
+            self.record(Event::GateCancelled { at, step: gate.step.clone() });
+        }
         self
     }
 

@@ -16,7 +16,7 @@ use crate::question::Question;
 use crate::time::{self, Timestamp};
 
 /// The rules that a run started today follows to its end. Raise it when the same history would be decided differently.
-pub const SEMANTICS_VERSION: u32 = 2;
+pub const SEMANTICS_VERSION: u32 = 3;
 
 /// One entry of a history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -130,6 +130,36 @@ pub enum Event {
         /// The step that asked.
         step: StepId,
     },
+    /// Nobody has to answer a gate any more: the run ends.
+    GateCancelled {
+        /// When.
+        at: Timestamp,
+        /// The step whose gate it was.
+        step: StepId,
+    },
+    /// The run that a state asked for has begun.
+    ChildStarted {
+        /// When.
+        at: Timestamp,
+        /// The step that started it.
+        step: StepId,
+        /// The name of its workflow.
+        workflow: String,
+    },
+    /// The run that a state started is over, or is ended because nobody waits for it any more.
+    ChildEnded {
+        /// When.
+        at: Timestamp,
+        /// The step that started it.
+        step: StepId,
+        /// The name of its workflow.
+        workflow: String,
+        /// How it ended.
+        end: ChildEnd,
+        /// Why, if it did not complete.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
     /// The run that a state started waits for somebody, itself or through a run of its own.
     ChildWaits {
         /// When.
@@ -229,6 +259,9 @@ impl Event {
             | Self::GateAnswered { at, .. }
             | Self::GateAsked { at, .. }
             | Self::GateExpired { at, .. }
+            | Self::GateCancelled { at, .. }
+            | Self::ChildStarted { at, .. }
+            | Self::ChildEnded { at, .. }
             | Self::ChildWaits { at, .. }
             | Self::ChildGoesOn { at, .. }
             | Self::VariablesAsked { at, .. }
@@ -332,6 +365,18 @@ pub enum FailureReason {
     ReturnValuesInvalid,
     /// The history is at a state that the definition does not have.
     UnknownState,
+}
+
+/// How a run ended that another one started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChildEnd {
+    /// It did what it was written for.
+    Completed,
+    /// It broke off.
+    Failed,
+    /// Somebody ended it, or the run that started it did.
+    Cancelled,
 }
 
 /// What came of an action.

@@ -181,6 +181,8 @@ pub struct History {
     current: Option<CurrentStep>,
     exchange: Option<Exchange>,
     gate: Option<Gate>,
+    /// The workflow of the run that the current step started.
+    child: Option<String>,
     /// Since when the run that the current step started waits for somebody.
     child_waits: Option<Timestamp>,
     /// How long the run has waited for somebody, as far as that is over.
@@ -313,6 +315,8 @@ impl History {
                 self.end_of_childs_wait(*at);
                 self.complete(step, outcome);
             }
+            Event::ChildStarted { workflow, .. } => self.child = Some(workflow.clone()),
+            Event::ChildEnded { .. } => self.child = None,
             Event::ChildWaits { at, .. } => self.child_waits = Some(*at),
             Event::ChildGoesOn { at, .. } => self.end_of_childs_wait(*at),
             Event::Transitioned { .. } => {}
@@ -342,6 +346,8 @@ impl History {
                 self.variables.set_standard("answer", choice.as_str());
             }
             Event::GateExpired { at, step } => self.close_gate(step, *at),
+            // The end of the run, which follows, closes it.
+            Event::GateCancelled { .. } => {}
             Event::VariablesAsked { step, session_id, purpose, set, read, then, .. } => {
                 self.exchanges += 1;
                 self.exchange = Some(Exchange {
@@ -385,6 +391,7 @@ impl History {
 
     fn complete(&mut self, step: &StepId, outcome: &Outcome) {
         if let Some(current) = self.current.take_if(|current| current.step == *step) {
+            self.child = None;
             let result = outcome.result(&step.place, &current.tool, current.limit);
             self.variables.record(&step.place, &result);
             self.terminals.record(&current.tool, &current.params, &result);
@@ -410,6 +417,7 @@ impl History {
         self.current = None;
         self.exchange = None;
         self.gate = None;
+        self.child = None;
         self.end_of_childs_wait(at);
     }
 
@@ -524,6 +532,12 @@ impl History {
     #[must_use]
     pub fn gate(&self) -> Option<&Gate> {
         self.gate.as_ref()
+    }
+
+    /// Returns the workflow of the run that the current step started, once that is known to have begun.
+    #[must_use]
+    pub fn child(&self) -> Option<&str> {
+        self.child.as_deref()
     }
 
     /// Tells whether the run that the current step started waits for somebody: then the time of this one does not go

@@ -33,7 +33,8 @@ pub use definition::{
     schema, suggestion,
 };
 pub use event::{
-    Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer, Side,
+    ChildEnd, Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer,
+    Side,
 };
 pub use graph::{mermaid, svg};
 pub use history::{Asks, CurrentStep, Exchange, Gate, History, Status};

@@ -125,6 +125,9 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
         | Event::GateAnswered { .. }
         | Event::GateAsked { .. }
         | Event::GateExpired { .. }
+        | Event::GateCancelled { .. }
+        | Event::ChildStarted { .. }
+        | Event::ChildEnded { .. }
         | Event::ChildWaits { .. }
         | Event::ChildGoesOn { .. }
         | Event::VariablesAsked { .. }

@@ -355,6 +355,9 @@ impl<'a> Stage<'a> {
             | Event::GateAnswered { .. }
             | Event::GateAsked { .. }
             | Event::GateExpired { .. }
+            | Event::GateCancelled { .. }
+            | Event::ChildStarted { .. }
+            | Event::ChildEnded { .. }
             | Event::ChildWaits { .. }
             | Event::ChildGoesOn { .. }
             | Event::VariablesAsked { .. }

@@ -49,6 +49,8 @@ pub(super) fn perform(
                 Err(error) => return refused(error),
             },
         };
+        // A parent that knows it already is told nothing new.
+        let _ = parent.send(Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() });
         // Whoever stops waiting for the child, stops the child; a daemon that stops leaves both to the next one.
         let watched = Watched { run: run.clone(), stopping: shared.stopping.clone() };
         let over = async {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use steplatch_ids::RunId;
+use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::RunEvent;
 use steplatch_store::{Journal, ReadError, Record};
-use steplatch_workflow::{Event, Outcome};
+use steplatch_workflow::{ChildEnd, Event, Outcome};
 
 use super::run::Run;
 use super::{Seal, Shared, function};
@@ -24,6 +24,26 @@ pub(crate) struct RunEvents {
 impl RunEvents {
     pub(super) fn new(shared: Arc<Shared>, run: Arc<Run>, from: u64) -> Self {
         Self { shared, run, next: from.max(1) }
+    }
+
+    /// Returns the number of the newest event so far; 0 where nothing was told yet.
+    ///
+    /// # Errors
+    /// When the history can not be read.
+    pub(super) async fn newest(&self) -> Result<u64, Unreadable> {
+        let last = self.run.progress().seq;
+        let mut back = 1;
+        loop {
+            // Few entries in a row are told to nobody, so the end of the history is nearly always enough.
+            let from = (last + 1).saturating_sub(back).max(1);
+            let told = self.shared.told_of(&self.run, from).await?;
+            let seen = (from..=last).zip(&told).filter(|(_, event)| event.is_some()).map(|(seq, _)| seq);
+            match seen.last() {
+                Some(newest) => return Ok(newest),
+                None if from == 1 => return Ok(0),
+                None => back *= 8,
+            }
+        }
     }
 
     /// Sends events in order, each once, until the run or the client is at its end. They are read from the
@@ -167,12 +187,26 @@ fn told(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
         Event::GateAnswered { step, choice, by, .. } => {
             ("gate_answered", json!({"gate_id": step.to_string(), "state": step.place, "answer": choice, "by": by}))
         }
-        Event::ChildWaits { step, .. } => {
-            ("nested_workflow_waiting", json!({"state": step.place, "child_run_id": RunId::started_by(&step).as_str()}))
+        Event::GateCancelled { step, .. } => {
+            ("gate_cancelled", json!({"gate_id": step.to_string(), "state": step.place}))
         }
-        Event::ChildGoesOn { step, .. } => {
-            ("nested_workflow_resumed", json!({"state": step.place, "child_run_id": RunId::started_by(&step).as_str()}))
+        Event::ChildStarted { step, workflow, .. } => {
+            ("nested_workflow_started", nested(&step, json!({"workflow_id": workflow})))
         }
+        Event::ChildEnded { step, workflow, end, error, .. } => {
+            let event_type = match end {
+                ChildEnd::Completed => "nested_workflow_completed",
+                ChildEnd::Failed => "nested_workflow_failed",
+                ChildEnd::Cancelled => "nested_workflow_cancelled",
+            };
+            let data = match error {
+                Some(error) => json!({"workflow_id": workflow, "error": error}),
+                None => json!({"workflow_id": workflow}),
+            };
+            (event_type, nested(&step, data))
+        }
+        Event::ChildWaits { step, .. } => ("nested_workflow_waiting", nested(&step, json!({}))),
+        Event::ChildGoesOn { step, .. } => ("nested_workflow_resumed", nested(&step, json!({}))),
         // Each request would be told twice: what came of all of them is what matters.
         Event::VariablesAsked { .. } | Event::VariablesTold { .. } => return None,
         Event::ContractChecked { side, values, holds, error, .. } => {
@@ -183,6 +217,13 @@ fn told(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
         Event::Cancelled { reason, .. } => ("workflow_cancelled", json!({"reason": reason})),
     };
     Some(envelope(run, seq, event_type, data, timestamp))
+}
+
+/// Adds to what is told of a run that a step started which one it is.
+fn nested(step: &StepId, mut data: Value) -> Value {
+    data["state"] = step.place.as_str().into();
+    data["child_run_id"] = RunId::started_by(step).as_str().into();
+    data
 }
 
 pub(super) fn envelope(run: &Run, seq: u64, event_type: &str, data: Value, timestamp: String) -> RunEvent {

@@ -83,7 +83,7 @@ fn a_start_records_everything_that_a_replay_needs() {
         &two_states(),
         Start { session_id: Some("term_1".into()), variables, limits, keep_terminals: true, ..start() },
     );
-    let [Event::Started { definition, variables, semantics_version: 2, .. }, Event::StateEntered { .. }] =
+    let [Event::Started { definition, variables, semantics_version: 3, .. }, Event::StateEntered { .. }] =
         &run.last.events[..]
     else {
         panic!("{:?}", run.last.events)

@@ -312,6 +312,17 @@ impl View for Shown {
                 let width = if self.watched { width() } else { None };
                 writeln!(out, "{}", line(&format!("{QUIET}◌{QUIET:#}"), state, "gate", detail, "", width))
             }
+            "workflow_paused" | "workflow_resumed" => {
+                let by = visible(event.data.get("by").and_then(Value::as_str).unwrap_or("somebody"));
+                let run = &event.run_id;
+                let said = if event.event_type == "workflow_paused" {
+                    format!("paused by {by}; let it go on with: steplatch runs resume {run}")
+                } else {
+                    format!("{by} lets it go on")
+                };
+                self.clear(&mut out)?;
+                writeln!(out, "  {QUIET}{said}{QUIET:#}")
+            }
             "contract_checked" => {
                 self.story.check(event);
                 Ok(())

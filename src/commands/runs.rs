@@ -1,6 +1,7 @@
 //! `steplatch runs …`
 
 mod events;
+mod pause;
 mod show;
 mod stories;
 
@@ -30,6 +31,24 @@ pub(crate) enum Runs {
     },
     /// Print what happened in a run, one event a line
     Events(events::Events),
+    /// Let runs go no further for now: what is in flight ends, and nothing new begins
+    Pause {
+        /// The runs: their ids, or unambiguous beginnings of them
+        #[arg(required = true)]
+        ids: Vec<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let paused runs go on
+    Resume {
+        /// The runs: their ids, or unambiguous beginnings of them
+        #[arg(required = true)]
+        ids: Vec<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Cancel runs
     Cancel {
         /// The runs: their ids, or unambiguous beginnings of them
@@ -63,6 +82,8 @@ impl Runs {
             Self::List(command) => command.run(place).await,
             Self::Show { id, json } => show::show(place, &find(place, &id).await?, json).await,
             Self::Events(command) => command.run(place).await,
+            Self::Pause { ids, json } => pause::pause(place, &ids, json).await,
+            Self::Resume { ids, json } => pause::resume(place, &ids, json).await,
             Self::Cancel { ids, json } => cancel(place, &ids, json).await,
         }
     }
@@ -102,7 +123,7 @@ fn row(run: &RunRecord) -> Vec<String> {
     vec![
         run.run_id.clone(),
         run.workflow_id.clone(),
-        run.state.clone(),
+        if run.paused.is_some() { format!("{}, paused", run.state) } else { run.state.clone() },
         print::ago(&run.started_at),
         took(run),
         print::visible(&about),

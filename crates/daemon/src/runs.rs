@@ -15,6 +15,7 @@ mod event;
 mod function;
 mod gate;
 mod origin;
+mod pause;
 mod report;
 mod run;
 mod seal;

@@ -217,6 +217,8 @@ impl Service {
             Command::GetRun(verb) => Answer::of(self.runs.look_at(verb).await),
             Command::AnswerGate(verb) => Answer::of(self.runs.answer(caller, verb).await),
             Command::CancelWorkflow(verb) => Answer::of(self.runs.cancel(verb).await),
+            Command::PauseWorkflow(verb) => Answer::of(self.runs.pause(caller, verb).await),
+            Command::ResumeWorkflow(verb) => Answer::of(self.runs.resume(caller, verb).await),
             Command::GetWorkflowRun(verb) => Answer::of(self.runs.record(&verb).await),
             Command::ListWorkflowRuns(verb) => Answer::of(self.runs.list(&verb).await),
             Command::Subscribe(verb) => {

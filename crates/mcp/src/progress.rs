@@ -123,6 +123,8 @@ impl Listener {
                 self.due = Some(format!("state {states}: {} ({})", text("state"), text("tool")));
             }
             "gate_answered" => self.due = Some(format!("{} answered: {}", text("by"), text("answer"))),
+            "workflow_paused" => self.due = Some(format!("paused by {}", text("by"))),
+            "workflow_resumed" => self.due = Some(format!("{} lets it go on", text("by"))),
             _ => {}
         }
     }

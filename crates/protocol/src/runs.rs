@@ -149,6 +149,9 @@ pub struct RunReply {
     /// The question that the run waits for
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_gate: Option<GateInfo>,
+    /// Since when it is paused, and by whom, while it is
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<PauseInfo>,
     /// What went wrong and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -230,6 +233,51 @@ pub struct CancelWorkflowReply {
     pub error: Option<String>,
 }
 
+/// Let a run go no further for now: what is in flight ends, nothing new begins, and its time stands still. Runs that it
+/// started rest with it. A gate can be answered meanwhile, and the run cancelled.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct PauseWorkflow {
+    /// The run
+    pub run_id: String,
+}
+
+/// Let a paused run go on, and with it those that rest because of it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ResumeWorkflow {
+    /// The run
+    pub run_id: String,
+}
+
+/// What came of pausing or resuming.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct PauseWorkflowReply {
+    /// Whether the run is now as was wanted
+    pub success: bool,
+    /// The run
+    pub run_id: String,
+    /// Its state
+    #[serde(default)]
+    pub state: String,
+    /// Since when it is paused, and by whom
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<PauseInfo>,
+    /// What happened, in words
+    #[serde(default)]
+    pub message: String,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Somebody lets a run rest.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PauseInfo {
+    /// Since when (ISO 8601, UTC)
+    pub since: String,
+    /// Who
+    pub by: String,
+}
+
 /// The record of a run, without its log.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetWorkflowRun {
@@ -260,6 +308,9 @@ pub struct RunRecord {
     /// Questions that it waits for, the oldest first
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_gates: Vec<GateInfo>,
+    /// Since when it is paused, and by whom, while it is
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<PauseInfo>,
     /// The oldest of them
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_gate: Option<GateInfo>,

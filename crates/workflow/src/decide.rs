@@ -7,6 +7,7 @@
 
 mod contract;
 mod gate;
+mod pause;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use steplatch_ids::{RunId, StepId};
 use crate::child::{self, Child, MOST_LEVELS};
 use crate::condition::Ending;
 use crate::definition::{Definition, State};
-use crate::event::{ChildEnd, Choice, Event, FailureReason, Limits, Outcome, SEMANTICS_VERSION, ShellAnswer};
+use crate::event::{ChildEnd, Choice, Event, FailureReason, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer};
 use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
 use crate::substitute::{self, Lookup};
 use crate::time::{Timestamp, spoken};
@@ -68,6 +69,20 @@ pub enum Input {
         step: StepId,
         /// Whether it waits.
         waits: bool,
+    },
+    /// Somebody wants the run to go no further for now.
+    Pause {
+        /// Who.
+        by: String,
+        /// Whether it is because the run that started this one is paused.
+        above: bool,
+    },
+    /// Somebody lets the run go on.
+    Resume {
+        /// Who.
+        by: String,
+        /// Whether it is because the run that started this one goes on: then one that is paused for itself stays so.
+        above: bool,
     },
     /// The time that the whole run may take is over.
     DeadlinePassed,
@@ -182,6 +197,20 @@ pub enum Effect {
         /// The variables.
         names: Vec<String>,
     },
+    /// Pause the run that a step started, if it is under way. Done twice it does no more than done once, here and below.
+    PauseChild {
+        /// The step.
+        step: StepId,
+        /// Who wants that.
+        by: String,
+    },
+    /// Let the run that a step started go on, unless it is paused for itself.
+    ResumeChild {
+        /// The step.
+        step: StepId,
+        /// Who wants that.
+        by: String,
+    },
     /// Stop waiting for a step, and cancel the run that it started. Its outcome, should it come, is of no interest.
     Abandon {
         /// The step.
@@ -223,6 +252,46 @@ pub enum Way {
     },
 }
 
+/// What follows from something that ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Onward {
+    /// A state is left.
+    Leave {
+        /// The state.
+        from: String,
+        /// Where it leads.
+        way: Way,
+    },
+    /// Somebody has to judge where a state leads.
+    Judge {
+        /// The step whose end is to be judged.
+        step: StepId,
+        /// What can be chosen.
+        choices: Vec<Choice>,
+        /// What follows when none of them holds.
+        otherwise: Way,
+        /// What there is to judge.
+        context: Map<String, Value>,
+    },
+    /// The shell answered.
+    Contract {
+        /// What it was asked for.
+        purpose: Purpose,
+        /// The variables that are known to be set now.
+        learned: BTreeMap<String, String>,
+        /// Why it could not be asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+        /// The variables that it was to tell.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        read: Vec<String>,
+        /// The state to be entered when the contract holds; none when the run is complete then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        then: Option<String>,
+    },
+}
+
 /// Says what follows from `input`, given everything that has happened so far.
 ///
 /// Pure: the same arguments give the same decision, today and on replay.
@@ -247,9 +316,7 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             _ => Decision::default(),
         },
         (Status::Running, Input::ChildBegan { step, workflow }) => match history.current() {
-            Some(current) if current.step == step && history.child().is_none() => {
-                Move::new(definition, history, now).child_began(step, workflow)
-            }
+            Some(current) if current.step == step => Move::new(definition, history, now).child_began(step, workflow),
             _ => Decision::default(),
         },
         (Status::Running, Input::ChildWaits { step, waits }) => match history.current() {
@@ -258,14 +325,21 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             }
             _ => Decision::default(),
         },
-        // Time spent waiting for somebody does not count.
-        (Status::Running, Input::DeadlinePassed) if history.child_waits() => Decision::default(),
+        (Status::Running | Status::Waiting, Input::Pause { by, above }) if history.paused().is_none() => {
+            Move::new(definition, history, now).pause(by, above)
+        }
+        (Status::Running | Status::Waiting, Input::Resume { by, above }) => match history.paused() {
+            Some(pause) if pause.above || !above => Move::new(definition, history, now).resume(by),
+            _ => Decision::default(),
+        },
+        // Time that stands still does not pass.
+        (Status::Running, Input::DeadlinePassed) if history.stands_still() => Decision::default(),
         (Status::Running, Input::DeadlinePassed) => Move::new(definition, history, now).pass_deadline(),
         (Status::Running | Status::Waiting, Input::Cancel { reason }) => {
             Move::new(definition, history, now).cancel(reason)
         }
         (Status::NotStarted, _)
-        | (Status::Running, Input::Start(_) | Input::GateAnswered { .. })
+        | (Status::Running, Input::Start(_) | Input::GateAnswered { .. } | Input::Pause { .. })
         // Time spent waiting for somebody does not count.
         | (Status::Waiting, _)
         | (Status::Completed | Status::Failed { .. } | Status::Cancelled { .. }, _) => Decision::default(),
@@ -283,7 +357,7 @@ pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
         Status::Failed { .. } | Status::Cancelled { .. } => closing(history.open_terminals(), history.keep_terminals()),
         Status::Waiting => history.gate().into_iter().flat_map(gate::asking).collect(),
         Status::Running => {
-            let deadline = (!history.child_waits()).then(|| Effect::ArmDeadline { after: history.time_left(now) });
+            let deadline = (!history.stands_still()).then(|| Effect::ArmDeadline { after: history.time_left(now) });
             let pending = history
                 .current()
                 .map(|current| asking(&current.with_time_left(now), history.depth()))
@@ -322,12 +396,14 @@ struct Move<'a> {
     definition: &'a Definition,
     history: &'a History,
     now: Timestamp,
+    /// Whether nothing new may begin.
+    paused: bool,
     decision: Decision,
 }
 
 impl<'a> Move<'a> {
     fn new(definition: &'a Definition, history: &'a History, now: Timestamp) -> Self {
-        Self { definition, history, now, decision: Decision::default() }
+        Self { definition, history, now, paused: history.paused().is_some(), decision: Decision::default() }
     }
 
     /// Takes an outcome in and goes where it leads.
@@ -337,7 +413,7 @@ impl<'a> Move<'a> {
         let elapsed = self.now.since(*entered_at);
         if self.history.child_waits() {
             // It ended at its gate, and the time goes on.
-            self.decision.effects.push(Effect::ArmDeadline { after: self.history.time_left(self.now) });
+            self.rearm();
         }
         self.tell_childs_end(step, &outcome);
         self.record(Event::StateCompleted { at: self.now, step: step.clone(), outcome: outcome.clone(), elapsed });
@@ -361,6 +437,9 @@ impl<'a> Move<'a> {
 
     /// Goes where a state leads.
     fn follow(mut self, from: &str, way: Way, variables: &impl Lookup, terminals: &Terminals) -> Decision {
+        if self.paused {
+            return self.hold(Onward::Leave { from: from.to_owned(), way });
+        }
         match way {
             Way::Go { to, because } => {
                 self.record(Event::Transitioned { at: self.now, from: from.to_owned(), to: to.clone(), because });
@@ -406,7 +485,18 @@ impl<'a> Move<'a> {
     }
 
     fn child_began(mut self, step: StepId, workflow: String) -> Decision {
-        self.record(Event::ChildStarted { at: self.now, step, workflow });
+        let by = || self.history.run().map(ToString::to_string).unwrap_or_default();
+        match self.history.paused() {
+            Some(pause) => self.decision.effects.push(Effect::PauseChild { step: step.clone(), by: pause.by.clone() }),
+            // The last daemon may have ended between the end of a pause and telling the child of it.
+            None if self.history.child().is_some() => {
+                self.decision.effects.push(Effect::ResumeChild { step: step.clone(), by: by() });
+            }
+            None => {}
+        }
+        if self.history.child().is_none() {
+            self.record(Event::ChildStarted { at: self.now, step, workflow });
+        }
         self.decision
     }
 
@@ -424,7 +514,7 @@ impl<'a> Move<'a> {
             self.decision.effects.push(Effect::DisarmDeadline);
         } else {
             self.record(Event::ChildGoesOn { at, step });
-            self.decision.effects.push(Effect::ArmDeadline { after: self.history.time_left(at) });
+            self.rearm();
         }
         self.decision
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 
-use crate::decide::Way;
+use crate::decide::{Onward, Way};
 use crate::question::Question;
 use crate::time::{self, Timestamp};
 
@@ -217,6 +217,30 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
+    /// Somebody wants the run to go no further for now. What is in flight goes on.
+    Paused {
+        /// When.
+        at: Timestamp,
+        /// Who.
+        by: String,
+        /// Whether it is because the run that started this one is paused.
+        #[serde(default, skip_serializing_if = "is_false")]
+        above: bool,
+    },
+    /// Something ended while the run was paused: what follows from it waits.
+    HeldBack {
+        /// When.
+        at: Timestamp,
+        /// What follows.
+        onward: Onward,
+    },
+    /// Somebody lets the run go on.
+    Resumed {
+        /// When.
+        at: Timestamp,
+        /// Who.
+        by: String,
+    },
     /// The run did what it was written for.
     Completed {
         /// When.
@@ -246,6 +270,12 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+// The shape is serde's.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
 impl Event {
     /// Returns when the event happened.
     #[must_use]
@@ -267,6 +297,9 @@ impl Event {
             | Self::VariablesAsked { at, .. }
             | Self::VariablesTold { at, .. }
             | Self::ContractChecked { at, .. }
+            | Self::Paused { at, .. }
+            | Self::HeldBack { at, .. }
+            | Self::Resumed { at, .. }
             | Self::Completed { at }
             | Self::Failed { at, .. }
             | Self::Cancelled { at, .. } => *at,

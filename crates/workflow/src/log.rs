@@ -129,6 +129,9 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
         | Event::ChildStarted { .. }
         | Event::ChildEnded { .. }
         | Event::ChildWaits { .. }
+        | Event::Paused { .. }
+        | Event::HeldBack { .. }
+        | Event::Resumed { .. }
         | Event::ChildGoesOn { .. }
         | Event::VariablesAsked { .. }
         | Event::VariablesTold { .. }

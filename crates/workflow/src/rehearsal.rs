@@ -265,7 +265,12 @@ impl<'a> Stage<'a> {
                 return Ok(None);
             }
             // Whoever answers does so in time.
-            Effect::ExpireGate { .. } | Effect::Abandon { .. } | Effect::CloseTerminal { .. } => return Ok(None),
+            // Nobody pauses it.
+            Effect::ExpireGate { .. }
+            | Effect::PauseChild { .. }
+            | Effect::ResumeChild { .. }
+            | Effect::Abandon { .. }
+            | Effect::CloseTerminal { .. } => return Ok(None),
         };
         Ok(Some(input))
     }
@@ -359,6 +364,9 @@ impl<'a> Stage<'a> {
             | Event::ChildStarted { .. }
             | Event::ChildEnded { .. }
             | Event::ChildWaits { .. }
+            | Event::Paused { .. }
+            | Event::HeldBack { .. }
+            | Event::Resumed { .. }
             | Event::ChildGoesOn { .. }
             | Event::VariablesAsked { .. }
             | Event::VariablesTold { .. }

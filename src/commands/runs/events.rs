@@ -100,6 +100,7 @@ fn line(event: &RunEvent) -> String {
         "nested_workflow_waiting" | "nested_workflow_resumed" | "gate_timeout" | "gate_cancelled" => {
             (QUIET, text("state"))
         }
+        "workflow_paused" | "workflow_resumed" => (STRONG, format!("by {}", text("by"))),
         "workflow_completed" => (GOOD, String::new()),
         "workflow_failed" => (BAD, text("error")),
         "workflow_cancelled" => (BAD, text("reason")),

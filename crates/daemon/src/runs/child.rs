@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::begin::Beginning;
 use super::catalog::TerminalTools;
-use super::run::{Run, RunState};
+use super::run::Run;
 use super::source::Source;
 use super::{Seal, Shared};
 use crate::caller::Caller;
@@ -86,10 +86,10 @@ pub(super) fn perform(
 async fn tell_of_waits(child: &Run, parent: &mpsc::UnboundedSender<Input>, step: &StepId) -> Infallible {
     let mut progress = child.follow();
     loop {
-        let waits = progress.borrow_and_update().state == RunState::Waiting;
+        let waits = progress.borrow_and_update().waits();
         // What it knows already decides nothing.
         let _ = parent.send(Input::ChildWaits { step: step.clone(), waits });
-        if progress.wait_for(|now| (now.state == RunState::Waiting) != waits).await.is_err() {
+        if progress.wait_for(|now| now.waits() != waits).await.is_err() {
             // It is over, and whoever waits for that is told.
             std::future::pending::<()>().await;
         }

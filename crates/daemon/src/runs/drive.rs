@@ -283,6 +283,7 @@ impl Driver {
             error: self.shared.secrets.masked_if(self.history.error().map(str::to_owned)),
             gate: self.history.gate().cloned(),
             below: below.map(|current| RunId::started_by(&current.step)),
+            paused: self.history.paused().cloned(),
             kept: self.kept.clone(),
             ..Progress::default()
         }
@@ -326,6 +327,17 @@ impl Driver {
             Effect::ReadVariables { step, session_id, names } => {
                 let answering = async move { contract::read(&shared.sessions, &caller, session_id, names).await };
                 self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: answering.await } });
+            }
+            Effect::PauseChild { step, by } => {
+                // One that has not begun yet is told when it has.
+                if let Some(run) = shared.driven(&RunId::started_by(&step)) {
+                    run.tell(Input::Pause { by, above: true });
+                }
+            }
+            Effect::ResumeChild { step, by } => {
+                if let Some(run) = shared.driven(&RunId::started_by(&step)) {
+                    run.tell(Input::Resume { by, above: true });
+                }
             }
             Effect::Abandon { step } => {
                 if let Some((current, task)) = self.in_flight.take()

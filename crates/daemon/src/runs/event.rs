@@ -207,11 +207,14 @@ fn told(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
         }
         Event::ChildWaits { step, .. } => ("nested_workflow_waiting", nested(&step, json!({}))),
         Event::ChildGoesOn { step, .. } => ("nested_workflow_resumed", nested(&step, json!({}))),
-        // Each request would be told twice: what came of all of them is what matters.
-        Event::VariablesAsked { .. } | Event::VariablesTold { .. } => return None,
+        // Each request would be told twice: what came of all of them is what matters. What is held back is told when it
+        // is let go.
+        Event::VariablesAsked { .. } | Event::VariablesTold { .. } | Event::HeldBack { .. } => return None,
         Event::ContractChecked { side, values, holds, error, .. } => {
             ("contract_checked", json!({"side": side, "variables": values, "success": holds, "error": error}))
         }
+        Event::Paused { by, .. } => ("workflow_paused", json!({"by": by})),
+        Event::Resumed { by, .. } => ("workflow_resumed", json!({"by": by})),
         Event::Completed { .. } => ("workflow_completed", json!({})),
         Event::Failed { reason, error, .. } => ("workflow_failed", json!({"reason": reason, "error": error})),
         Event::Cancelled { reason, .. } => ("workflow_cancelled", json!({"reason": reason})),

@@ -139,6 +139,13 @@ fn runs_are_listed_aligned_filtered_and_found_by_a_beginning() {
     assert_eq!(ids(&["--workflow", "judged"]), [other.clone(), one.clone()]);
     assert_eq!(ids(&["--state", "waiting", "--limit", "1"]), std::slice::from_ref(&other));
     assert_eq!(ids(&["--workflow", "nobody"]), Vec::<String>::new());
+    assert_eq!(ids(&["--state", "pending"]), Vec::<String>::new());
+    assert_eq!(ids(&["--since", "1h", "--workflow", "judged"]), [other.clone(), one.clone()]);
+    assert_eq!(ids(&["--until", "1h"]), Vec::<String>::new());
+    let began = home.runs(&["runs", "show", &other, "--json"]).json()["started_at"].as_str().unwrap().to_owned();
+    assert_eq!(ids(&["--since", &began, "--workflow", "judged"]), std::slice::from_ref(&other));
+    assert_eq!(ids(&["--until", &began]), std::slice::from_ref(&one));
+    refused(&home.runs(&["runs", "list", "--since", "yesterday"]), 2, &["--since", "such as 30m, 2h, 3d"]);
     refused(&home.runs(&["runs", "list", "--state", "bogus"]), 2, &["Invalid state: bogus", "cancelled"]);
     refused(&home.runs(&["runs", "show", "run_"]), 2, &["'run_' may be any of these runs", &one, &other]);
     refused(&home.runs(&["runs", "show", "zzzz"]), 2, &["no run's id begins with 'zzzz'", "steplatch runs list"]);

@@ -14,6 +14,7 @@ mod drive;
 mod event;
 mod function;
 mod gate;
+mod list;
 mod origin;
 mod pause;
 mod report;
@@ -30,10 +31,10 @@ use serde_json::Value;
 use steplatch_ids::RunId;
 use steplatch_library::Signature;
 use steplatch_protocol::{
-    CancelWorkflow, CancelWorkflowReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, ListWorkflowRuns,
-    ListWorkflowRunsReply, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply,
+    CancelWorkflow, CancelWorkflowReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, RunRecord, RunReply, RunWorkflow,
+    Subscribe, SubscribeReply,
 };
-use steplatch_store::{Journal, OpenError, RunFilter};
+use steplatch_store::{Journal, OpenError};
 use steplatch_workflow::{InvalidLimits, Limits, Start};
 
 pub(crate) use event::RunEvents;
@@ -58,12 +59,6 @@ const LONGEST_WAIT: f64 = 7200.0;
 
 /// How long the end of a run that is cancelled is waited for.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
-
-/// Runs that are listed unless another number is given.
-const USUALLY_LISTED: usize = 50;
-
-/// Runs that are looked through at a time.
-const PAGE: usize = 200;
 
 /// All runs.
 #[derive(Debug)]
@@ -247,35 +242,6 @@ impl Runs {
             Ok(run) => GetWorkflowRunReply { success: true, run: Some(self.told(&run)), error: None },
             Err(error) => GetWorkflowRunReply { error: Some(error), ..GetWorkflowRunReply::default() },
         }
-    }
-
-    pub(crate) async fn list(&self, verb: &ListWorkflowRuns) -> ListWorkflowRunsReply {
-        let refused = |error: String| ListWorkflowRunsReply { error: Some(error), ..ListWorkflowRunsReply::default() };
-        if let Some(name) = verb.state.as_deref().filter(|name| RunState::named(name).is_none()) {
-            let known = RunState::ALL.map(RunState::name).join(", ");
-            return refused(format!("Invalid state: {name}; states are {known}"));
-        }
-        let most = verb.limit.map_or(USUALLY_LISTED, |limit| limit as usize);
-        let mut runs = Vec::new();
-        let mut before = None;
-        while runs.len() < most {
-            let filter = RunFilter { state: verb.state.clone(), before, limit: Some(PAGE), ..RunFilter::default() };
-            let page = match self.shared.journal.runs(filter).await {
-                Ok(page) => page,
-                Err(error) => return refused(format!("the runs can not be read: {error}")),
-            };
-            before = page.last().map(|known| known.number);
-            let is_last = page.len() < PAGE;
-            let told = page.into_iter().map(|known| self.shared.told(known));
-            let wanted =
-                told.filter(|run| verb.workflow_id.as_ref().is_none_or(|wanted| *wanted == run.about.workflow));
-            runs.extend(wanted.map(|run| self.told(&run)));
-            if is_last {
-                break;
-            }
-        }
-        runs.truncate(most);
-        ListWorkflowRunsReply { success: true, runs, error: None }
     }
 
     pub(crate) async fn subscribe(&self, verb: &Subscribe) -> (SubscribeReply, Option<RunEvents>) {

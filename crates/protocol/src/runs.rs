@@ -43,7 +43,7 @@ pub struct RunWorkflow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_states: Option<u32>,
-    /// Seconds that the run may take (default 1800)
+    /// Seconds that the run may take, gates and pauses not counted (default 1800)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1.0, max = 7200.0))]
     pub execution_timeout: Option<f64>,
@@ -338,9 +338,15 @@ pub struct ListWorkflowRuns {
     /// Only runs of this workflow
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<String>,
-    /// Only runs in this state: running, waiting, completed, failed or cancelled
+    /// Only runs in this state: pending, running, waiting, completed, failed or cancelled
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
+    /// Only runs that began then or later (ISO 8601, such as 2026-01-31T12:00:00Z)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Only runs that began before that
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
     /// At most so many (default 50)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]

@@ -107,6 +107,10 @@ impl RunState {
         }
     }
 
+    /// What a run may be called that was asked for and has not begun. Nobody ever sees one: a run is told of once it is
+    /// written down, and then it is running.
+    pub(super) const PENDING: &str = "pending";
+
     pub(super) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }

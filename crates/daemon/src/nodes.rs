@@ -151,6 +151,12 @@ impl Nodes {
         found.unwrap_or_else(|error| DescribeNodeReply { error: Some(error), ..DescribeNodeReply::default() })
     }
 
+    /// Tells whether a call of this node does nothing but return its input, so that two are no more than one.
+    pub(crate) async fn does_nothing(&self, caller: &Caller, id: &str) -> bool {
+        let Ok(project) = self.projects.of(caller).await else { return false };
+        project.nodes.get(id).is_some_and(|declared| matches!(declared.node.kind, NodeKind::Identity(_)))
+    }
+
     /// Calls a node for `caller`; at most once as the same `step`.
     pub(crate) async fn run(&self, caller: &Arc<Caller>, verb: RunNode, step: Option<String>) -> NodeReply {
         let RunNode { node_id, input, timeout } = verb;

@@ -40,16 +40,14 @@ use steplatch_workflow::{InvalidLimits, Limits, Start};
 pub(crate) use event::RunEvents;
 
 use crate::caller::Caller;
-use crate::library::Workflows;
 use crate::secrets::Secrets;
-use crate::sessions::Sessions;
-use crate::workers::Workers;
 use begin::Beginning;
 pub use catalog::TerminalTools;
 use run::{Run, RunState};
 use seal::Seal;
 pub use shared::KeptRuns;
 use shared::Shared;
+pub(crate) use shared::World;
 
 /// How long a start waits for the end of its run unless it says otherwise.
 const USUAL_WAIT: f64 = 20.0;
@@ -73,13 +71,11 @@ impl Runs {
     /// When the journal can not be used.
     pub(crate) async fn open(
         path: PathBuf,
-        sessions: Sessions,
-        workflows: Workflows,
-        workers: Workers,
+        world: World,
         secrets: Arc<Secrets>,
         keep: KeptRuns,
     ) -> Result<Self, OpenError> {
-        let shared = Shared::open(path, sessions, workflows, workers, secrets, keep).await?;
+        let shared = Shared::open(path, world, secrets, keep).await?;
         Ok(Self { shared: Arc::new(shared) })
     }
 

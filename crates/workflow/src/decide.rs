@@ -644,7 +644,9 @@ fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<
 
 /// Returns how long a state may take; `None` where the action bounds itself.
 fn limit(state: &State) -> Option<Duration> {
-    let own = matches!(state.action().tool(), tool::AWAIT_OUTPUT | tool::SLEEP | tool::GATE | tool::RUN_WORKFLOW);
+    let action = state.action();
+    let own = matches!(action.tool(), tool::AWAIT_OUTPUT | tool::SLEEP | tool::GATE | tool::RUN_WORKFLOW)
+        || (tool::CALLS.contains(&action.tool()) && action.params().get("timeout").is_some_and(|own| !own.is_null()));
     state.timeout().or_else(|| (!own).then_some(tool::USUAL_LIMIT))
 }
 

@@ -22,6 +22,7 @@ use super::drive::ENTRY_VERSION;
 use super::run::{Progress, Run, RunState};
 use crate::library::Workflows;
 use crate::moment;
+use crate::nodes::Nodes;
 use crate::secrets::Secrets;
 use crate::sessions::Sessions;
 use crate::workers::Workers;
@@ -58,6 +59,15 @@ impl Default for KeptRuns {
     }
 }
 
+/// What runs do their work with.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) sessions: Sessions,
+    pub(crate) workflows: Workflows,
+    pub(crate) workers: Workers,
+    pub(crate) nodes: Arc<Nodes>,
+}
+
 /// What runs have in common.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -67,6 +77,8 @@ pub(super) struct Shared {
     pub(super) workflows: Workflows,
     /// Where functions are executed.
     pub(super) workers: Workers,
+    /// Nodes and graphs that machines call.
+    pub(super) nodes: Arc<Nodes>,
     /// The runs that are under way.
     pub(super) driven: Mutex<HashMap<RunId, Arc<Run>>>,
     /// Runs that are not over and can not go on, and why.
@@ -90,12 +102,11 @@ impl Shared {
     /// When the journal can not be used.
     pub(super) async fn open(
         path: PathBuf,
-        sessions: Sessions,
-        workflows: Workflows,
-        workers: Workers,
+        world: World,
         secrets: Arc<Secrets>,
         keep: KeptRuns,
     ) -> Result<Self, OpenError> {
+        let World { sessions, workflows, workers, nodes } = world;
         let journal = open_journal(path, keep.disk).await?;
         Ok(Self {
             journal,
@@ -103,6 +114,7 @@ impl Shared {
             secrets,
             workflows,
             workers,
+            nodes,
             driven: Mutex::default(),
             broken: Mutex::default(),
             stopping: CancellationToken::new(),

@@ -38,7 +38,7 @@ impl Noted {
 
 fn function(text: &str) -> Function {
     let start = Start { id: "main".to_owned(), input: Value::Null, params: Map::new() };
-    Function { file: "main.py".to_owned(), text: text.to_owned(), start, limits: Limits::default() }
+    Function { file: "main.py".to_owned(), text: text.into(), start, limits: Limits::default() }
 }
 
 /// Two questions to a node, and their sum.

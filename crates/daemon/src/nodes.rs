@@ -6,35 +6,35 @@
 
 mod ledger;
 mod nesting;
+mod panes;
 mod performer;
 mod project;
 mod projects;
 
-use std::path::Path;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
+use steplatch_ids::random_name;
 use steplatch_nodes::{Call, Node, NodeId, NodeKind, NodeResult};
 use steplatch_protocol::{
     BrokenNode, DescribeNode, DescribeNodeReply, GraphInfo, ListGraphs, ListGraphsReply, ListNodes, ListNodesReply,
     NodeInfo, NodeReply, RunGraph, RunNode,
 };
-use steplatch_terminal::Programs;
 use steplatch_workflow::suggestion;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::caller::Caller;
-use crate::secrets::Secrets;
+use crate::runs::Runs;
 use ledger::{Asked, Ledger, NoReply};
-use performer::Performer;
-use project::{Broken, Declared, Project};
-use projects::Projects;
-
-/// Calls that are under way at once in the whole daemon, graphs not counted; others wait for their turn.
-const MOST_AT_ONCE: usize = 64;
+pub(crate) use panes::Panes;
+pub(crate) use performer::{Hands, Performer};
+pub(crate) use project::Project;
+use project::{Broken, Declared};
+pub(crate) use projects::Projects;
 
 /// How long calls may take to end what they started when the daemon ends.
 const ENDING: Duration = Duration::from_secs(6);
@@ -46,15 +46,16 @@ const NAMES_TOLD: usize = 20;
 #[derive(Debug)]
 pub(crate) struct Nodes {
     projects: Projects,
-    programs: Programs,
-    secrets: Arc<Secrets>,
-    turns: Arc<Semaphore>,
+    hands: Hands,
+    /// The programs that stay, of each project, for those who call its nodes one by one.
+    panes: Mutex<HashMap<PathBuf, Arc<Panes>>>,
     ledger: Ledger,
     working: TaskTracker,
     closing: CancellationToken,
 }
 
 /// A call that somebody asks for.
+#[derive(Debug, Clone)]
 struct Wanted {
     id: String,
     input: Value,
@@ -64,13 +65,12 @@ struct Wanted {
 }
 
 impl Nodes {
-    /// Begins without a call. What calls refer to as secrets is added to `secrets`.
-    pub(crate) fn new(secrets: Arc<Secrets>) -> Self {
+    /// Begins without a call.
+    pub(crate) fn new(projects: Projects, hands: Hands) -> Self {
         Self {
-            projects: Projects::new(),
-            programs: Programs::new(),
-            secrets,
-            turns: Arc::new(Semaphore::new(MOST_AT_ONCE)),
+            projects,
+            hands,
+            panes: Mutex::default(),
             ledger: Ledger::new(),
             working: TaskTracker::new(),
             closing: CancellationToken::new(),
@@ -151,25 +151,31 @@ impl Nodes {
         found.unwrap_or_else(|error| DescribeNodeReply { error: Some(error), ..DescribeNodeReply::default() })
     }
 
-    /// Tells whether a call of this node does nothing but return its input, so that two are no more than one.
-    pub(crate) async fn does_nothing(&self, caller: &Caller, id: &str) -> bool {
-        let Ok(project) = self.projects.of(caller).await else { return false };
-        project.nodes.get(id).is_some_and(|declared| matches!(declared.node.kind, NodeKind::Identity(_)))
-    }
-
-    /// Calls a node for `caller`; at most once as the same `step`.
-    pub(crate) async fn run(&self, caller: &Arc<Caller>, verb: RunNode, step: Option<String>) -> NodeReply {
+    /// Calls a node for `caller`; at most once as the same `step`. One that makes calls itself is a run.
+    pub(crate) async fn run(
+        &self,
+        runs: &Runs,
+        caller: &Arc<Caller>,
+        verb: RunNode,
+        step: Option<String>,
+    ) -> NodeReply {
         let RunNode { node_id, input, timeout } = verb;
-        self.call(caller, Wanted { id: node_id, input, timeout, graph: false }, step).await
+        self.call(runs, caller, Wanted { id: node_id, input, timeout, graph: false }, step).await
     }
 
     /// Runs a graph for `caller`; at most once as the same `step`.
-    pub(crate) async fn run_graph(&self, caller: &Arc<Caller>, verb: RunGraph, step: Option<String>) -> NodeReply {
+    pub(crate) async fn run_graph(
+        &self,
+        runs: &Runs,
+        caller: &Arc<Caller>,
+        verb: RunGraph,
+        step: Option<String>,
+    ) -> NodeReply {
         let RunGraph { graph_id, input, timeout } = verb;
-        self.call(caller, Wanted { id: graph_id, input, timeout, graph: true }, step).await
+        self.call(runs, caller, Wanted { id: graph_id, input, timeout, graph: true }, step).await
     }
 
-    async fn call(&self, caller: &Arc<Caller>, wanted: Wanted, step: Option<String>) -> NodeReply {
+    async fn call(&self, runs: &Runs, caller: &Arc<Caller>, wanted: Wanted, step: Option<String>) -> NodeReply {
         let refused = |wanted: &Wanted, kind: Option<&str>, error: String| NodeReply {
             error: Some(error),
             error_type: kind.map(str::to_owned),
@@ -177,21 +183,22 @@ impl Nodes {
             input: wanted.input.clone(),
             ..NodeReply::default()
         };
-        let interrupt = self.closing.child_token();
-        let Some(step) = step else {
-            let project = match self.project(caller, &wanted).await {
-                Ok(project) => project,
-                Err((kind, error)) => return refused(&wanted, kind, error),
-            };
-            // Whoever goes away drops this, and what was started ends with it.
-            return self.working.track_future(self.performed(project, caller, wanted, interrupt)).await;
-        };
-        let asked = Asked::of(&wanted.id, &wanted.input);
-        let again = Wanted { id: wanted.id.clone(), input: wanted.input.clone(), ..wanted };
         let project = match self.project(caller, &wanted).await {
             Ok(project) => project,
             Err((kind, error)) => return refused(&wanted, kind, error),
         };
+        let interrupt = self.closing.child_token();
+        if matches!(project.nodes[&wanted.id].node.kind, NodeKind::Function(_) | NodeKind::Graph(_)) {
+            let Wanted { id, input, timeout, .. } = wanted.clone();
+            let called = runs.call_node(caller, &project, id, input, timeout, step).await;
+            return called.unwrap_or_else(|error| refused(&wanted, None, error));
+        }
+        let Some(step) = step else {
+            // Whoever goes away drops this, and what was started ends with it.
+            return self.working.track_future(self.performed(project, caller, wanted, interrupt)).await;
+        };
+        let asked = Asked::of(&wanted.id, &wanted.input);
+        let again = wanted.clone();
         let call = |interrupt| self.performed(project, caller, wanted, interrupt);
         match self.ledger.once(step, asked, &self.working, interrupt, call).await {
             Ok(reply) => reply,
@@ -226,16 +233,21 @@ impl Nodes {
     fn performed(
         &self,
         project: Arc<Project>,
-        caller: &Caller,
+        caller: &Arc<Caller>,
         wanted: Wanted,
         interrupt: CancellationToken,
     ) -> impl Future<Output = NodeReply> + Send + 'static {
-        let performer =
-            Performer::new(project, caller, self.programs.clone(), self.secrets.clone(), self.turns.clone());
+        let panes = {
+            let mut panes = self.panes.lock().unwrap_or_else(PoisonError::into_inner);
+            let of_project = || self.hands.panes(format!("nodes of {}", project.folder.display()));
+            panes.entry(project.folder.clone()).or_insert_with(of_project).clone()
+        };
+        let performer = self.hands.performer(caller, project.folder.clone(), panes);
         let timeout = wanted.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         let call = Call { input: wanted.input, timeout, interrupt, on_text: None };
         async move {
-            let result = performer.clone().call(wanted.id, call).await;
+            let node = &project.nodes[&wanted.id].node;
+            let result = performer.run(node, call, &random_name()).await;
             performer.close().await;
             told(result)
         }
@@ -243,7 +255,7 @@ impl Nodes {
 }
 
 /// Says a result in the words of the contract.
-fn told(result: NodeResult) -> NodeReply {
+pub(crate) fn told(result: NodeResult) -> NodeReply {
     let word = |value: Result<Value, serde_json::Error>| value.ok().and_then(|word| word.as_str().map(str::to_owned));
     NodeReply {
         success: result.success,
@@ -254,6 +266,7 @@ fn told(result: NodeResult) -> NodeReply {
         node_id: result.node_id,
         input: result.input,
         attributes: result.attributes,
+        run_id: None,
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod act;
 mod begin;
+mod call;
 mod catalog;
 mod child;
 mod contract;
@@ -31,23 +32,27 @@ use serde_json::Value;
 use steplatch_ids::RunId;
 use steplatch_library::Signature;
 use steplatch_protocol::{
-    CancelWorkflow, CancelWorkflowReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, RunRecord, RunReply, RunWorkflow,
-    Subscribe, SubscribeReply,
+    CancelWorkflow, CancelWorkflowReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, NodeReply, RunRecord, RunReply,
+    RunWorkflow, Subscribe, SubscribeReply,
 };
 use steplatch_store::{Journal, OpenError};
 use steplatch_workflow::{InvalidLimits, Limits, Start};
+use tokio::task::JoinSet;
 
 pub(crate) use event::RunEvents;
 
 use crate::caller::Caller;
+use crate::library::Workflows;
+use crate::nodes::{Hands, Nodes, Project, Projects};
 use crate::secrets::Secrets;
+use crate::sessions::Sessions;
+use crate::workers::Workers;
 use begin::Beginning;
 pub use catalog::TerminalTools;
 use run::{Run, RunState};
 use seal::Seal;
 pub use shared::KeptRuns;
 use shared::Shared;
-pub(crate) use shared::World;
 
 /// How long a start waits for the end of its run unless it says otherwise.
 const USUAL_WAIT: f64 = 20.0;
@@ -57,6 +62,19 @@ const LONGEST_WAIT: f64 = 7200.0;
 
 /// How long the end of a run that is cancelled is waited for.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
+
+/// What runs work with.
+#[derive(Debug, Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) sessions: Sessions,
+    pub(crate) workflows: Workflows,
+    /// Where functions are executed.
+    pub(crate) workers: Workers,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) projects: Projects,
+    pub(crate) hands: Hands,
+    pub(crate) secrets: Arc<Secrets>,
+}
 
 /// All runs.
 #[derive(Debug)]
@@ -69,13 +87,8 @@ impl Runs {
     ///
     /// # Errors
     /// When the journal can not be used.
-    pub(crate) async fn open(
-        path: PathBuf,
-        world: World,
-        secrets: Arc<Secrets>,
-        keep: KeptRuns,
-    ) -> Result<Self, OpenError> {
-        let shared = Shared::open(path, world, secrets, keep).await?;
+    pub(crate) async fn open(path: PathBuf, surroundings: Surroundings, keep: KeptRuns) -> Result<Self, OpenError> {
+        let shared = Shared::open(path, surroundings, keep).await?;
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -97,6 +110,26 @@ impl Runs {
         // One that closes terminals may take its time, and the next daemon does the rest.
         let _ = tokio::time::timeout(ENDS_WITHIN, self.shared.drivers.wait()).await;
         self.shared.empty_log().await;
+    }
+
+    /// Calls a node that makes calls itself, as a run, and waits for its end. Asked for again as the same `step`, it is
+    /// not called again.
+    ///
+    /// # Errors
+    /// In whole sentences, when nothing came of it.
+    pub(crate) async fn call_node(
+        &self,
+        caller: &Arc<Caller>,
+        project: &Project,
+        node: String,
+        input: Value,
+        timeout: Option<f64>,
+        step: Option<String>,
+    ) -> Result<NodeReply, String> {
+        let key = step.map(|step| format!("step {step}"));
+        let run = self.shared.begin_call(caller, project, node, input, timeout, key).await?;
+        run.over_within(None).await;
+        function::result_of(&self.shared, &run).await
     }
 
     /// Starts a run and waits for its end, or for a gate, as long as was asked. Asked for again as the same `step`,
@@ -272,15 +305,19 @@ impl Runs {
             loop {
                 let state = progress.borrow_and_update().state;
                 // A run below may have its answer already, and this one not know it yet.
-                let mut below = self.deepest(run).follow();
-                below.mark_unchanged();
+                let mut below = JoinSet::new();
+                for run in self.family(run).into_iter().skip(1) {
+                    let mut progress = run.follow();
+                    progress.mark_unchanged();
+                    below.spawn(async move { progress.changed().await });
+                }
                 if state.is_over() || (state == RunState::Waiting && self.asks(run)) {
                     return;
                 }
                 let gone = tokio::select! {
                     changed = progress.changed() => changed.is_err(),
                     // One that is over changes no more, and the run above it is told.
-                    Ok(()) = below.changed() => false,
+                    Some(Ok(Ok(()))) = below.join_next() => false,
                 };
                 if gone {
                     return;

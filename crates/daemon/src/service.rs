@@ -20,8 +20,8 @@ use crate::caller::Caller;
 use crate::connection::Outgoing;
 use crate::daemon::Ending;
 use crate::library::Workflows;
-use crate::nodes::Nodes;
-use crate::runs::{KeptRuns, RunEvents, Runs, World};
+use crate::nodes::{Hands, Nodes, Projects};
+use crate::runs::{KeptRuns, RunEvents, Runs, Surroundings};
 use crate::secrets::Secrets;
 use crate::sessions::{Sessions, TerminalEvents};
 use crate::workers::Workers;
@@ -117,10 +117,19 @@ impl Service {
     ) -> Result<Self, OpenError> {
         let stop = watch::Sender::new(None);
         let sessions = Sessions::new(hosts, secrets.clone(), stop.subscribe());
-        let workflows = Workflows::new();
-        let nodes = Arc::new(Nodes::new(secrets.clone()));
-        let world = World { sessions: sessions.clone(), workflows: workflows.clone(), workers, nodes: nodes.clone() };
-        let runs = Runs::open(place.journal(), world, secrets.clone(), keep).await?;
+        let (workflows, projects) = (Workflows::new(), Projects::new());
+        let hands = Hands::new(sessions.clone(), secrets.clone());
+        let nodes = Arc::new(Nodes::new(projects.clone(), hands.clone()));
+        let surroundings = Surroundings {
+            sessions: sessions.clone(),
+            workflows: workflows.clone(),
+            workers,
+            nodes: nodes.clone(),
+            projects,
+            hands,
+            secrets: secrets.clone(),
+        };
+        let runs = Runs::open(place.journal(), surroundings, keep).await?;
         runs.recover().await;
         Ok(Self {
             place,
@@ -202,9 +211,7 @@ impl Service {
             | Command::AwaitOutput(_)
             | Command::GetScreenContent(_)
             | Command::ListTerminalSessions(_)
-            | Command::ExitTerminal(_)
-            | Command::RunNode(_)
-            | Command::RunGraph(_)) => act((sessions, &self.nodes), caller, action, step).await,
+            | Command::ExitTerminal(_)) => act(sessions, caller, action, step).await,
             Command::RunCommand(verb) => Answer::of(sessions.run_command(caller, verb, step).await),
             Command::GetVariables(verb) => Answer::of(sessions.variables(verb).await),
             Command::SetVariables(verb) => Answer::of(sessions.set_variables(verb).await),
@@ -235,7 +242,9 @@ impl Service {
             Command::DeleteWorkflow(verb) => Answer::of(self.workflows.delete(caller, verb).await),
             Command::ListNodes(verb) => Answer::of(self.nodes.list(caller, &verb).await),
             Command::DescribeNode(verb) => Answer::of(self.nodes.describe(caller, &verb).await),
+            Command::RunNode(verb) => Answer::of(self.nodes.run(&self.runs, caller, verb, step).await),
             Command::ListGraphs(verb) => Answer::of(self.nodes.list_graphs(caller, &verb).await),
+            Command::RunGraph(verb) => Answer::of(self.nodes.run_graph(&self.runs, caller, verb, step).await),
         };
         (self.without_secrets(answer), None)
     }
@@ -277,12 +286,7 @@ impl Service {
 }
 
 /// Carries out one of the commands that workflows, too, have as actions.
-async fn act(
-    (sessions, nodes): (&Sessions, &Nodes),
-    caller: &Arc<Caller>,
-    action: Command,
-    step: Option<String>,
-) -> Answer {
+async fn act(sessions: &Sessions, caller: &Arc<Caller>, action: Command, step: Option<String>) -> Answer {
     match action {
         Command::OpenTerminal(verb) => Answer::of(sessions.open(caller, verb, step).await),
         Command::SendInput(verb) => Answer::of(sessions.send(caller, verb, step).await),
@@ -290,26 +294,20 @@ async fn act(
         Command::GetScreenContent(verb) => Answer::of(sessions.read(caller, verb).await),
         Command::ListTerminalSessions(_) => Answer::of(sessions.list().await),
         Command::ExitTerminal(verb) => Answer::of(sessions.exit(caller, verb).await),
-        Command::RunNode(verb) => Answer::of(nodes.run(caller, verb, step).await),
-        Command::RunGraph(verb) => Answer::of(nodes.run_graph(caller, verb, step).await),
         other => Answer::failure(format!("a workflow can not do {other:?}")),
     }
 }
 
 /// Performs `action`, with its parameters, for the step of a run, and returns its result.
 pub(crate) async fn perform(
-    (sessions, nodes): (&Sessions, &Nodes),
+    sessions: &Sessions,
     caller: &Arc<Caller>,
     action: &VerbInfo,
     params: Map<String, Value>,
     step: String,
 ) -> Map<String, Value> {
     let answer = match Command::parse(action.name, Value::Object(params)) {
-        // A call ends with the step that it is for, and needs no name: no other step asks for it.
-        Some(Ok((call @ (Command::RunNode(_) | Command::RunGraph(_)), _))) => {
-            act((sessions, nodes), caller, call, None).await
-        }
-        Some(Ok((command, _))) => act((sessions, nodes), caller, command, Some(step)).await,
+        Some(Ok((command, _))) => act(sessions, caller, command, Some(step)).await,
         Some(Err(invalid)) => Answer::failure(invalid.to_string()),
         None => Answer::failure(format!("there is no verb '{}'", action.name)),
     };

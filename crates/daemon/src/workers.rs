@@ -43,7 +43,7 @@ pub struct Function {
     /// How failures name the file.
     pub file: String,
     /// What stands in it.
-    pub text: String,
+    pub text: Arc<str>,
     /// The function, and what it is given.
     pub start: Start,
     /// How far it may go.
@@ -134,6 +134,7 @@ impl Execution {
     pub async fn replay(&mut self, history: Vec<Entry>) -> Result<Progress, WorkersError> {
         loop {
             let Function { file, text, start, limits } = self.function.clone();
+            let text = text.to_string();
             let begin = Begin { execution: self.id, file, text, start, limits, history: history.clone() };
             let worker = self.workers.worker()?;
             let reply = worker.ask(Ask::Begin(Box::new(begin)), &self.function.limits).await;

@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde_json::Value;
 use steplatch_workflow::{Problem, Problems, suggestion};
 
-pub use decide::{Decision, Effect, GraphInput, decide, resume};
+pub use decide::{Decision, Effect, GraphInput, decide, hold, resume};
 pub use drive::{Driver, DriverError, StepCall, drive};
 pub use event::{Ending, GraphEvent, StepOutcome};
 pub use policy::{Otherwise, Policy, Retry};

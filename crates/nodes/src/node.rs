@@ -167,6 +167,9 @@ pub struct Function {
     /// The source it stands in; left out, the file that declares the node
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    /// How failures name the source
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
 }
 
 /// Makes one HTTP request; success is a status from 200 to 299, and the output is the body: JSON as a value, else text.

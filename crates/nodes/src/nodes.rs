@@ -16,7 +16,7 @@ use steplatch_terminal::Programs;
 use crate::call::{Call, Cut};
 use crate::http::Web;
 use crate::mcp::Servers;
-use crate::node::{Node, NodeKind};
+use crate::node::{Node, NodeKind, Pty};
 use crate::result::{Came, ErrorType, Failure, NodeResult};
 use crate::secrets::Secrets;
 use crate::template::Filling;
@@ -68,6 +68,16 @@ impl Surroundings {
 pub trait Others: Send + Sync {
     /// Performs one call. Must end soon once the call is interrupted.
     fn run<'a>(&'a self, node: &'a Node, call: Call) -> Running<'a>;
+}
+
+/// Why a node can not begin.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct NodeFailure {
+    /// In what way.
+    pub kind: ErrorType,
+    /// As a whole sentence.
+    pub message: String,
 }
 
 /// The result of a call, some day.
@@ -135,6 +145,19 @@ impl Nodes {
                 Failure::new(ErrorType::Unsupported, "Nodes of this kind are not run here.").into()
             }
         }
+    }
+
+    /// Returns how the program of a node that stays is started: in which folder, and with which variables set.
+    ///
+    /// # Errors
+    /// With the reason, when a secret that the declaration refers to is not to be had.
+    pub async fn start_of(&self, pty: &Pty) -> Result<(PathBuf, BTreeMap<String, String>), NodeFailure> {
+        let surroundings = &self.shared.surroundings;
+        let declared = serde_json::to_value(pty).unwrap_or_default();
+        let filling = Filling::new(&declared, &Value::Null, &*surroundings.secrets).await;
+        let filling = filling.map_err(|failure| NodeFailure { kind: failure.kind, message: failure.message })?;
+        let environment = pty.env.iter().map(|(name, value)| (name.clone(), filling.text(value))).collect();
+        Ok((bash::folder(pty.cwd.as_deref(), &filling, surroundings), environment))
     }
 
     /// Ends the MCP servers that were kept running. They are started again for whoever calls one afterwards.

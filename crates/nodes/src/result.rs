@@ -57,6 +57,8 @@ pub enum ErrorType {
     Unknown,
     /// A node that it consists of failed.
     Step,
+    /// A function raised an exception, or went beyond its limits.
+    Exception,
     /// Nobody here performs nodes of this kind.
     Unsupported,
 }

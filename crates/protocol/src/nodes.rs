@@ -130,6 +130,9 @@ pub struct NodeReply {
     /// What else is known, by the kind of node: exit_code, stderr, status, steps …
     #[serde(default)]
     pub attributes: Map<String, Value>,
+    /// The run that it was, if it is a graph or a function
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
 }
 
 /// List the graphs of this project.

@@ -1,25 +1,37 @@
-//! One call of a node of a project, with all the calls that it leads to.
+//! Nodes, performed for one caller: by calls of nodes, and by runs.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::Value;
-use steplatch_nodes::graph::{Driver, DriverError, GraphEvent, StepCall, StepOutcome, drive};
-use steplatch_nodes::{Call, ErrorType, Nobody, Node, NodeKind, NodeResult, Resolving, Running, Surroundings};
+use steplatch_nodes::{Call, ErrorType, Nobody, Node, NodeKind, NodeResult, Resolving, Surroundings};
 use steplatch_terminal::Programs;
-use steplatch_workflow::Timestamp;
 use tokio::sync::Semaphore;
 
-use super::project::Project;
+use super::panes::Panes;
 use crate::caller::Caller;
-use crate::moment;
 use crate::secrets::Secrets;
+use crate::sessions::Sessions;
 
-/// Performs the nodes of a project for one caller. The MCP servers that it starts go on until it is closed.
-pub(super) struct Performer {
-    nodes: steplatch_nodes::Nodes,
-    project: Arc<Project>,
+/// Calls that are under way at once in the whole daemon; others wait for their turn.
+const MOST_AT_ONCE: usize = 64;
+
+/// What all nodes of this daemon are performed with. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Hands {
+    programs: Programs,
+    secrets: Arc<Secrets>,
     turns: Arc<Semaphore>,
+    pub(super) sessions: Sessions,
+}
+
+/// Performs the kinds of nodes that are no calls of others: everything but functions and graphs. The MCP servers that it
+/// starts go on until it is closed.
+pub(crate) struct Performer {
+    nodes: steplatch_nodes::Nodes,
+    turns: Arc<Semaphore>,
+    caller: Arc<Caller>,
+    panes: Arc<Panes>,
 }
 
 /// Secrets by reference: variables of the caller's environment. What was asked for is seen in no reply from then on.
@@ -39,42 +51,34 @@ impl steplatch_nodes::Secrets for OfEnvironment {
     }
 }
 
-impl Performer {
-    /// `turns` are shared by everybody: so many calls are under way at once.
-    pub(super) fn new(
-        project: Arc<Project>,
-        caller: &Caller,
-        programs: Programs,
-        hidden: Arc<Secrets>,
-        turns: Arc<Semaphore>,
-    ) -> Arc<Self> {
+impl Hands {
+    /// What calls refer to as secrets is added to `secrets`.
+    pub(crate) fn new(sessions: Sessions, secrets: Arc<Secrets>) -> Self {
+        Self { programs: Programs::new(), secrets, turns: Arc::new(Semaphore::new(MOST_AT_ONCE)), sessions }
+    }
+
+    /// Returns the terminals of nodes that stay, named after who opens them.
+    pub(crate) fn panes(&self, owner: String) -> Arc<Panes> {
+        Arc::new(Panes::new(self.sessions.clone(), owner))
+    }
+
+    /// Returns what performs nodes for `caller` in `folder`. Programs that stay are in `panes`.
+    pub(crate) fn performer(&self, caller: &Arc<Caller>, folder: PathBuf, panes: Arc<Panes>) -> Performer {
+        let environment = caller.environment.clone();
         let nodes = steplatch_nodes::Nodes::new(Surroundings {
-            folder: project.folder.clone(),
-            environment: caller.environment.clone(),
-            programs,
-            secrets: Arc::new(OfEnvironment { environment: caller.environment.clone(), hidden }),
+            folder,
+            environment: environment.clone(),
+            programs: self.programs.clone(),
+            secrets: Arc::new(OfEnvironment { environment, hidden: self.secrets.clone() }),
             others: Arc::new(Nobody),
         });
-        Arc::new(Self { nodes, project, turns })
+        Performer { nodes, turns: self.turns.clone(), caller: caller.clone(), panes }
     }
+}
 
-    /// Calls a node of the project, which must be there.
-    pub(super) fn call(self: Arc<Self>, id: String, call: Call) -> Running<'static> {
-        Box::pin(async move {
-            let project = self.project.clone();
-            let node = &project.nodes.get(&id).expect("a graph is checked against the nodes of its project").node;
-            match &node.kind {
-                NodeKind::Graph(graph) => {
-                    let input = call.input.clone();
-                    let driven = drive(Arc::new(InMemory { performer: self }), node, graph, &[], call).await;
-                    driven.unwrap_or_else(|error| broke_off(node, input, &error))
-                }
-                _ => self.one(node, call).await,
-            }
-        })
-    }
-
-    async fn one(&self, node: &Node, call: Call) -> NodeResult {
+impl Performer {
+    /// Performs one call. `step` is its name, under which what it types is typed once.
+    pub(crate) async fn run(&self, node: &Node, call: Call, step: &str) -> NodeResult {
         let turn = tokio::select! {
             turn = self.turns.acquire() => turn,
             () = call.interrupt.cancelled() => {
@@ -82,37 +86,14 @@ impl Performer {
             }
         };
         let _turn = turn.expect("the semaphore is never closed");
-        self.nodes.run(node, call).await
+        match &node.kind {
+            NodeKind::Pty(pty) => self.panes.run(&self.caller, &self.nodes, node, pty, call, step).await,
+            _ => self.nodes.run(node, call).await,
+        }
     }
 
     /// Ends the MCP servers that were started.
-    pub(super) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.nodes.close().await;
-    }
-}
-
-fn broke_off(node: &Node, input: Value, error: &DriverError) -> NodeResult {
-    let message = format!("A call of the graph broke off, and what came of it is not known: {}.", error.0);
-    NodeResult::failed(node, input, ErrorType::Unknown, message)
-}
-
-/// A graph that is run once, as long as somebody waits for it; its history is the memory of whoever drives it.
-struct InMemory {
-    performer: Arc<Performer>,
-}
-
-impl Driver for InMemory {
-    async fn append(&self, _: &[GraphEvent]) -> Result<(), DriverError> {
-        Ok(())
-    }
-
-    async fn call(&self, call: StepCall) -> StepOutcome {
-        let StepCall { node, input, interrupt, .. } = call;
-        let call = Call { input, interrupt, ..Call::default() };
-        StepOutcome::Finished { result: Box::new(self.performer.clone().call(node.to_string(), call).await) }
-    }
-
-    fn now(&self) -> Timestamp {
-        moment::now()
     }
 }

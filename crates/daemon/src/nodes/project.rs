@@ -25,9 +25,9 @@ const TABLES: [&str; 2] = ["nodes", "graphs"];
 
 /// The nodes of a project.
 #[derive(Debug)]
-pub(super) struct Project {
+pub(crate) struct Project {
     /// Where its nodes work.
-    pub(super) folder: PathBuf,
+    pub(crate) folder: PathBuf,
     /// What declares them.
     pub(super) files: Vec<PathBuf>,
     pub(super) nodes: BTreeMap<String, Declared>,
@@ -53,6 +53,11 @@ pub(super) struct Broken {
 }
 
 impl Project {
+    /// Returns what kind of node is called `id`, if there is one.
+    pub(crate) fn kind(&self, id: &str) -> Option<&NodeKind> {
+        self.nodes.get(id).map(|declared| &declared.node.kind)
+    }
+
     /// Reads what the files of a project say; a file that could not be read comes with the reason.
     pub(super) fn of(folder: PathBuf, files: Vec<(PathBuf, Result<String, String>)>) -> Self {
         let identity = serde_json::json!({"id": "identity", "type": "identity", "description": "Returns its input"});
@@ -68,6 +73,27 @@ impl Project {
         }
         project.check_graphs();
         project
+    }
+
+    /// Returns what is declared as documents that mean the same in every folder.
+    pub(crate) fn documents(&self) -> Vec<Value> {
+        let document = |declared: &Declared| {
+            let mut document = serde_json::to_value(&declared.node).ok()?;
+            let place = match &declared.node.kind {
+                NodeKind::Bash(_) | NodeKind::Pty(_) => Some(&mut document),
+                NodeKind::Mcp(_) => document.get_mut("server").filter(|server| server.get("command").is_some()),
+                _ => None,
+            };
+            if let Some(Value::Object(fields)) = place {
+                let folder = match fields.get("cwd").and_then(Value::as_str) {
+                    Some(declared) => self.folder.join(declared),
+                    None => self.folder.clone(),
+                };
+                fields.insert("cwd".to_owned(), folder.display().to_string().into());
+            }
+            Some(document)
+        };
+        self.nodes.values().filter_map(document).collect()
     }
 
     fn take(&mut self, file: &Path, document: Map<String, Value>) {

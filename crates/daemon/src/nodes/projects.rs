@@ -34,7 +34,7 @@ const SETTLED: Duration = Duration::from_secs(1);
 
 /// The projects of everybody. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Projects {
+pub(crate) struct Projects {
     readers: Arc<Semaphore>,
     /// The one that was asked for last is the last one.
     kept: Arc<Mutex<Vec<Kept>>>,
@@ -56,7 +56,7 @@ struct Stamp {
 }
 
 impl Projects {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { readers: Arc::new(Semaphore::new(READERS)), kept: Arc::default() }
     }
 
@@ -64,7 +64,7 @@ impl Projects {
     ///
     /// # Errors
     /// In a whole sentence, when the disk does not answer.
-    pub(super) async fn of(&self, caller: &Caller) -> Result<Arc<Project>, String> {
+    pub(crate) async fn of(&self, caller: &Caller) -> Result<Arc<Project>, String> {
         let (asker, folder) = (Asker::of(caller), caller.folder.clone());
         let (readers, kept) = (self.readers.clone(), self.kept.clone());
         let looking = async move {

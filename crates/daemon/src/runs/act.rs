@@ -8,7 +8,7 @@ use steplatch_protocol::ExitTerminal;
 use steplatch_workflow::{Outcome, Timestamp};
 use tokio::sync::oneshot;
 
-use super::{Shared, catalog};
+use super::{Shared, call, catalog};
 use crate::caller::Caller;
 use crate::moment;
 use crate::service;
@@ -27,7 +27,12 @@ pub(super) struct Action {
 /// Performs an action within its limit.
 pub(super) async fn perform(shared: Arc<Shared>, caller: Arc<Caller>, action: Action) -> Outcome {
     let Action { tool, params, step, limit, again } = action;
-    if again && let Some(outcome) = done_before(&shared, &caller, &tool, &params).await {
+    if let "run_node" | "run_graph" = tool.as_str() {
+        let graph = tool == "run_graph";
+        let called = call::perform(&shared, &caller, call::Wanted { graph, params, step, again });
+        return limited(limit, called).await.unwrap_or(Outcome::TimedOut);
+    }
+    if again && let Some(outcome) = done_before(&shared, &tool, &params).await {
         return outcome;
     }
     let Some(verb) = catalog::verb(&tool) else {
@@ -37,10 +42,10 @@ pub(super) async fn perform(shared: Arc<Shared>, caller: Arc<Caller>, action: Ac
         };
     };
     let (done, result) = oneshot::channel();
-    let (sessions, nodes) = (shared.sessions.clone(), shared.nodes.clone());
+    let sessions = shared.sessions.clone();
     let opens = tool == "open_terminal";
     let acting = async move {
-        let result = service::perform((&sessions, &nodes), &caller, verb, params, step).await;
+        let result = service::perform(&sessions, &caller, verb, params, step).await;
         // Nobody waits for it any more: a terminal that was opened meanwhile would belong to nobody. When the daemon
         // stops, it belongs to the run that goes on with the next one.
         if let Err(result) = done.send(result)
@@ -68,15 +73,10 @@ pub(super) async fn perform(shared: Arc<Shared>, caller: Arc<Caller>, action: Ac
 }
 
 /// Says what came of an action that another daemon may have performed, where no terminal host can be asked: it keeps
-/// a ledger of steps, and that is gone with it. Of nodes nobody keeps one.
-async fn done_before(shared: &Shared, caller: &Caller, tool: &str, params: &Map<String, Value>) -> Option<Outcome> {
+/// a ledger of steps, and that is gone with it.
+async fn done_before(shared: &Shared, tool: &str, params: &Map<String, Value>) -> Option<Outcome> {
     let session = params.get("session_id").and_then(Value::as_str).unwrap_or_default();
     match tool {
-        "run_node" => {
-            let node = params.get("node_id").and_then(Value::as_str).unwrap_or_default();
-            (!shared.nodes.does_nothing(caller, node).await).then_some(Outcome::Unknown)
-        }
-        "run_graph" => Some(Outcome::Unknown),
         "open_terminal" => shared.sessions.host_was_lost().then_some(Outcome::Unknown),
         // It may have ended because of what was typed.
         "send_input" => shared.sessions.exists(session).await.err().map(|_| Outcome::Unknown),

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 
 use super::catalog::TerminalTools;
 use super::drive::{Driver, Found, Parts};
+use super::function::FoundFunction;
 use super::origin::Origin;
 use super::run::{About, Run};
 use super::source::Source;
@@ -21,7 +22,7 @@ use crate::moment;
 const MOST: usize = 10_000;
 
 /// What a new run is made of.
-pub(super) struct Beginning {
+pub(in crate::runs) struct Beginning {
     pub(super) definition: Definition,
     pub(super) source: Source,
     pub(super) start: Start,
@@ -142,11 +143,14 @@ impl Shared {
             }
         }
         // All of them are known before the first goes on: one may wait for another.
-        let orphans: Vec<Arc<Run>> = drivers
-            .iter()
-            .filter(|(run, ..)| run.about.parent.as_ref().is_some_and(|step| !is_awaited(step, &drivers)))
-            .map(|(run, ..)| run.clone())
-            .collect();
+        let found = drivers.iter().map(|(run, ..)| &run.id).chain(functions.iter().map(FoundFunction::id));
+        let is_orphan = |run: &Arc<Run>| {
+            let parent = run.about.parent.as_ref();
+            parent.is_some_and(|step| {
+                !is_awaited(step, &drivers) && !functions.iter().any(|function| function.awaits(step))
+            })
+        };
+        let orphans: Vec<Arc<Run>> = found.filter_map(|id| self.driven(id)).filter(is_orphan).collect();
         if drivers.len() + functions.len() > 0 {
             tracing::info!(runs = drivers.len() + functions.len(), "runs of the last daemon go on");
         }

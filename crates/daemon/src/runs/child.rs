@@ -52,7 +52,7 @@ pub(super) fn perform(
         // A parent that knows it already is told nothing new.
         let _ = parent.send(Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() });
         // Whoever stops waiting for the child, stops the child; a daemon that stops leaves both to the next one.
-        let watched = Watched { run: run.clone(), stopping: shared.stopping.clone() };
+        let watched = Watched::new(&shared, run.clone());
         let over = async {
             tokio::select! {
                 over = watched.run.over_within(limit) => over,
@@ -83,7 +83,7 @@ pub(super) fn perform(
 }
 
 /// Tells the parent whenever its child begins to wait for somebody, and when it goes on.
-async fn tell_of_waits(child: &Run, parent: &mpsc::UnboundedSender<Input>, step: &StepId) -> Infallible {
+pub(super) async fn tell_of_waits(child: &Run, parent: &mpsc::UnboundedSender<Input>, step: &StepId) -> Infallible {
     let mut progress = child.follow();
     loop {
         let waits = progress.borrow_and_update().waits();
@@ -103,9 +103,15 @@ pub(super) async fn give_up(run: &Run) {
 }
 
 /// A run that is cancelled when nobody waits for it any more.
-struct Watched {
+pub(super) struct Watched {
     run: Arc<Run>,
     stopping: CancellationToken,
+}
+
+impl Watched {
+    pub(super) fn new(shared: &Shared, run: Arc<Run>) -> Self {
+        Self { run, stopping: shared.stopping.clone() }
+    }
 }
 
 impl Drop for Watched {

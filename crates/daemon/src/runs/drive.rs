@@ -282,7 +282,7 @@ impl Driver {
             ended: self.history.ended_at(),
             error: self.shared.secrets.masked_if(self.history.error().map(str::to_owned)),
             gate: self.history.gate().cloned(),
-            below: below.map(|current| RunId::started_by(&current.step)),
+            below: below.map(|current| RunId::started_by(&current.step)).into_iter().collect(),
             paused: self.history.paused().cloned(),
             kept: self.kept.clone(),
             ..Progress::default()

@@ -5,12 +5,18 @@
 //! kind of its own, and written before anything is done because of it.
 
 mod begin;
+mod child;
 mod drive;
 mod entry;
+mod frame;
 mod gate;
 mod history;
 mod node;
+mod perform;
 mod told;
+mod work;
 
+pub(super) use begin::FoundFunction;
+pub(super) use child::result_of;
 pub(super) use gate::Question;
 pub(super) use told::{event, report};

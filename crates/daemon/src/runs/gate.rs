@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use steplatch_ids::RunId;
+use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo};
-use steplatch_workflow::{AnsweredBy, Event, Gate, Input, MOST_LEVELS};
+use steplatch_workflow::{AnsweredBy, Event, Gate, Input};
 
 use super::run::Run;
 use super::{Runs, report};
@@ -15,6 +15,9 @@ use crate::secrets::Secrets;
 
 /// How long an answer may take to be written down.
 pub(super) const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+
+/// Runs that are looked at for their gates, below one run.
+const MOST_LOOKED_AT: usize = 1000;
 
 /// A gate as it is told.
 pub(super) fn info(run: &RunId, gate: &Gate, secrets: &Secrets) -> GateInfo {
@@ -34,38 +37,60 @@ pub(super) fn info(run: &RunId, gate: &Gate, secrets: &Secrets) -> GateInfo {
 }
 
 impl Runs {
-    /// Returns the run that a run waits for, below it or itself.
-    pub(super) fn deepest(&self, run: &Arc<Run>) -> Arc<Run> {
-        let mut run = run.clone();
-        // No chain of runs is longer, and none of them is a circle.
-        for _ in 0..MOST_LEVELS {
-            let below = run.progress().below.and_then(|below| self.shared.driven(&below));
-            match below {
-                Some(below) => run = below,
-                None => break,
-            }
+    /// Returns a run, and those below it that wait for somebody.
+    pub(super) fn family(&self, run: &Arc<Run>) -> Vec<Arc<Run>> {
+        let (mut family, mut at) = (vec![run.clone()], 0);
+        // None of them is below itself, and through more gates than that nobody looks.
+        while let Some(run) = family.get(at).filter(|_| family.len() < MOST_LOOKED_AT) {
+            let below = run.progress().below;
+            family.extend(below.iter().filter_map(|below| self.shared.driven(below)));
+            at += 1;
         }
-        run
+        family
     }
 
-    /// Returns the gate that a run waits at, its own or that of a run below it, with the run whose it is.
-    pub(super) fn gate_of(&self, run: &Arc<Run>) -> Option<(Arc<Run>, Gate)> {
-        let run = self.deepest(run);
-        run.progress().gate.map(|gate| (run, gate))
+    /// Returns those of them that ask somebody themselves.
+    fn asking(&self, run: &Arc<Run>) -> Vec<Arc<Run>> {
+        let asks = |run: &Arc<Run>| {
+            let progress = run.progress();
+            progress.gate.is_some() || !progress.questions.is_empty()
+        };
+        self.family(run).into_iter().filter(asks).collect()
     }
 
     /// Returns whether somebody has to answer before a run, or one below it, goes on.
     pub(super) fn asks(&self, run: &Arc<Run>) -> bool {
-        let progress = self.deepest(run).progress();
-        progress.gate.is_some() || !progress.questions.is_empty()
+        !self.asking(run).is_empty()
     }
 
-    /// Returns the gates that a run waits at, the oldest first: what [`Self::gate_of`] finds, or those of a function.
+    /// Returns the gates that a run and those below it wait at, the oldest first.
     pub(super) fn pending_gates(&self, run: &Arc<Run>) -> Vec<GateInfo> {
-        let (run, secrets) = (self.deepest(run), &self.shared.secrets);
-        let progress = run.progress();
-        let gate = progress.gate.iter().map(|gate| info(&run.id, gate, secrets));
-        gate.chain(progress.questions.iter().map(|question| question.info(secrets))).collect()
+        let secrets = &self.shared.secrets;
+        let gates = |run: &Arc<Run>| -> Vec<GateInfo> {
+            let progress = run.progress();
+            let gate = progress.gate.iter().map(|gate| info(&run.id, gate, secrets));
+            gate.chain(progress.questions.iter().map(|question| question.info(secrets))).collect()
+        };
+        let mut pending: Vec<GateInfo> = self.asking(run).iter().flat_map(gates).collect();
+        pending.sort_by(|one, other| one.created_at.cmp(&other.created_at));
+        pending
+    }
+
+    /// Returns the run that an answer is for: this one, or the one below it whose gate is meant.
+    fn answered(&self, asked: Arc<Run>, gate_id: Option<&str>) -> Result<Arc<Run>, String> {
+        let asking = self.asking(&asked);
+        if let Some(step) = gate_id.and_then(|gate| gate.parse::<StepId>().ok()) {
+            let is_meant = |run: &&Arc<Run>| run.id == step.run;
+            return Ok(asking.iter().find(is_meant).cloned().unwrap_or(asked));
+        }
+        match &asking[..] {
+            [] => Ok(asked),
+            [only] => Ok(only.clone()),
+            _ => {
+                let ids: Vec<String> = self.pending_gates(&asked).into_iter().map(|gate| gate.gate_id).collect();
+                Err(format!("Several gates wait; say which with gate_id: {}", ids.join(", ")))
+            }
+        }
     }
 
     /// Passes a judgement on to the run that waits for it. Returns once it is written down.
@@ -80,7 +105,8 @@ impl Runs {
     /// Returns the state that the run is in then, or that with why the answer was not taken.
     async fn try_answer(&self, caller: &Caller, verb: AnswerGate) -> Result<String, (String, String)> {
         let asked = self.find(&verb.run_id).await.map_err(|error| (String::new(), error))?;
-        let run = self.gate_of(&asked).map_or(asked, |(run, _)| run);
+        let state = asked.state().name().to_owned();
+        let run = self.answered(asked, verb.gate_id.as_deref()).map_err(|error| (state, error))?;
         if run.is_function() {
             return self.answer_function(caller, &run, &verb).await;
         }

@@ -79,11 +79,6 @@ impl Runs {
         if before.state.is_over() {
             return refused(over(before.state.name()));
         }
-        if run.is_function() {
-            return refused(
-                "runs of functions can not be paused yet; cancel it with cancel_run, or let it go on".to_owned(),
-            );
-        }
         if !run.is_driven() {
             return refused(before.trouble.unwrap_or_else(|| "the run does not go on".to_owned()));
         }

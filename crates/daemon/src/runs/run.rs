@@ -56,8 +56,8 @@ pub(super) struct Progress {
     pub(super) gate: Option<Gate>,
     /// The questions that it waits for, of a function, the oldest first.
     pub(super) questions: Vec<Question>,
-    /// The run below this one that waits for somebody, itself or through one below it.
-    pub(super) below: Option<RunId>,
+    /// The runs below this one that wait for somebody, themselves or through others below them.
+    pub(super) below: Vec<RunId>,
     /// Who wants it to go no further for now.
     pub(super) paused: Option<Pause>,
     /// Where its definition is, once it is over.

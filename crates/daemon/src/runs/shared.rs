@@ -18,11 +18,12 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::Surroundings;
 use super::drive::ENTRY_VERSION;
 use super::run::{Progress, Run, RunState};
 use crate::library::Workflows;
 use crate::moment;
-use crate::nodes::Nodes;
+use crate::nodes::{Hands, Nodes, Projects};
 use crate::secrets::Secrets;
 use crate::sessions::Sessions;
 use crate::workers::Workers;
@@ -59,15 +60,6 @@ impl Default for KeptRuns {
     }
 }
 
-/// What runs do their work with.
-#[derive(Debug)]
-pub(crate) struct World {
-    pub(crate) sessions: Sessions,
-    pub(crate) workflows: Workflows,
-    pub(crate) workers: Workers,
-    pub(crate) nodes: Arc<Nodes>,
-}
-
 /// What runs have in common.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -75,10 +67,11 @@ pub(super) struct Shared {
     pub(super) sessions: Sessions,
     pub(super) secrets: Arc<Secrets>,
     pub(super) workflows: Workflows,
-    /// Where functions are executed.
     pub(super) workers: Workers,
-    /// Nodes and graphs that machines call.
+    /// Nodes that machines call.
     pub(super) nodes: Arc<Nodes>,
+    pub(super) projects: Projects,
+    pub(super) hands: Hands,
     /// The runs that are under way.
     pub(super) driven: Mutex<HashMap<RunId, Arc<Run>>>,
     /// Runs that are not over and can not go on, and why.
@@ -100,13 +93,8 @@ impl Shared {
     ///
     /// # Errors
     /// When the journal can not be used.
-    pub(super) async fn open(
-        path: PathBuf,
-        world: World,
-        secrets: Arc<Secrets>,
-        keep: KeptRuns,
-    ) -> Result<Self, OpenError> {
-        let World { sessions, workflows, workers, nodes } = world;
+    pub(super) async fn open(path: PathBuf, surroundings: Surroundings, keep: KeptRuns) -> Result<Self, OpenError> {
+        let Surroundings { sessions, workflows, workers, nodes, projects, hands, secrets } = surroundings;
         let journal = open_journal(path, keep.disk).await?;
         Ok(Self {
             journal,
@@ -115,6 +103,8 @@ impl Shared {
             workflows,
             workers,
             nodes,
+            projects,
+            hands,
             driven: Mutex::default(),
             broken: Mutex::default(),
             stopping: CancellationToken::new(),

@@ -37,6 +37,8 @@ pub enum GraphInput {
         /// The step.
         step: NodeId,
     },
+    /// What [`hold`] kept from beginning may begin.
+    GoOn,
 }
 
 /// Something to be done for a graph.
@@ -80,6 +82,17 @@ pub struct Decision {
 /// An input that does not fit (a second start, the end of an attempt that is over) changes nothing.
 #[must_use]
 pub fn decide(graph: &Graph, progress: &Progress, input: GraphInput, now: Timestamp) -> Decision {
+    decided(graph, progress, input, now, true)
+}
+
+/// Returns what follows from an input while nothing may begin. Whatever that keeps back follows from
+/// [`GraphInput::GoOn`].
+#[must_use]
+pub fn hold(graph: &Graph, progress: &Progress, input: GraphInput, now: Timestamp) -> Decision {
+    decided(graph, progress, input, now, false)
+}
+
+fn decided(graph: &Graph, progress: &Progress, input: GraphInput, now: Timestamp, begins: bool) -> Decision {
     let mut deciding = Deciding { graph, progress: progress.clone(), decision: Decision::default() };
     if progress.ended.is_some() {
         return deciding.decision;
@@ -93,11 +106,14 @@ pub fn decide(graph: &Graph, progress: &Progress, input: GraphInput, now: Timest
         GraphInput::DelayOver { step } if matches!(progress.status(&step), Some(Status::Delayed { .. })) => {
             deciding.note(GraphEvent::RetryDue { step });
         }
+        GraphInput::GoOn => {}
         GraphInput::Start { .. } | GraphInput::AttemptEnded { .. } | GraphInput::DelayOver { .. } => {
             return deciding.decision;
         }
     }
-    deciding.advance();
+    if begins && deciding.progress.input.is_some() {
+        deciding.advance();
+    }
     deciding.decision
 }
 

@@ -130,6 +130,12 @@ impl Progress {
         self.steps.iter().find(|progress| progress.id == *step).map(|progress| &progress.status)
     }
 
+    /// Returns whether the graph has begun.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.input.is_some()
+    }
+
     /// Returns whether the graph is over, and if so, whether no step failed.
     #[must_use]
     pub fn ended(&self) -> Option<bool> {

@@ -1,8 +1,9 @@
 //! Order, policies and results, decision by decision.
 
 use serde_json::{Value, json};
-use steplatch_nodes::graph::{Effect, GraphInput, Progress, StepOutcome, resume};
+use steplatch_nodes::graph::{Effect, GraphInput, Progress, StepOutcome, decide, hold, resume};
 use steplatch_nodes::{ErrorType, Node};
+use steplatch_workflow::Timestamp;
 
 use crate::story::{Story, done, failed, graph_node, graph_of};
 
@@ -200,4 +201,24 @@ fn what_does_not_fit_changes_nothing() {
     let before = story.history.clone();
     story.tell(ended("a", 1));
     assert_eq!(story.history, before, "an end that is told twice counts once");
+}
+
+#[test]
+fn what_is_held_back_follows_once_it_may_go_on() {
+    let node = graph_node(json!([step("a", &[]), step("b", &["a"])]));
+    let graph = graph_of(&node);
+    let mut progress = Progress::new(graph);
+    let now = Timestamp(0);
+    for event in decide(graph, &progress.clone(), GraphInput::Start { input: Value::Null }, now).events {
+        progress.apply(&event);
+    }
+    let ended = GraphInput::AttemptEnded { step: "a".parse().unwrap(), attempt: 1, outcome: done(1) };
+    let held = hold(graph, &progress, ended, now);
+    assert!(held.effects.is_empty(), "{held:?}");
+    held.events.iter().for_each(|event| progress.apply(event));
+    assert!(resume(graph, &progress).is_empty(), "nothing is under way");
+    let decision = decide(graph, &progress, GraphInput::GoOn, now);
+    assert!(matches!(&decision.effects[..], [Effect::Run { step, .. }] if step.as_str() == "b"), "{decision:?}");
+    decision.events.iter().for_each(|event| progress.apply(event));
+    assert_eq!(decide(graph, &progress, GraphInput::GoOn, now), Default::default(), "it goes on once");
 }

@@ -1,21 +1,24 @@
 //! How runs of functions begin: from a file, or left behind by another daemon.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
-use steplatch_ids::RunId;
+use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{RunReply, RunWorkflow};
 use steplatch_python::{Declaration, Kind, Limits, Start};
 use steplatch_store::{Append, AppendError, Appended, Journal as _, KnownRun};
 
-use super::drive::{Driver, Work};
+use super::drive::{Driver, OwnFile};
 use super::entry::{Entry, Started};
-use super::history::Folded;
+use super::frame::Frame;
+use super::history::{Folded, ROOT, child_step};
 use super::node::{Declared, documents};
+use super::work::Work;
 use crate::caller::Caller;
 use crate::moment;
+use crate::nodes::Project;
 use crate::runs::drive::ENTRY_VERSION;
 use crate::runs::origin::Origin;
 use crate::runs::run::{About, Progress, Run, RunState};
@@ -24,9 +27,19 @@ use crate::runs::{Shared, not_started};
 use crate::workers::Function;
 
 /// A run that another daemon left, ready to go on.
-pub(in crate::runs) struct Found(Driver);
+pub(in crate::runs) struct FoundFunction(Driver);
 
-impl Found {
+impl FoundFunction {
+    pub(in crate::runs) fn id(&self) -> &RunId {
+        &self.0.run
+    }
+
+    /// Whether it waits for the run that this step starts.
+    pub(in crate::runs) fn awaits(&self, step: &StepId) -> bool {
+        let Driver { run, folded, .. } = &self.0;
+        folded.open.keys().any(|number| child_step(run, *number) == *step)
+    }
+
     /// Goes on with it, to its end or until the daemon stops.
     pub(in crate::runs) async fn resume(self) {
         self.0.drive(true).await;
@@ -50,7 +63,6 @@ impl Shared {
         let meaningless = [
             ("session_id", verb.session_id.is_some()),
             ("max_states", verb.max_states.is_some()),
-            ("execution_timeout", verb.execution_timeout.is_some()),
             ("workflow_definition", verb.workflow_definition.is_some()),
         ];
         if let Some((name, _)) = meaningless.iter().find(|(_, given)| *given) {
@@ -72,48 +84,70 @@ impl Shared {
             at: moment::now(),
             run: RunId::random(),
             workflow,
+            is_call: false,
             file: name,
             text,
             input: params.get("input").cloned().unwrap_or_else(|| Value::String(String::new())),
             params,
             limits: Limits::default(),
-            nodes: documents(&declared),
+            nodes: nodes_of(self, caller, &declared).await.map_err(|error| not_started("execution_error", error))?,
+            depth: 0,
+            timeout: verb.execution_timeout,
         };
-        let (shared, caller) = (self.clone(), caller.clone());
-        // Whoever asked may go away at any moment, and a run that is written down must be driven.
-        let beginning = tokio::spawn(async move { shared.begin_written(caller, started, key).await });
-        let begun = beginning.await.unwrap_or_else(|error| Err(format!("the run could not be started: {error}")));
+        let begun = self.clone().begin_written(caller.clone(), started, None, key).await;
         begun.map_err(|error| not_started("execution_error", error))
     }
 
-    async fn begin_written(
+    /// Begins a run, or finds the one that began under the same key or id. Returns once it is written down.
+    ///
+    /// # Errors
+    /// In whole sentences, when it can not begin.
+    pub(super) async fn begin_written(
         self: Arc<Self>,
         caller: Arc<Caller>,
         started: Started,
+        parent: Option<StepId>,
+        key: Option<String>,
+    ) -> Result<Arc<Run>, String> {
+        // Whoever asked may go away at any moment, and a run that is written down must be driven.
+        let beginning = tokio::spawn(self.begin_to_its_end(caller, started, parent, key));
+        beginning.await.unwrap_or_else(|error| Err(format!("the run could not be started: {error}")))
+    }
+
+    async fn begin_to_its_end(
+        self: Arc<Self>,
+        caller: Arc<Caller>,
+        started: Started,
+        parent: Option<StepId>,
         key: Option<String>,
     ) -> Result<Arc<Run>, String> {
         if self.stopping.is_cancelled() {
             return Err("the daemon is stopping; ask again".to_owned());
         }
-        let declared = Declared::read(&started.nodes, &caller)?;
+        let declared = Arc::new(Declared::read(&started.nodes, &self.hands, &started.run)?);
         let about = About {
             workflow: started.workflow.clone(),
             started: started.at,
             input: started.params.clone(),
-            parent: None,
+            parent,
             signature: None,
             source: Source::Function,
         };
         let (run, inputs, progress) = Run::driven(started.run.clone(), about.clone());
         let run = Arc::new(run);
-        self.register(&run)?;
+        if let Some(known) = self.register(&run)? {
+            return Ok(known);
+        }
         let mut append = Append::new(run.id.clone(), 0, ENTRY_VERSION, Vec::new());
         let beginning = Progress { state: RunState::Running, ..Progress::default() };
         append.summary = Some(beginning.summary(&about));
         append.private = Some(Origin::whole(&caller).text());
         append.key = key;
-        let execution = self.workers.execution(function(&started));
+        let (file, depth) = (OwnFile::of(&started), started.depth);
+        let (frame, timeout) = (self.frame_of(&started, file.as_deref()), started.limit());
         let entry = Entry::Started(Box::new(started));
+        let mut folded = Folded::default();
+        folded.apply(&entry);
         append.texts = vec![entry.text()];
         let written = self.write_first(append).await;
         if !matches!(written, Ok(Appended::Written { .. })) {
@@ -121,20 +155,24 @@ impl Shared {
         }
         match written {
             Ok(Appended::Written { last }) => {
-                let (folded, told, work) = (Folded::default(), Some(RunState::Running), Work::default());
-                let (shared, id) = (self.clone(), run.id.clone());
                 let driver = Driver {
-                    shared,
-                    run: id,
+                    shared: self.clone(),
+                    caller,
+                    run: run.id.clone(),
                     about,
                     inputs,
                     progress,
-                    execution,
                     declared,
+                    frames: HashMap::from([(ROOT, frame)]),
                     folded,
                     seq: last,
-                    told,
-                    work,
+                    told: Some(RunState::Running),
+                    work: Work::default(),
+                    below: HashMap::new(),
+                    to_begin: Vec::new(),
+                    depth,
+                    timeout,
+                    file,
                 };
                 self.drivers.spawn(driver.drive(false));
                 Ok(run)
@@ -148,7 +186,7 @@ impl Shared {
     }
 
     /// Makes a run of a function out of what the journal has of it.
-    pub(in crate::runs) async fn found_function(self: &Arc<Self>, known: KnownRun) -> Result<Found, String> {
+    pub(in crate::runs) async fn found_function(self: &Arc<Self>, known: KnownRun) -> Result<FoundFunction, String> {
         let id = known.run.clone();
         let unreadable = |error: &dyn std::fmt::Display| format!("its history can not be read: {error}");
         let private = self.journal.private(&id).await.map_err(|error| unreadable(&error))?;
@@ -165,27 +203,101 @@ impl Shared {
         let Some(Entry::Started(started)) = entries.into_iter().next() else {
             return Err("its history does not begin with its start".to_owned());
         };
-        let declared = Declared::read(&started.nodes, &Arc::new(caller))?;
-        let execution = self.workers.execution(function(&started));
+        let declared = Declared::read(&started.nodes, &self.hands, &id)?;
+        declared.adopt(std::mem::take(&mut folded.terminals));
+        let file = OwnFile::of(&started);
+        let frame = self.frame_of(&started, file.as_deref());
         let about = Run::told(known).about;
         let (run, inputs, progress) = Run::driven(id.clone(), about.clone());
         self.lock().insert(id.clone(), Arc::new(run));
-        let (shared, seq, told, work) = (self.clone(), records.len() as u64, None, Work::default());
-        Ok(Found(Driver { shared, run: id, about, inputs, progress, execution, declared, folded, seq, told, work }))
+        Ok(FoundFunction(Driver {
+            shared: self.clone(),
+            caller: Arc::new(caller),
+            run: id,
+            about,
+            inputs,
+            progress,
+            declared: Arc::new(declared),
+            frames: HashMap::from([(ROOT, frame)]),
+            folded,
+            seq: records.len() as u64,
+            told: None,
+            work: Work::default(),
+            below: HashMap::new(),
+            to_begin: Vec::new(),
+            depth: started.depth,
+            timeout: started.limit(),
+            file,
+        }))
+    }
+
+    /// Returns what the run itself is: a function, or a call of a node.
+    fn frame_of(&self, started: &Started, file: Option<&OwnFile>) -> Frame {
+        let Started { workflow, input, params, limits, .. } = started;
+        let (id, input, params) = (workflow.clone(), input.clone(), params.clone());
+        match file {
+            None => Frame::Once { node: id, input, timeout: started.timeout },
+            Some(OwnFile { name, text }) => {
+                let (file, text, limits) = (name.clone(), text.clone(), limits.clone());
+                let function = Function { file, text, start: Start { id, input, params }, limits };
+                let execution = Box::new(self.workers.execution(function));
+                Frame::Function { execution, of: None, held: Vec::new() }
+            }
+        }
+    }
+
+    /// Begins a run that is a call of one node of a project, which makes calls itself.
+    ///
+    /// # Errors
+    /// In whole sentences, when it can not begin.
+    pub(in crate::runs) async fn begin_call(
+        self: &Arc<Self>,
+        caller: &Arc<Caller>,
+        project: &Project,
+        node: String,
+        input: Value,
+        timeout: Option<f64>,
+        key: Option<String>,
+    ) -> Result<Arc<Run>, String> {
+        let started = Started {
+            at: moment::now(),
+            run: RunId::random(),
+            workflow: node,
+            is_call: true,
+            file: String::new(),
+            text: String::new(),
+            input,
+            params: serde_json::Map::new(),
+            limits: Limits::default(),
+            nodes: project.documents(),
+            depth: 0,
+            timeout,
+        };
+        self.clone().begin_written(caller.clone(), started, None, key).await
     }
 }
 
-fn function(started: &Started) -> Function {
-    Function {
-        file: started.file.clone(),
-        text: started.text.clone(),
-        start: Start { id: started.workflow.clone(), input: started.input.clone(), params: started.params.clone() },
-        limits: started.limits.clone(),
+impl Started {
+    /// Returns the seconds that the run may be at work; those of a call are for the call.
+    fn limit(&self) -> Option<f64> {
+        self.timeout.filter(|_| !self.is_call)
     }
+}
+
+/// Returns what a function of a file can call: what the file declares, then what the project does.
+///
+/// # Errors
+/// In a whole sentence, when the project can not be read.
+pub(super) async fn nodes_of(shared: &Shared, caller: &Caller, declared: &[Declaration]) -> Result<Vec<Value>, String> {
+    let mut nodes = documents(declared);
+    let project = shared.projects.of(caller).await?;
+    let is_own = |id: &Value| declared.iter().any(|declared| *id == *declared.id);
+    nodes.extend(project.documents().into_iter().filter(|node| !is_own(&node["id"])));
+    Ok(nodes)
 }
 
 /// Returns the workflow that is meant: the one of this name, or the only one.
-fn workflow_of(declared: &[Declaration], name: Option<&str>) -> Result<String, String> {
+pub(super) fn workflow_of(declared: &[Declaration], name: Option<&str>) -> Result<String, String> {
     let workflows: Vec<&str> = declared
         .iter()
         .filter(|declared| declared.kind == Kind::Workflow)

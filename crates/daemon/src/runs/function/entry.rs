@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use steplatch_ids::RunId;
+use steplatch_nodes::graph::GraphEvent;
 use steplatch_protocol::RunEvent;
 use steplatch_python::{Answer, Call, Limits};
 use steplatch_store::Record;
@@ -12,16 +13,24 @@ use crate::runs::event::Unreadable;
 
 /// One entry. Its tag is none that an entry of a machine has, so that neither is taken for the other. Fields may be
 /// added with a default.
+///
+/// Calls are numbered within the run, from 1. Whoever makes calls is a frame, and is called by the number of the call
+/// that it is the answer to; 0 is what the run itself is: a function, or whoever wants one node called.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "function", rename_all = "snake_case")]
 pub(in crate::runs) enum Entry {
     /// The run began. Always the first entry.
     Started(Box<Started>),
-    /// The function asked for something, or told something.
+    /// A function asked for something, or told something.
     Called {
         /// When.
         at: Timestamp,
-        /// What.
+        /// The number of the call.
+        number: u64,
+        /// Whose call it is.
+        #[serde(default, skip_serializing_if = "is_root")]
+        frame: u64,
+        /// What, with its number among the calls of its function.
         call: Call,
     },
     /// It was answered.
@@ -29,7 +38,7 @@ pub(in crate::runs) enum Entry {
         /// When.
         at: Timestamp,
         /// Which call.
-        ordinal: u64,
+        number: u64,
         /// With what.
         answer: Answer,
         /// Who answered, if somebody was asked.
@@ -38,14 +47,40 @@ pub(in crate::runs) enum Entry {
         /// What was asked, in a few words.
         asked: Asked,
     },
-    /// Nobody waits for these calls any more.
+    /// Nobody waits for this call any more.
     Abandoned {
         /// When.
         at: Timestamp,
         /// Which call.
-        ordinal: u64,
+        number: u64,
         /// What was asked, in a few words.
         asked: Asked,
+    },
+    /// Something happened to a graph.
+    Graph {
+        /// When.
+        at: Timestamp,
+        /// Which graph.
+        frame: u64,
+        /// The call that a step makes, or the one that came to something.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        number: Option<u64>,
+        /// What.
+        event: GraphEvent,
+    },
+    /// Somebody wants nothing new to begin.
+    Paused {
+        /// When.
+        at: Timestamp,
+        /// Who.
+        by: String,
+    },
+    /// It may go on.
+    Resumed {
+        /// When.
+        at: Timestamp,
+        /// Who says so.
+        by: String,
     },
     /// It returned. The last entry, as the next two.
     Completed {
@@ -77,8 +112,11 @@ pub(in crate::runs) struct Started {
     pub(in crate::runs) at: Timestamp,
     /// The run's id.
     pub(in crate::runs) run: RunId,
-    /// Which workflow of the file.
+    /// Which workflow of the file; the node, where the run is a call of one.
     pub(in crate::runs) workflow: String,
+    /// Whether the run is a call of a node, which then has no file.
+    #[serde(default)]
+    pub(in crate::runs) is_call: bool,
     /// How failures name the file.
     pub(in crate::runs) file: String,
     /// What stood in it, so that the run outlives every change to it.
@@ -89,8 +127,19 @@ pub(in crate::runs) struct Started {
     pub(in crate::runs) params: Map<String, Value>,
     /// How far it may go.
     pub(in crate::runs) limits: Limits,
-    /// The nodes of the file, as declarations of `nodes`.
+    /// The nodes of the file and of the project, as declarations of `nodes`.
     pub(in crate::runs) nodes: Vec<Value>,
+    /// How many runs are above this one.
+    #[serde(default)]
+    pub(in crate::runs) depth: u32,
+    /// Seconds that it may take, without those in which it waits for somebody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in crate::runs) timeout: Option<f64>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_root(frame: &u64) -> bool {
+    *frame == 0
 }
 
 /// What a call asked for.
@@ -101,6 +150,13 @@ pub(in crate::runs) enum Asked {
     Node(String),
     /// Somebody.
     Gate,
+    /// A run of a workflow, by their names.
+    Run {
+        /// The workflow.
+        workflow: String,
+        /// The run.
+        run: RunId,
+    },
     /// Anything that tells nobody anything.
     Other,
 }
@@ -109,6 +165,22 @@ impl Entry {
     /// Reads an entry. One that a machine wrote, or a newer version, is refused.
     pub(in crate::runs) fn read(record: &Record) -> Result<Self, Unreadable> {
         serde_json::from_str(&record.text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
+    }
+
+    /// When it was written.
+    pub(super) fn at(&self) -> Timestamp {
+        match self {
+            Self::Started(started) => started.at,
+            Self::Called { at, .. }
+            | Self::Answered { at, .. }
+            | Self::Abandoned { at, .. }
+            | Self::Graph { at, .. }
+            | Self::Paused { at, .. }
+            | Self::Resumed { at, .. }
+            | Self::Completed { at, .. }
+            | Self::Failed { at, .. }
+            | Self::Cancelled { at, .. } => *at,
+        }
     }
 
     pub(super) fn text(&self) -> String {

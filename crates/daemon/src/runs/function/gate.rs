@@ -10,7 +10,7 @@ use steplatch_store::Journal as _;
 use steplatch_workflow::{Input, Timestamp};
 
 use super::entry::Entry;
-use super::history::waits_for_somebody;
+use super::history::{Open, What, waits_for_somebody};
 use crate::caller::Caller;
 use crate::moment;
 use crate::runs::gate::TAKEN_WITHIN;
@@ -43,13 +43,14 @@ pub(in crate::runs) struct Question {
 }
 
 impl Question {
-    pub(super) fn of(run: &RunId, at: Timestamp, call: &Call) -> Option<Self> {
-        let CallKind::Gate { prompt, choices, answered_by, context, timeout, .. } = &call.kind else { return None };
-        if !waits_for_somebody(&call.kind) {
+    pub(super) fn of(run: &RunId, number: u64, open: &Open) -> Option<Self> {
+        let (at, What::Call(Call { kind, .. })) = (open.at, &open.what) else { return None };
+        let CallKind::Gate { prompt, choices, answered_by, context, timeout, .. } = kind else { return None };
+        if !waits_for_somebody(kind) {
             return None;
         }
         Some(Self {
-            step: step(run, call.ordinal)?,
+            step: step(run, number)?,
             at,
             prompt: prompt.clone(),
             choices: choices.clone().unwrap_or_default(),
@@ -82,8 +83,8 @@ impl Question {
 }
 
 /// Returns the name of a gate, which answers carry; one run has fewer calls than that.
-pub(super) fn step(run: &RunId, ordinal: u64) -> Option<StepId> {
-    Some(StepId { run: run.clone(), place: "gate".to_owned(), visit: u32::try_from(ordinal).ok()? })
+pub(super) fn step(run: &RunId, number: u64) -> Option<StepId> {
+    Some(StepId { run: run.clone(), place: "gate".to_owned(), visit: u32::try_from(number).ok()? })
 }
 
 impl Runs {
@@ -151,8 +152,8 @@ impl Runs {
     async fn answered_in(&self, run: &Run, gate: Option<&str>) -> Option<((String, String), String)> {
         let records = self.shared.journal.read(&run.id, 1).await.ok()?;
         records.iter().rev().find_map(|record| match Entry::read(record).ok()? {
-            Entry::Answered { at, ordinal, answer: Answer::Value(Value::String(answer)), by: Some(by), .. }
-                if gate.is_none_or(|gate| step(&run.id, ordinal).is_some_and(|step| step.to_string() == *gate)) =>
+            Entry::Answered { at, number, answer: Answer::Value(Value::String(answer)), by: Some(by), .. }
+                if gate.is_none_or(|gate| step(&run.id, number).is_some_and(|step| step.to_string() == *gate)) =>
             {
                 let told = format!("The gate was already answered by {by} at {}: {answer}", moment::told(at));
                 Some(((answer, by), told))

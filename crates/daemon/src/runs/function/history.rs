@@ -1,20 +1,54 @@
-//! The history of a function, folded: what is open, and how it ended.
+//! The history of a run, folded: what is open, and how it ended.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::Value;
-use steplatch_python::{Call, CallKind};
+use steplatch_ids::{RunId, StepId};
+use steplatch_nodes::NodeId;
+use steplatch_nodes::graph::{GraphEvent, StepOutcome};
+use steplatch_python::{Answer, Call, CallKind};
 use steplatch_workflow::Timestamp;
 
 use super::entry::{Asked, Entry};
 use crate::runs::run::RunState;
 
+/// The frame that the run itself is.
+pub(super) const ROOT: u64 = 0;
+
 /// What has to be remembered of a run to go on with it.
 #[derive(Debug, Default)]
 pub(super) struct Folded {
-    /// Calls that have no answer and are still waited for, with when they were made.
-    pub(super) open: BTreeMap<u64, (Timestamp, Call)>,
+    /// The number of the last call.
+    pub(super) last: u64,
+    /// Calls that have no answer and are still waited for, by their numbers.
+    pub(super) open: BTreeMap<u64, Open>,
     pub(super) end: Option<End>,
+    /// Since when nothing new is begun, and who wants that.
+    pub(super) paused: Option<(Timestamp, String)>,
+    /// Whether it ever was.
+    pub(super) was_paused: bool,
+    /// Terminals that nodes had, by node.
+    pub(super) terminals: BTreeMap<String, String>,
+    clock: Clock,
+}
+
+/// A call that is waited for.
+#[derive(Debug, Clone)]
+pub(super) struct Open {
+    pub(super) at: Timestamp,
+    /// Whose call it is.
+    pub(super) frame: u64,
+    pub(super) what: What,
+}
+
+/// What is called.
+#[derive(Debug, Clone)]
+pub(super) enum What {
+    /// What a function asks for.
+    Call(Call),
+    /// A node, for a step of a graph.
+    Step { step: NodeId, attempt: u32, node: NodeId, input: Value },
 }
 
 /// How a run ended.
@@ -26,18 +60,60 @@ pub(super) struct End {
     pub(super) error: Option<String>,
 }
 
+/// How long a run has been at work: not counted is when it waited for somebody, or was paused.
+#[derive(Debug, Default)]
+struct Clock {
+    before: Duration,
+    /// Since when it runs; not while it stands.
+    since: Option<Timestamp>,
+}
+
 impl Folded {
     pub(super) fn apply(&mut self, entry: &Entry) {
         match entry {
             Entry::Started(_) => {}
-            Entry::Called { at, call } => {
+            Entry::Called { at, number, frame, call } => {
+                self.last = *number;
                 if call.kind.wants_answer() {
-                    self.open.insert(call.ordinal, (*at, call.clone()));
+                    let what = What::Call(call.clone());
+                    self.open.insert(*number, Open { at: *at, frame: *frame, what });
                 }
             }
-            Entry::Answered { ordinal, .. } | Entry::Abandoned { ordinal, .. } => {
-                self.open.remove(ordinal);
+            Entry::Answered { number, answer, .. } => {
+                self.open.remove(number);
+                if let Answer::Value(result) = answer
+                    && let Some(terminal) = result.pointer("/attributes/session_id").and_then(Value::as_str)
+                    && let Some(node) = result.get("node_id").and_then(Value::as_str)
+                {
+                    self.terminals.insert(node.to_owned(), terminal.to_owned());
+                }
             }
+            Entry::Abandoned { number, .. } => {
+                self.open.remove(number);
+            }
+            Entry::Graph { at, frame, number: Some(number), event } => match event {
+                GraphEvent::AttemptStarted { step, attempt, node, input } => {
+                    self.last = *number;
+                    let (step, node) = (step.clone(), node.clone());
+                    let what = What::Step { step, attempt: *attempt, node, input: input.clone() };
+                    self.open.insert(*number, Open { at: *at, frame: *frame, what });
+                }
+                GraphEvent::AttemptEnded { outcome: StepOutcome::Finished { result }, .. } => {
+                    self.open.remove(number);
+                    if let Some(terminal) = result.attributes.get("session_id").and_then(Value::as_str) {
+                        self.terminals.insert(result.node_id.clone(), terminal.to_owned());
+                    }
+                }
+                _ => {
+                    self.open.remove(number);
+                }
+            },
+            Entry::Graph { number: None, .. } => {}
+            Entry::Paused { at, by } => {
+                self.paused = Some((*at, by.clone()));
+                self.was_paused = true;
+            }
+            Entry::Resumed { .. } => self.paused = None,
             Entry::Completed { at, result } => {
                 self.end(End { at: *at, state: RunState::Completed, result: Some(result.clone()), error: None });
             }
@@ -48,6 +124,8 @@ impl Folded {
                 self.end(End { at: *at, state: RunState::Cancelled, result: None, error: None });
             }
         }
+        let stands = self.paused.is_some() || self.state() != RunState::Running;
+        self.clock.apply(entry.at(), stands);
     }
 
     fn end(&mut self, end: End) {
@@ -56,11 +134,63 @@ impl Folded {
     }
 
     pub(super) fn state(&self) -> RunState {
-        let asks = |(_, call): &(Timestamp, Call)| waits_for_somebody(&call.kind);
         match &self.end {
             Some(end) => end.state,
-            None if self.open.values().any(asks) => RunState::Waiting,
+            None if self.open.values().any(Open::waits_for_somebody) => RunState::Waiting,
             None => RunState::Running,
+        }
+    }
+
+    /// Returns when a run has been at work for so many seconds, if it goes on without a pause; `None` while it stands.
+    pub(super) fn at_work_for(&self, seconds: f64) -> Option<Timestamp> {
+        let limit = Duration::try_from_secs_f64(seconds).ok()?;
+        Some(self.clock.since?.after(limit.saturating_sub(self.clock.before)))
+    }
+
+    /// Whether a call was made, however indirectly, for what `frame` is the answer to.
+    pub(super) fn is_below(&self, number: u64, frame: u64) -> bool {
+        let parent = |number: &u64| self.open.get(number).map(|open| open.frame);
+        std::iter::successors(parent(&number), parent).any(|above| above == frame)
+    }
+
+    /// Returns the number of an open call of a function, by its number among the calls of that function.
+    pub(super) fn number_of(&self, frame: u64, ordinal: u64) -> Option<u64> {
+        let is_meant = |open: &Open| matches!(&open.what, What::Call(call) if call.ordinal == ordinal);
+        self.open.iter().find(|(_, open)| open.frame == frame && is_meant(open)).map(|(number, _)| *number)
+    }
+}
+
+impl Open {
+    pub(super) fn waits_for_somebody(&self) -> bool {
+        matches!(&self.what, What::Call(call) if waits_for_somebody(&call.kind))
+    }
+
+    /// Returns what is asked for, in a few words.
+    pub(super) fn asked(&self, run: &RunId, number: u64) -> Asked {
+        match &self.what {
+            What::Step { node, .. } => Asked::Node(node.to_string()),
+            What::Call(call) => match &call.kind {
+                CallKind::Run { node, .. } => Asked::Node(node.clone()),
+                CallKind::RunGraph { graph, .. } => Asked::Node(graph.clone()),
+                CallKind::Gate { .. } => Asked::Gate,
+                CallKind::RunWorkflow { workflow, .. } => {
+                    Asked::Run { workflow: workflow.clone(), run: child_of(run, number) }
+                }
+                _ => Asked::Other,
+            },
+        }
+    }
+}
+
+impl Clock {
+    fn apply(&mut self, at: Timestamp, stands: bool) {
+        match (self.since, stands) {
+            (Some(since), true) => {
+                self.before += at.since(since);
+                self.since = None;
+            }
+            (None, false) => self.since = Some(at),
+            _ => {}
         }
     }
 }
@@ -70,12 +200,22 @@ pub(super) fn waits_for_somebody(kind: &CallKind) -> bool {
     matches!(kind, CallKind::Gate { timeout, .. } if timeout.is_none_or(|seconds| seconds > 0.0))
 }
 
-impl Asked {
-    pub(super) fn of(kind: &CallKind) -> Self {
-        match kind {
-            CallKind::Run { node, .. } => Self::Node(node.clone()),
-            CallKind::Gate { .. } => Self::Gate,
-            _ => Self::Other,
-        }
-    }
+/// Returns the name of the step that starts a run.
+pub(super) fn child_step(run: &RunId, number: u64) -> StepId {
+    named(run, "workflow", number)
+}
+
+/// Returns the name of the step that calls a node.
+pub(super) fn call_step(run: &RunId, number: u64) -> StepId {
+    named(run, "node", number)
+}
+
+/// Returns the name of a step; one run has fewer calls than that.
+pub(super) fn named(run: &RunId, place: &str, number: u64) -> StepId {
+    StepId { run: run.clone(), place: place.to_owned(), visit: u32::try_from(number).unwrap_or(u32::MAX) }
+}
+
+/// Returns the run that a call starts.
+pub(super) fn child_of(run: &RunId, number: u64) -> RunId {
+    RunId::started_by(&child_step(run, number))
 }

@@ -1,13 +1,14 @@
 //! Runs of functions, as they are told to who follows or asks.
 
 use serde_json::{Map, Value, json};
+use steplatch_nodes::graph::{Ending, GraphEvent, StepOutcome};
 use steplatch_protocol::{RunEvent, RunReply};
 use steplatch_python::{Answer, CallKind};
 use steplatch_store::Record;
 
 use super::entry::{Asked, Entry, told_as};
 use super::gate::step;
-use super::history::Folded;
+use super::history::{Folded, ROOT, child_of};
 use crate::moment;
 use crate::runs::event::{Unreadable, envelope};
 use crate::runs::run::{Run, RunState};
@@ -15,66 +16,85 @@ use crate::secrets::Secrets;
 
 /// Tells an entry as an event; one that says nothing to anybody else is `None`.
 pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unreadable> {
-    let gate_id = |ordinal: u64| step(&run.id, ordinal).map(|step| step.to_string());
+    let gate_id = |number: u64| step(&run.id, number).map(|step| step.to_string());
     let (at, event_type, data) = match Entry::read(record)? {
         Entry::Started(started) => {
             let data = json!({"input": started.input, "params": started.params, "file": started.file});
             (started.at, "workflow_started".to_owned(), data)
         }
-        Entry::Called { at, call } => {
+        Entry::Called { at, number, frame, call } => {
             let (event_type, data) = match call.kind {
-                CallKind::Run { node, input, .. } => {
-                    ("node_started".to_owned(), json!({"node_id": node, "call": call.ordinal, "input": input}))
+                CallKind::Run { node, input, .. } | CallKind::RunGraph { graph: node, input, .. } => {
+                    ("node_started".to_owned(), within(frame, json!({"node_id": node, "call": number, "input": input})))
+                }
+                CallKind::RunWorkflow { workflow, input, params, .. } => {
+                    let data = json!({"workflow_id": workflow, "call": number, "input": input, "params": params,
+                                      "child_run_id": child_of(&run.id, number)});
+                    ("nested_workflow_started".to_owned(), within(frame, data))
                 }
                 CallKind::Gate { prompt, choices, context, .. } => (
                     "gate_waiting".to_owned(),
-                    json!({"gate_id": gate_id(call.ordinal), "state": "gate", "prompt": prompt,
+                    json!({"gate_id": gate_id(number), "state": "gate", "prompt": prompt,
                            "choices": choices.unwrap_or_default(), "context": context}),
                 ),
                 CallKind::Emit { event_type, data } => (told_as(&event_type), data),
                 CallKind::Log { text } => ("log".to_owned(), json!({"text": text})),
-                CallKind::Sleep { .. }
-                | CallKind::Now {}
-                | CallKind::Random {}
-                | CallKind::RunWorkflow { .. }
-                | CallKind::RunGraph { .. } => return Ok(None),
+                CallKind::Sleep { .. } | CallKind::Now {} | CallKind::Random {} => return Ok(None),
             };
             (at, event_type, data)
         }
-        Entry::Answered { at, ordinal, answer, by, asked } => {
+        Entry::Answered { at, number, answer, by, asked } => {
             let (event_type, data) = match asked {
                 Asked::Other => return Ok(None),
                 Asked::Gate => match answer {
                     Answer::Value(answer) => {
-                        let data = json!({"gate_id": gate_id(ordinal), "state": "gate", "answer": answer, "by": by});
+                        let data = json!({"gate_id": gate_id(number), "state": "gate", "answer": answer, "by": by});
                         ("gate_answered", data)
                     }
-                    Answer::Raise { .. } => ("gate_timeout", json!({"gate_id": gate_id(ordinal), "state": "gate"})),
+                    Answer::Raise { .. } => ("gate_timeout", json!({"gate_id": gate_id(number), "state": "gate"})),
                 },
                 Asked::Node(node) => match answer {
                     Answer::Value(result) => {
                         let good = result.get("success") == Some(&Value::Bool(true));
                         let event_type = if good { "node_completed" } else { "node_error" };
-                        (event_type, json!({"node_id": node, "call": ordinal, "result": result}))
+                        (event_type, json!({"node_id": node, "call": number, "result": result}))
                     }
                     Answer::Raise { exception, message } => {
                         let event_type = if exception == "TimeoutError" { "node_timeout" } else { "node_error" };
-                        (event_type, json!({"node_id": node, "call": ordinal, "error": message}))
+                        (event_type, json!({"node_id": node, "call": number, "error": message}))
                     }
+                },
+                Asked::Run { workflow, run } => match answer {
+                    Answer::Value(result) => (
+                        "nested_workflow_completed",
+                        json!({"workflow_id": workflow, "child_run_id": run, "call": number, "result": result}),
+                    ),
+                    Answer::Raise { message, .. } => (
+                        "nested_workflow_failed",
+                        json!({"workflow_id": workflow, "child_run_id": run, "call": number, "error": message}),
+                    ),
                 },
             };
             (at, event_type.to_owned(), data)
         }
-        Entry::Abandoned { at, ordinal, asked } => match asked {
-            Asked::Gate => (at, "gate_cancelled".to_owned(), json!({"gate_id": gate_id(ordinal), "state": "gate"})),
-            Asked::Node(node) => (
-                at,
-                "node_error".to_owned(),
-                json!({"node_id": node, "call": ordinal,
-                "error": "nobody waits for it any more"}),
-            ),
+        Entry::Abandoned { at, number, asked } => match asked {
+            Asked::Gate => (at, "gate_cancelled".to_owned(), json!({"gate_id": gate_id(number), "state": "gate"})),
+            Asked::Node(node) => {
+                let data = json!({"node_id": node, "call": number, "error": "nobody waits for it any more"});
+                (at, "node_error".to_owned(), data)
+            }
+            Asked::Run { workflow, run } => {
+                let data = json!({"workflow_id": workflow, "child_run_id": run, "call": number});
+                (at, "nested_workflow_cancelled".to_owned(), data)
+            }
             Asked::Other => return Ok(None),
         },
+        Entry::Graph { at, frame, number, event } => {
+            let (event_type, data) = of_graph(frame, number, event);
+            (at, event_type.to_owned(), data)
+        }
+        Entry::Paused { at, by } => (at, "workflow_paused".to_owned(), json!({"by": by})),
+        Entry::Resumed { at, by } => (at, "workflow_resumed".to_owned(), json!({"by": by})),
         Entry::Completed { at, result } => (at, "workflow_completed".to_owned(), json!({"result": result})),
         Entry::Failed { at, error } => (at, "workflow_failed".to_owned(), json!({"reason": "failed", "error": error})),
         Entry::Cancelled { at, reason } => (at, "workflow_cancelled".to_owned(), json!({"reason": reason})),
@@ -85,6 +105,60 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
         other => json!({"data": other}),
     };
     Ok(Some(envelope(run, record.seq, &event_type, data, moment::told(at))))
+}
+
+/// Says within which call another one is made, unless the run itself makes it.
+fn within(frame: u64, mut data: Value) -> Value {
+    if frame != ROOT {
+        data["within"] = frame.into();
+    }
+    data
+}
+
+/// Tells what happened to the graph that is the answer to the call `frame`.
+fn of_graph(frame: u64, number: Option<u64>, event: GraphEvent) -> (&'static str, Value) {
+    match event {
+        GraphEvent::Started { input } => ("graph_started", json!({"call": frame, "input": input})),
+        GraphEvent::AttemptStarted { step, attempt, node, input } => (
+            "node_started",
+            json!({"node_id": node, "call": number, "within": frame, "step_id": step, "attempt": attempt, "input": input}),
+        ),
+        GraphEvent::AttemptEnded { step, attempt, outcome } => {
+            let (event_type, field, told) = match outcome {
+                StepOutcome::Finished { result } => {
+                    let event_type = if result.success { "node_completed" } else { "node_error" };
+                    (event_type, "result", json!(result))
+                }
+                StepOutcome::TimedOut => ("node_timeout", "error", "it took longer than it may".into()),
+                StepOutcome::Unknown => ("node_error", "error", "whether it was done is not known".into()),
+            };
+            let node = told.get("node_id").cloned().unwrap_or_default();
+            (
+                event_type,
+                json!({"node_id": node, "call": number, "within": frame, "step_id": step, "attempt": attempt, field: told}),
+            )
+        }
+        GraphEvent::RetryPlanned { step, due } => {
+            ("graph_step_retry", json!({"call": frame, "step_id": step, "due": moment::told(due)}))
+        }
+        GraphEvent::RetryDue { step } => ("graph_step_again", json!({"call": frame, "step_id": step})),
+        GraphEvent::FallbackPlanned { step } => ("graph_step_fallback", json!({"call": frame, "step_id": step})),
+        GraphEvent::StepEnded { step, ending } => {
+            let (event_type, why) = match ending {
+                Ending::Completed => ("graph_step_completed", Value::Null),
+                Ending::Skipped { value } => ("graph_step_skipped", json!({"value": value})),
+                Ending::Failed { error, .. } => ("graph_step_failed", json!({"error": error})),
+                Ending::NotRun { because } => ("graph_step_not_run", json!({"because": because})),
+            };
+            let mut data = json!({"call": frame, "step_id": step});
+            if let (Value::Object(data), Value::Object(why)) = (&mut data, why) {
+                data.extend(why);
+            }
+            (event_type, data)
+        }
+        GraphEvent::Ended { success: true } => ("graph_completed", json!({"call": frame})),
+        GraphEvent::Ended { success: false } => ("graph_failed", json!({"call": frame})),
+    }
 }
 
 /// Tells how far a run is.
@@ -108,6 +182,7 @@ pub(in crate::runs) fn report(run: &Run, records: &[Record], secrets: &Secrets) 
         total_elapsed_time: ended.since(run.about.started).as_secs_f64(),
         result: Some(result).filter(|_| progress.state == RunState::Completed),
         pending_gate: progress.questions.first().map(|question| question.info(secrets)),
+        paused: progress.pause(secrets),
         error: secrets.masked_if(progress.error.or(progress.trouble)),
         ..RunReply::default()
     })

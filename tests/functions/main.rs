@@ -1,77 +1,16 @@
 //! Runs of functions in Python syntax, on the real binary.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+mod frames;
+mod nested;
+mod repl;
+mod story;
+mod survival;
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home};
+use serde_json::json;
 
-const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
-
-/// A home with a function in it, whose body is given.
-struct Story {
-    agent: Agent,
-    home: Home,
-    file: PathBuf,
-}
-
-impl Story {
-    fn of(body: &str, nodes: &str) -> Self {
-        let home = Home::new(STEPLATCH);
-        let file = home.path().join("story.py");
-        let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
-        let text =
-            format!("async def story(ctx):\n{body}\n{nodes}\nWorkflow(id=\"story\", session=session, fn=story)\n");
-        std::fs::write(&file, text).unwrap();
-        Self { agent: Agent::new(&home), home, file }
-    }
-
-    fn begins(&self, wait_seconds: f64) -> Value {
-        self.begins_with(json!({"wait_seconds": wait_seconds}))
-    }
-
-    fn begins_with(&self, mut arguments: Value) -> Value {
-        arguments["workflow_file"] = self.file.display().to_string().into();
-        self.agent.calls("run_workflow", arguments)
-    }
-
-    fn looks(&self, run: &Value, wait_seconds: f64) -> Value {
-        self.agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": wait_seconds}))
-    }
-
-    /// A person answers.
-    fn answers(&self, run: &Value, answer: &str) -> steplatch_testkit::Said {
-        self.home.runs(&["gates", "answer", run["run_id"].as_str().unwrap(), answer])
-    }
-
-    fn daemon(&self) -> i32 {
-        let status = self.home.runs(&["daemon", "status", "--json"]).json();
-        i32::try_from(status["pid"].as_i64().unwrap()).unwrap()
-    }
-
-    fn kills_the_daemon(&self) {
-        kill_process(Pid::from_raw(self.daemon()).unwrap(), Signal::KILL).unwrap();
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.home.path().join(name)
-    }
-}
-
-fn lines_in(file: &Path) -> usize {
-    std::fs::read_to_string(file).unwrap_or_default().lines().count()
-}
-
-/// Waits until somebody has written to a file.
-fn written(file: &Path) {
-    let began = Instant::now();
-    while lines_in(file) == 0 {
-        assert!(began.elapsed() < Duration::from_secs(60), "nobody writes {}", file.display());
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
+use story::{Story, lines_in, types, written};
 
 #[test]
 fn a_function_waits_at_its_gate_while_the_daemon_is_killed_and_runs_no_command_twice() {
@@ -178,9 +117,8 @@ fn what_a_function_asks_for_is_parallel_and_what_takes_too_long_is_caught() {
     assert_eq!(result["late"], "Node 'endless' took longer than 0.2 s");
     assert_eq!(result["unknown"], "Node 'nothing' not found in session");
     assert_eq!((&result["nobody"], &result["random"], &result["parallel"]), (&json!(true), &json!(true), &json!(true)));
-    let events = story.home.runs(&["runs", "events", over["run_id"].as_str().unwrap(), "--json"]).well();
-    let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let types: Vec<&str> = events.iter().map(|event| event["event_type"].as_str().unwrap()).collect();
+    let events = story.events(&over);
+    let types = types(&events);
     let wanted = ["workflow_started", "node_started", "node_timeout", "gate_waiting", "gate_timeout", "half", "log"];
     let mut rest = types.iter();
     assert!(wanted.iter().all(|wanted| rest.any(|event| event == wanted)), "{types:?}");

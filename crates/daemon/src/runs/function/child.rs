@@ -1,0 +1,190 @@
+//! Runs that a function starts.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use steplatch_ids::{RunId, StepId};
+use steplatch_nodes::NodeResult;
+use steplatch_protocol::NodeReply;
+use steplatch_python::{Answer, Limits};
+use steplatch_store::Journal as _;
+use steplatch_workflow::{Definition, History, Input, Limits as RunLimits, Outcome, Timestamp, child_outcome};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::drive::OwnFile;
+use super::entry::{Entry, Started};
+use super::work::{Came, after};
+use crate::caller::Caller;
+use crate::moment;
+use crate::runs::begin::Beginning;
+use crate::runs::catalog::TerminalTools;
+use crate::runs::child::{Watched, give_up, tell_of_waits};
+use crate::runs::run::{Run, RunState};
+use crate::runs::source::Source;
+use crate::runs::{Seal, Shared};
+
+/// How deep runs that functions start may be nested.
+const MOST_LEVELS: u32 = 16;
+
+/// A run that a call wants.
+pub(super) struct Wanted {
+    /// The step that starts it, by which it is found again.
+    pub(super) step: StepId,
+    pub(super) workflow: String,
+    pub(super) input: Value,
+    pub(super) params: Map<String, Value>,
+    /// How many runs are above it.
+    pub(super) depth: u32,
+    pub(super) at: Timestamp,
+    pub(super) timeout: Option<f64>,
+}
+
+/// Starts the run, or finds it, and waits for its end. `file` is where workflows are looked for first.
+///
+/// The future has a name for its type because a run's driver performs this, and this starts a driver.
+pub(super) fn perform(
+    shared: Arc<Shared>,
+    caller: Arc<Caller>,
+    parent: mpsc::UnboundedSender<Input>,
+    file: Option<Arc<OwnFile>>,
+    wanted: Wanted,
+    interrupt: CancellationToken,
+) -> Pin<Box<dyn Future<Output = Came> + Send>> {
+    Box::pin(async move {
+        let id = RunId::started_by(&wanted.step);
+        let Wanted { ref step, at, timeout, .. } = wanted;
+        let (step, workflow) = (step.clone(), wanted.workflow.clone());
+        let run = match shared.find(&id).await {
+            Ok(Some(run)) => run,
+            Ok(None) if wanted.depth > MOST_LEVELS => {
+                let message = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
+                return Came::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message });
+            }
+            Ok(None) => match begin(&shared, &caller, id, file.as_deref(), wanted).await {
+                Ok(run) => run,
+                Err(error) => return Came::refused(error),
+            },
+            Err(error) => return Came::refused(format!("what is known of run {id} can not be read: {error}")),
+        };
+        // Whoever stops waiting for the child, stops the child; a daemon that stops leaves both to the next one.
+        let _watched = Watched::new(&shared, run.clone());
+        tokio::select! {
+            biased;
+            _ = run.over_within(None) => {}
+            never = tell_of_waits(&run, &parent, &step) => match never {},
+            () = interrupt.cancelled() => give_up(&run).await,
+            () = after(at, timeout) => {
+                give_up(&run).await;
+                let seconds = timeout.unwrap_or_default();
+                return Came::TimedOut(format!("Workflow '{workflow}' took longer than {seconds} s"));
+            }
+        }
+        came_of(&shared, &run, &workflow).await
+    })
+}
+
+async fn begin(
+    shared: &Arc<Shared>,
+    caller: &Arc<Caller>,
+    run: RunId,
+    file: Option<&OwnFile>,
+    wanted: Wanted,
+) -> Result<Arc<Run>, String> {
+    let Wanted { step, workflow, input, params, depth, .. } = wanted;
+    if let Some(OwnFile { name, text }) = file {
+        let declared = shared.workers.load(name, text).await.map_err(|error| error.to_string())?;
+        if super::begin::workflow_of(&declared, Some(&workflow)).is_ok() {
+            let input = if input.is_null() { Value::String(String::new()) } else { input };
+            let started = Started {
+                at: moment::now(),
+                run,
+                workflow,
+                is_call: false,
+                file: name.clone(),
+                text: text.to_string(),
+                input,
+                params,
+                limits: Limits::default(),
+                nodes: super::begin::nodes_of(shared, caller, &declared).await?,
+                depth,
+                timeout: None,
+            };
+            return shared.clone().begin_written(caller.clone(), started, Some(step), None).await;
+        }
+    }
+    let saved = shared.workflows.find(caller, &workflow).await?;
+    let definition = Definition::parse(&saved.definition, &TerminalTools)
+        .map_err(|problems| format!("the workflow '{}' is not valid:\n{problems}", saved.name))?;
+    let mut variables = params;
+    if !input.is_null() {
+        variables.entry("input").or_insert(input);
+    }
+    let start = steplatch_workflow::Start {
+        run,
+        session_id: None,
+        variables,
+        limits: RunLimits::default(),
+        keep_terminals: false,
+        parent: Some(step),
+        depth,
+    };
+    let source = Source::Saved { folder: saved.folder, name: saved.name };
+    shared.begin(caller, Beginning { definition, source, start, key: None }).await
+}
+
+/// Returns what the run of a function that completed returned.
+async fn returned(shared: &Shared, run: &Run) -> Result<Value, String> {
+    let records = shared.journal.read(&run.id, 1).await;
+    let records = records.map_err(|error| format!("is over, and its result can not be read: {error}"))?;
+    let result = records.iter().rev().find_map(|record| match Entry::read(record) {
+        Ok(Entry::Completed { result, .. }) => Some(result),
+        _ => None,
+    });
+    Ok(result.unwrap_or_default())
+}
+
+/// Returns what came of a run that is over, and that is a call of a node.
+///
+/// # Errors
+/// In whole sentences, when it came to nothing.
+pub(in crate::runs) async fn result_of(shared: &Shared, run: &Run) -> Result<NodeReply, String> {
+    let id = run.id.to_string();
+    match run.state() {
+        RunState::Completed => {}
+        RunState::Cancelled => return Err(format!("It was cancelled (run {id}).")),
+        _ => return Err(run.progress().error.unwrap_or_else(|| format!("It failed (run {id})."))),
+    }
+    let result = returned(shared, run).await.map_err(|error| format!("Run {id} {error}."))?;
+    let result: NodeResult =
+        serde_json::from_value(result).map_err(|error| format!("Run {id} has no result: {error}."))?;
+    Ok(NodeReply { run_id: Some(id), ..crate::nodes::told(result) })
+}
+
+/// Says what a run that is over came to, as the function that waits for it is told.
+async fn came_of(shared: &Shared, run: &Run, workflow: &str) -> Came {
+    let failed = |error: String| {
+        let message = format!("Workflow '{workflow}' ({}) {error}", run.id);
+        Came::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message })
+    };
+    match run.state() {
+        RunState::Completed => {}
+        RunState::Cancelled => return failed("was cancelled".to_owned()),
+        _ => return failed(format!("failed: {}", run.progress().error.unwrap_or_default())),
+    }
+    if run.is_function() {
+        return match returned(shared, run).await {
+            Ok(result) => Came::value(result),
+            Err(error) => failed(error),
+        };
+    }
+    let events = match shared.events_of(&run.id, 1, &Seal::default()).await {
+        Ok(events) => events,
+        Err(error) => return failed(format!("is over, and its result can not be read: {error}")),
+    };
+    match child_outcome(&History::from_iter(&events), run.state().name()) {
+        Outcome::Finished { result } => Came::value(result),
+        _ => failed("came to nothing".to_owned()),
+    }
+}

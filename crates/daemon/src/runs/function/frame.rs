@@ -1,0 +1,406 @@
+//! Who makes calls in a run: functions, graphs, and whoever wants one node called.
+//!
+//! A frame goes on with an answer, and asks for more. Both are appended in one
+//! transaction before anything new is performed.
+
+use serde_json::Value;
+use steplatch_nodes::graph::{Decision, Effect, Graph, GraphEvent, GraphInput, Progress, decide, hold, result, resume};
+use steplatch_nodes::{ErrorType, Node, NodeId, NodeResult};
+use steplatch_python::{Answer, Call, CallKind, Entry as Step, Progress as Gone, State};
+use steplatch_store::Journal as _;
+use steplatch_workflow::Timestamp;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::drive::Driver;
+use super::entry::Entry;
+use super::history::{Open, ROOT, What};
+use super::work::{Came, until};
+use crate::moment;
+use crate::workers::Execution;
+
+/// Somebody who makes calls.
+pub(super) enum Frame {
+    Function {
+        execution: Box<Execution>,
+        /// What it is the answer to, unless it is the run itself.
+        of: Option<Box<Called>>,
+        /// Answers that are written down, and that it is not told while the run is paused.
+        held: Vec<(u64, Answer)>,
+    },
+    Graph(Box<OfGraph>),
+    /// Wants one node called; the run itself then.
+    Once {
+        node: String,
+        input: Value,
+        timeout: Option<f64>,
+    },
+}
+
+/// The call of a node that a frame is the answer to.
+pub(super) struct Called {
+    pub(super) node: Node,
+    pub(super) input: Value,
+}
+
+/// A graph on its way.
+pub(super) struct OfGraph {
+    called: Called,
+    graph: Graph,
+    progress: Progress,
+    waits: CancellationToken,
+    /// Nobody waits for its delays once it is gone.
+    _ends: DropGuard,
+}
+
+impl OfGraph {
+    pub(super) fn new(called: Called, graph: Graph) -> Self {
+        let (progress, waits) = (Progress::new(&graph), CancellationToken::new());
+        let ends = waits.clone().drop_guard();
+        Self { called, graph, progress, waits, _ends: ends }
+    }
+
+    /// Returns the seconds that an attempt of a step may take.
+    pub(super) fn limit(&self, step: &NodeId, node: &NodeId) -> Option<f64> {
+        let step = self.graph.steps().iter().find(|known| known.id == *step)?;
+        let retry = step.on_error.retry.as_ref().filter(|_| *node == step.node)?;
+        Some(retry.timeout?.duration().as_secs_f64())
+    }
+}
+
+/// What a frame is told.
+pub(super) enum Told {
+    /// Nothing: it begins, or is found where it was.
+    Nothing,
+    /// The answer to a call, by the number among its own; written down with what follows from it.
+    Answer(u64, Answer),
+    /// One that is written down already.
+    Held(u64, Answer),
+}
+
+impl Driver {
+    /// Has a function go on; writes down `entries` and what it asks, and has that done. Returns false when this run is
+    /// not ours to go on with.
+    pub(super) async fn function_goes_on(&mut self, number: u64, mut entries: Vec<Entry>, told: Told) -> bool {
+        let recorded = match &told {
+            Told::Answer(ordinal, answer) => Some((*ordinal, answer.clone())),
+            Told::Nothing | Told::Held(..) => None,
+        };
+        let Some(Frame::Function { execution, .. }) = self.frames.get_mut(&number) else { return true };
+        let gone = match told {
+            Told::Nothing => Ok(None),
+            Told::Answer(ordinal, answer) | Told::Held(ordinal, answer) => execution.answer(ordinal, answer).await,
+        };
+        let gone = match gone {
+            Ok(None) => match self.history_of(number, recorded).await {
+                Ok(history) => match self.frames.get_mut(&number) {
+                    Some(Frame::Function { execution, .. }) => {
+                        execution.replay(history).await.map_err(|error| error.to_string())
+                    }
+                    _ => return true,
+                },
+                Err(error) => Err(error),
+            },
+            Ok(Some(gone)) => Ok(gone),
+            Err(error) => Err(error.to_string()),
+        };
+        let at = moment::now();
+        let (calls, ended) = match gone {
+            Ok(Gone { calls, abandoned, state }) => {
+                for ordinal in abandoned {
+                    if let Some(abandoned) = self.folded.number_of(number, ordinal) {
+                        entries.extend(self.abandoned(abandoned, at));
+                    }
+                }
+                let ended = match state {
+                    State::Waiting(_) => None,
+                    State::Completed(result) => Some(Ok(result)),
+                    State::Failed(failure) => Some(Err(failure.to_string())),
+                };
+                (calls, ended)
+            }
+            Err(error) => (Vec::new(), Some(Err(error))),
+        };
+        let mut last = self.folded.last;
+        let mut numbered = Vec::with_capacity(calls.len());
+        for call in calls {
+            last += 1;
+            numbered.push((last, call.kind.clone()));
+            entries.push(Entry::Called { at, number: last, frame: number, call });
+        }
+        if let Some(ended) = ended {
+            return self.function_ended(number, entries, at, ended).await;
+        }
+        if !self.append(entries).await {
+            return false;
+        }
+        for (number, kind) in numbered {
+            self.perform(number, at, kind, false);
+        }
+        true
+    }
+
+    async fn function_ended(
+        &mut self,
+        number: u64,
+        mut entries: Vec<Entry>,
+        at: Timestamp,
+        ended: Result<Value, String>,
+    ) -> bool {
+        if number == ROOT {
+            entries.push(match ended {
+                Ok(result) => Entry::Completed { at, result },
+                Err(error) => Entry::Failed { at, error },
+            });
+            return self.append(entries).await;
+        }
+        // What it asked last without waiting for it is told, and nobody answers.
+        if !self.append(entries).await {
+            return false;
+        }
+        if let Some(Frame::Function { of: Some(called), .. }) = self.frames.get(&number) {
+            let (node, input) = (&called.node, called.input.clone());
+            let came = match ended {
+                Ok(output) => NodeResult::succeeded(node, input, output),
+                Err(error) => NodeResult::failed(node, input, ErrorType::Exception, error),
+            };
+            self.work.came(number, Came::node(came));
+        }
+        true
+    }
+
+    /// Has a graph go on; as [`Self::function_goes_on`]. `call` is the one that `input` is about.
+    pub(super) async fn graph_goes_on(
+        &mut self,
+        number: u64,
+        mut entries: Vec<Entry>,
+        input: GraphInput,
+        call: Option<u64>,
+    ) -> bool {
+        let at = moment::now();
+        let is_paused = self.folded.paused.is_some();
+        let Some(Frame::Graph(of)) = self.frames.get_mut(&number) else { return true };
+        let decide = if is_paused { hold } else { decide };
+        let Decision { events, effects } = decide(&of.graph, &of.progress, input, at);
+        events.iter().for_each(|event| of.progress.apply(event));
+        let came = of.progress.ended().map(|_| result(&of.called.node, &of.graph, &of.progress));
+        let mut last = self.folded.last;
+        let mut begun = Vec::new();
+        for event in events {
+            let call = match &event {
+                GraphEvent::AttemptStarted { .. } => {
+                    last += 1;
+                    begun.push(last);
+                    Some(last)
+                }
+                GraphEvent::AttemptEnded { .. } => call,
+                _ => None,
+            };
+            entries.push(Entry::Graph { at, frame: number, number: call, event });
+        }
+        if !self.append(entries).await {
+            return false;
+        }
+        let mut begun = begun.into_iter();
+        for effect in effects {
+            match effect {
+                Effect::Run { node, input, timeout, .. } => {
+                    if let Some(call) = begun.next() {
+                        let seconds = timeout.map(|timeout| timeout.as_secs_f64());
+                        self.call_node(call, at, node.as_str(), input, seconds, false);
+                    }
+                }
+                Effect::Wait { step, until } => self.delay(number, step, until),
+            }
+        }
+        if let Some(came) = came {
+            self.work.came(number, Came::node(came));
+        }
+        true
+    }
+
+    fn delay(&mut self, number: u64, step: NodeId, due: Timestamp) {
+        let Some(Frame::Graph(of)) = self.frames.get(&number) else { return };
+        let waits = of.waits.clone();
+        self.work.spawn(number, async move {
+            tokio::select! {
+                () = until(due) => {}
+                () = waits.cancelled() => {}
+            }
+            Came::DelayOver(step)
+        });
+    }
+
+    /// Has a frame begin, or go on from where its history leads.
+    pub(super) async fn begin_frame(&mut self, number: u64) -> bool {
+        let at = moment::now();
+        match self.frames.get(&number) {
+            Some(Frame::Function { .. }) => self.function_goes_on(number, Vec::new(), Told::Nothing).await,
+            Some(Frame::Graph(of)) => {
+                let input = match of.progress.has_begun() {
+                    false => GraphInput::Start { input: of.called.input.clone() },
+                    true => GraphInput::GoOn,
+                };
+                self.graph_goes_on(number, Vec::new(), input, None).await
+            }
+            Some(Frame::Once { node, input, timeout }) => {
+                let (node, input, timeout) = (node.clone(), input.clone(), *timeout);
+                let kind = CallKind::Run { node, input, timeout, kwargs: serde_json::Map::new() };
+                let call = self.folded.last + 1;
+                let called = Call { ordinal: call, kind: kind.clone() };
+                if !self.append(vec![Entry::Called { at, number: call, frame: number, call: called }]).await {
+                    return false;
+                }
+                self.perform(call, at, kind, false);
+                true
+            }
+            None => true,
+        }
+    }
+
+    /// Goes on with a frame that another daemon left: what it waits for is open, or it waits for nothing.
+    pub(super) async fn resume_frame(&mut self, number: u64) -> Result<(), String> {
+        let waits = self.folded.open.values().any(|open| open.frame == number);
+        if !matches!(self.frames.get(&number), Some(Frame::Graph(_))) {
+            // What was answered while it was paused may not have been told.
+            if !waits || self.folded.was_paused {
+                self.work.came(number, Came::Begin);
+            }
+            return Ok(());
+        }
+        let history = self.graph_history(number).await?;
+        let Some(Frame::Graph(of)) = self.frames.get_mut(&number) else { return Ok(()) };
+        of.progress = Progress::of(&of.graph, &history);
+        if of.progress.ended().is_some() {
+            let came = result(&of.called.node, &of.graph, &of.progress);
+            self.work.came(number, Came::node(came));
+            return Ok(());
+        }
+        // Its calls are open, and are seen to as such.
+        for effect in resume(&of.graph, &of.progress) {
+            if let Effect::Wait { step, until } = effect {
+                self.delay(number, step, until);
+            }
+        }
+        self.work.came(number, Came::Begin);
+        Ok(())
+    }
+
+    /// Returns what makes a call, and everything below it, count as abandoned. Ends what it started.
+    pub(super) fn abandoned(&mut self, number: u64, at: Timestamp) -> Vec<Entry> {
+        let mut entries = self.abandoned_below(number, at);
+        self.work.interrupt(number);
+        self.frames.remove(&number);
+        if let Some(open) = self.folded.open.get(&number) {
+            entries.push(Entry::Abandoned { at, number, asked: open.asked(&self.run, number) });
+        }
+        entries
+    }
+
+    /// The same for what is below a call only.
+    pub(super) fn abandoned_below(&mut self, number: u64, at: Timestamp) -> Vec<Entry> {
+        let below = |other: &u64| self.folded.is_below(*other, number);
+        let below: Vec<u64> = self.folded.open.keys().copied().filter(below).collect();
+        let mut entries = Vec::with_capacity(below.len());
+        for below in below {
+            self.work.interrupt(below);
+            self.frames.remove(&below);
+            let asked = self.folded.open[&below].asked(&self.run, below);
+            entries.push(Entry::Abandoned { at, number: below, asked });
+        }
+        entries
+    }
+
+    /// Returns what a function was answered and asked so far, with an answer that is not written down yet.
+    async fn history_of(&self, frame: u64, answer: Option<(u64, Answer)>) -> Result<Vec<Step>, String> {
+        let mut history = Vec::new();
+        let mut ordinals = std::collections::HashMap::new();
+        for entry in self.entries().await? {
+            match entry {
+                Entry::Called { number, frame: of, call, .. } if of == frame => {
+                    ordinals.insert(number, call.ordinal);
+                    history.push(Step::Called(call));
+                }
+                Entry::Answered { number, answer, .. } => {
+                    history.extend(ordinals.get(&number).map(|ordinal| Step::Answered { ordinal: *ordinal, answer }));
+                }
+                _ => {}
+            }
+        }
+        history.extend(answer.map(|(ordinal, answer)| Step::Answered { ordinal, answer }));
+        Ok(history)
+    }
+
+    async fn graph_history(&self, frame: u64) -> Result<Vec<GraphEvent>, String> {
+        let of_graph = |entry| match entry {
+            Entry::Graph { frame: of, event, .. } if of == frame => Some(event),
+            _ => None,
+        };
+        Ok(self.entries().await?.into_iter().filter_map(of_graph).collect())
+    }
+
+    async fn entries(&self) -> Result<Vec<Entry>, String> {
+        let unreadable = |error: &dyn std::fmt::Display| format!("the history of the run can not be read: {error}");
+        let records = self.shared.journal.read(&self.run, 1).await.map_err(|error| unreadable(&error))?;
+        records.iter().map(|record| Entry::read(record).map_err(|error| unreadable(&error))).collect()
+    }
+
+    /// Passes on what came of a call to whoever made it.
+    pub(super) async fn answer(&mut self, number: u64, open: Open, came: Came, by: Option<String>) -> bool {
+        let at = moment::now();
+        self.work.interrupt(number);
+        let mut entries = self.abandoned_below(number, at);
+        self.frames.remove(&number);
+        let asked = open.asked(&self.run, number);
+        match (self.frames.get_mut(&open.frame), open.what) {
+            (Some(Frame::Function { held, .. }), What::Call(call)) => {
+                let answer = came.into_answer();
+                entries.push(Entry::Answered { at, number, answer: answer.clone(), by, asked });
+                if self.folded.paused.is_some() {
+                    held.push((call.ordinal, answer));
+                    return self.append(entries).await;
+                }
+                self.function_goes_on(open.frame, entries, Told::Answer(call.ordinal, answer)).await
+            }
+            (Some(Frame::Graph(_)), What::Step { step, attempt, .. }) => {
+                let outcome = came.into_outcome();
+                let input = GraphInput::AttemptEnded { step, attempt, outcome };
+                self.graph_goes_on(open.frame, entries, input, Some(number)).await
+            }
+            (Some(Frame::Once { .. }), What::Call(_)) => {
+                let answer = came.into_answer();
+                let result = match &answer {
+                    Answer::Value(result) => Entry::Completed { at, result: result.clone() },
+                    Answer::Raise { message, .. } => Entry::Failed { at, error: message.clone() },
+                };
+                entries.extend([Entry::Answered { at, number, answer, by, asked }, result]);
+                self.append(entries).await
+            }
+            _ => true,
+        }
+    }
+
+    /// Tells everybody what they were not told while the run was paused.
+    pub(super) async fn go_on_all(&mut self) -> bool {
+        let numbers: Vec<u64> = self.frames.keys().copied().collect();
+        for number in numbers {
+            let held = match self.frames.get_mut(&number) {
+                Some(Frame::Function { held, .. }) => std::mem::take(held),
+                Some(Frame::Graph(_)) => {
+                    if !self.graph_goes_on(number, Vec::new(), GraphInput::GoOn, None).await {
+                        return false;
+                    }
+                    continue;
+                }
+                _ => continue,
+            };
+            for (ordinal, answer) in held {
+                if self.folded.end.is_none()
+                    && !self.function_goes_on(number, Vec::new(), Told::Held(ordinal, answer)).await
+                {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,42 @@
+//! Nodes that are programs in terminals.
+
+use serde_json::json;
+
+use crate::story::Story;
+
+#[test]
+fn a_repl_stays_between_calls_and_over_the_end_of_a_daemon() {
+    let story = Story::of(
+        "first = await ctx.run('python', 'x = 20 + 1')\n\
+         second = await ctx.run('python', 'print(x * 2)')\n\
+         await ctx.gate('Go on?')\n\
+         third = await ctx.run('python', 'print(\"still\", x)')\n\
+         shell = await ctx.run('shell', 'echo in a shell')\n\
+         return [first['output'], second['output'], third['output'], shell['output'], third['attributes']['is_ready']]",
+        "PTYNode(id='python', session=session, command='python3 -q', ready={'pattern': '>>> $'})\n\
+         PTYNode(id='shell', session=session, command='bash')",
+    );
+    let waiting = story.begins(60.0);
+    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    story.kills_the_daemon();
+    story.answers(&waiting, "yes").well();
+    let over = story.looks(&waiting, 60.0);
+    assert_eq!(over["result"], json!(["", "42", "still 21", "in a shell", true]), "{over}");
+    let open = story.home.runs(&["terminal", "list", "--json"]).json();
+    assert_eq!(open["sessions"], json!([]), "they are closed with their run");
+}
+
+#[test]
+fn what_can_not_begin_or_does_not_get_ready_is_a_failed_result() {
+    let story = Story::of(
+        "missing = await ctx.run('missing', 'x')\n\
+         slow = await ctx.run('slow', 'x')\n\
+         gone = await ctx.run('gone', 'exit 3')\n\
+         return [missing['error_type'], slow['error_type'], gone['attributes']['is_ready'], gone['attributes']['exit_code']]",
+        "PTYNode(id='missing', session=session, command='/no/such/program')\n\
+         PTYNode(id='slow', session=session, command='cat', ready={'pattern': 'never'}, timeout=0.5)\n\
+         PTYNode(id='gone', session=session, command='bash')",
+    );
+    let over = story.begins(60.0);
+    assert_eq!(over["result"], json!(["not_started", "timeout", false, 3]), "{over}");
+}

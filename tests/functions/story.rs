@@ -1,0 +1,102 @@
+//! A home with a function in it, for stories of its runs.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use steplatch_testkit::{Agent, Home, Said};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// A home with a function in it, whose body is given.
+pub(crate) struct Story {
+    pub(crate) agent: Agent,
+    pub(crate) home: Home,
+    pub(crate) file: PathBuf,
+}
+
+impl Story {
+    pub(crate) fn of(body: &str, nodes: &str) -> Self {
+        let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
+        Self::whole(&format!(
+            "async def story(ctx):\n{body}\n{nodes}\nWorkflow(id=\"story\", session=session, fn=story)\n"
+        ))
+    }
+
+    /// The same with all of the file given.
+    pub(crate) fn whole(text: &str) -> Self {
+        let home = Home::new(STEPLATCH);
+        let file = home.path().join("story.py");
+        std::fs::write(&file, text).unwrap();
+        Self { agent: Agent::new(&home), home, file }
+    }
+
+    pub(crate) fn begins(&self, wait_seconds: f64) -> Value {
+        self.begins_with(json!({"wait_seconds": wait_seconds}))
+    }
+
+    pub(crate) fn begins_with(&self, mut arguments: Value) -> Value {
+        arguments["workflow_file"] = self.file.display().to_string().into();
+        self.agent.calls("run_workflow", arguments)
+    }
+
+    pub(crate) fn looks(&self, run: &Value, wait_seconds: f64) -> Value {
+        self.agent.calls("get_run", json!({"run_id": run["run_id"], "wait_seconds": wait_seconds}))
+    }
+
+    /// A person answers.
+    pub(crate) fn answers(&self, run: &Value, answer: &str) -> Said {
+        self.home.runs(&["gates", "answer", run["run_id"].as_str().unwrap(), answer])
+    }
+
+    pub(crate) fn daemon(&self) -> i32 {
+        let status = self.home.runs(&["daemon", "status", "--json"]).json();
+        i32::try_from(status["pid"].as_i64().unwrap()).unwrap()
+    }
+
+    pub(crate) fn kills_the_daemon(&self) {
+        kill_process(Pid::from_raw(self.daemon()).unwrap(), Signal::KILL).unwrap();
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+}
+
+pub(crate) fn lines_in(file: &Path) -> usize {
+    std::fs::read_to_string(file).unwrap_or_default().lines().count()
+}
+
+/// Waits until somebody has written to a file.
+pub(crate) fn written(file: &Path) {
+    let began = Instant::now();
+    while lines_in(file) == 0 {
+        assert!(began.elapsed() < Duration::from_secs(60), "nobody writes {}", file.display());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+impl Story {
+    /// The events of a run, from its first on.
+    pub(crate) fn events(&self, run: &Value) -> Vec<Value> {
+        let events = self.home.runs(&["runs", "events", run["run_id"].as_str().unwrap(), "--json"]).well();
+        events.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+/// The types of events, in order.
+pub(crate) fn types(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["event_type"].as_str().unwrap()).collect()
+}
+
+impl Story {
+    /// Waits until something is so.
+    pub(crate) fn waits_until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < Duration::from_secs(60), "in vain: {what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}

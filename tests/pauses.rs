@@ -71,7 +71,7 @@ fn a_run_that_is_paused_and_killed_again_and_again_does_everything_once() {
 }
 
 #[test]
-fn what_rests_is_shown_listed_and_refused_for_functions() {
+fn what_rests_is_shown_and_listed_and_functions_rest_as_well() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let waiting = json!({"initial_state": "ask", "name": "asking", "states": {
@@ -86,9 +86,21 @@ fn what_rests_is_shown_listed_and_refused_for_functions() {
     assert!(!home.runs(&["runs", "show", run]).well().contains("  paused    by "), "the other one goes on");
 
     let file = home.path().join("story.py");
-    let text = "async def story(ctx):\n    return await ctx.gate('Well?')\n\nWorkflow(id='story', session=session, fn=story)\n";
+    let text = "async def story(ctx):\n    said = await ctx.gate('Well?')\n    ctx.emit('after')\n    return said\n\nWorkflow(id='story', session=session, fn=story)\n";
     std::fs::write(&file, text).unwrap();
     let begun = agent.calls("run_workflow", json!({"workflow_file": file, "wait_seconds": 60}));
-    let said = home.runs(&["runs", "pause", begun["run_id"].as_str().unwrap()]);
-    assert!(said.code == 1 && said.stderr.contains("runs of functions can not be paused yet"), "{said:?}");
+    let run = begun["run_id"].as_str().unwrap();
+    home.runs(&["runs", "pause", run]).well();
+    home.runs(&["gates", "answer", run, "well enough"]).well();
+    kill_the_daemon(&home);
+    let looked = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 0}));
+    assert!(looked["status"] == "running" && looked["paused"]["since"].is_string(), "{looked}");
+    home.runs(&["runs", "resume", run]).well();
+    let over = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+    assert_eq!(over["result"], "well enough", "{over}");
+    let told = home.runs(&["runs", "events", run]).well();
+    let events: Vec<&str> = told.lines().map(|line| line.split_whitespace().nth(2).unwrap()).collect();
+    let expected =
+        ["workflow_started", "gate_waiting", "workflow_paused", "gate_answered", "workflow_resumed", "after"];
+    assert_eq!(events, [&expected[..], &["workflow_completed"]].concat());
 }

@@ -1,5 +1,6 @@
 //! The commands, as they are typed.
 
+mod approver;
 mod config;
 mod daemon;
 mod gates;
@@ -50,6 +51,9 @@ enum Command {
     /// List and answer the questions that runs wait for
     #[command(subcommand)]
     Gates(gates::Gates),
+    /// Set a passphrase that answers to questions for people need
+    #[command(subcommand)]
+    Approver(approver::Approver),
     /// List, show and call the nodes of this project
     #[command(subcommand)]
     Nodes(nodes::Nodes),
@@ -125,6 +129,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Workflow(command) => command.run(&place).await,
         Command::Runs(command) => command.run(&place).await,
         Command::Gates(command) => command.run(&place).await,
+        Command::Approver(command) => command.run(&place).await,
         Command::Nodes(command) => command.run(&place).await,
         Command::Graph(command) => command.run(&place).await,
         Command::Terminal(command) => command.run(&place).await,

@@ -4,11 +4,14 @@
 
 mod action;
 mod asciicast;
+mod asking;
 mod attach;
+mod calls_view;
 mod commands;
 mod failure;
 mod family;
 mod front;
+mod passphrase;
 mod print;
 mod question;
 mod record;

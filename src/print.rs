@@ -27,6 +27,13 @@ pub(crate) fn line(text: impl Display) -> io::Result<()> {
     writeln!(anstream::stdout().lock(), "{text}")
 }
 
+/// Prints what somebody is asked, with room for the answer behind it.
+pub(crate) fn ask(question: &str) -> io::Result<()> {
+    let mut out = anstream::stdout().lock();
+    write!(out, "  {QUIET}{question}{QUIET:#} ")?;
+    out.flush()
+}
+
 /// Prints a text as it is, without an end of line of ours.
 pub(crate) fn exactly(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();

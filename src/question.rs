@@ -12,6 +12,7 @@ use steplatch_protocol::GateInfo;
 use tokio::sync::mpsc;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
+use crate::passphrase::Unseen;
 use crate::print::{QUIET, STRONG, fitted, visible};
 
 /// Lines of a screen that are shown with a question.
@@ -21,6 +22,8 @@ const SCREEN_LINES: usize = 12;
 #[derive(Debug, Default)]
 pub(crate) struct Person {
     lines: Option<mpsc::Receiver<String>>,
+    /// What is typed just now is not to be seen.
+    unseen: Option<Unseen>,
 }
 
 impl Person {
@@ -37,6 +40,17 @@ impl Person {
             Some(lines) => while lines.try_recv().is_ok() {},
             None => self.lines = Some(typed()),
         }
+    }
+
+    /// The same, for what is not to be seen while it is typed. The echo is there again once it was [`Self::heard`].
+    pub(crate) fn listen_unseen(&mut self) {
+        self.listen();
+        self.unseen = self.unseen.take().or_else(Unseen::begin);
+    }
+
+    /// What was asked for last is there, or not wanted any more.
+    pub(crate) fn heard(&mut self) {
+        self.unseen = None;
     }
 
     /// Returns the next line that is typed; `None` when the person closed the input. Safe to drop and call again.
@@ -74,6 +88,24 @@ pub(crate) fn chosen(gate: &GateInfo, line: &str) -> Result<String, String> {
         None if gate.choices.len() == 1 => Err(format!("'{}' is not the choice; answer 1", visible(line))),
         None => Err(format!("'{}' is none of the choices; answer 1 to {}", visible(line), gate.choices.len())),
     }
+}
+
+/// Returns an answer on one line: a text, or the fields of a form that were filled in.
+pub(crate) fn answered(answer: &Value) -> String {
+    let fields = match answer {
+        // The answer to a machine's form is the JSON of it.
+        Value::String(text) => match serde_json::from_str(text) {
+            Ok(Value::Object(fields)) => fields,
+            _ => return visible(text),
+        },
+        Value::Object(fields) => fields.clone(),
+        other => return visible(&other.to_string()),
+    };
+    let field = |(name, value): (&String, &Value)| match value {
+        Value::String(text) => format!("{name}={}", visible(text)),
+        other => format!("{name}={other}"),
+    };
+    fields.iter().filter(|(_, value)| !value.is_null()).map(field).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns a question as lines: what is asked, the screen that it is about, and the choices.

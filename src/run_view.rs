@@ -11,6 +11,7 @@ use serde_json::Value;
 use steplatch_protocol::{GateInfo, RunEvent};
 
 use crate::action::{self, Outcome, detail, succeeded};
+use crate::calls_view::Calls;
 use crate::print::{BAD, GOOD, QUIET, STRONG, duration, fitted, padded, visible, width};
 use crate::question;
 
@@ -24,8 +25,13 @@ pub(crate) trait View {
         Ok(())
     }
 
-    /// Shows that an answer can be typed.
-    fn prompt(&mut self) -> io::Result<()> {
+    /// Says something about what is asked for next.
+    fn lead(&mut self, _text: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Shows what is asked for, and that it can be typed.
+    fn prompt(&mut self, _text: &str) -> io::Result<()> {
         Ok(())
     }
 
@@ -74,6 +80,7 @@ struct Story {
     terminals: Vec<String>,
     /// What the run returned, by name.
     returned: Vec<(String, String)>,
+    calls: Calls,
 }
 
 impl Story {
@@ -144,10 +151,11 @@ impl Story {
         }
         if event.event_type == "workflow_completed" {
             lines.extend(self.returned.iter().map(|(name, value)| format!("  {name} = {}", visible(value))));
-            lines.extend(event.data.get("result").filter(|result| !result.is_null()).map(|result| match result {
-                Value::String(text) => format!("  {}", visible(text)),
-                other => format!("  {}", visible(&other.to_string())),
-            }));
+            match event.data.get("result") {
+                None | Some(Value::Null) => {}
+                Some(Value::String(text)) => lines.extend(text.lines().map(|line| format!("  {}", visible(line)))),
+                Some(other) => lines.push(format!("  {}", visible(&other.to_string()))),
+            }
             lines.extend(self.terminals.iter().map(|terminal| {
                 format!("  {QUIET}terminal {terminal} is still open: steplatch terminal attach {terminal}{QUIET:#}")
             }));
@@ -157,13 +165,13 @@ impl Story {
 }
 
 /// The time between two events, as their timestamps tell it: who watches may have come late.
-fn between(earlier: &str, later: &str) -> Option<Duration> {
+pub(crate) fn between(earlier: &str, later: &str) -> Option<Duration> {
     let read = |timestamp: &str| timestamp.parse::<jiff::Timestamp>().ok();
     read(later)?.duration_since(read(earlier)?).try_into().ok()
 }
 
 /// `  ✓ state  tool  detail … time`, fitted to the width of the terminal where there is one.
-fn line(mark: &str, state: &str, tool: &str, detail: &str, time: &str, width: Option<usize>) -> String {
+pub(crate) fn line(mark: &str, state: &str, tool: &str, detail: &str, time: &str, width: Option<usize>) -> String {
     let head = format!("{}  {}  ", padded(state, STATE), padded(tool, TOOL));
     let used = 4 + unicode_width::UnicodeWidthStr::width(head.as_str());
     // The widest time is "59 min 59 s".
@@ -181,22 +189,11 @@ fn line(mark: &str, state: &str, tool: &str, detail: &str, time: &str, width: Op
     .to_owned()
 }
 
-/// The line of a node that a function called.
-fn called(event: &RunEvent, width: Option<usize>) -> String {
-    let result = event.data.get("result").unwrap_or(&Value::Null);
-    let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let error = [text(result, "error"), text(&Value::Object(event.data.clone()), "error")].concat();
-    let good = event.event_type == "node_completed";
-    let (mark, style, said) = if good { ("✓", GOOD, text(result, "output")) } else { ("✗", BAD, error) };
-    let said = visible(said.trim().lines().next().unwrap_or_default());
-    let node = event.data.get("node_id").and_then(Value::as_str).unwrap_or_default();
-    line(&format!("{style}{mark}{style:#}"), node, &text(result, "node_type"), &said, "", width)
-}
-
 /// The line of a question that was answered.
 fn answered(event: &RunEvent, width: Option<usize>) -> String {
     let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
-    let detail = format!("{} answered: {}", visible(text("by")), visible(text("answer")));
+    let answer = question::answered(event.data.get("answer").unwrap_or(&Value::Null));
+    let detail = format!("{} answered: {answer}", visible(text("by")));
     line(&format!("{GOOD}✓{GOOD:#}"), text("state"), "gate", &detail, "", width)
 }
 
@@ -241,7 +238,7 @@ impl Shown {
             }
             "state_completed" => story.leave(event, width),
             "gate_answered" => Some(answered(event, width)),
-            _ => None,
+            _ => story.calls.take(event, width),
         };
         if event.is_last() {
             self.nested.remove(&event.run_id);
@@ -290,11 +287,6 @@ impl View for Shown {
                     None => Ok(()),
                 }
             }
-            "node_completed" | "node_error" | "node_timeout" => {
-                self.clear(&mut out)?;
-                let width = if self.watched { width() } else { None };
-                writeln!(out, "{}", called(event, width))
-            }
             "log" => {
                 self.clear(&mut out)?;
                 let text = event.data.get("text").and_then(Value::as_str).unwrap_or_default();
@@ -331,7 +323,16 @@ impl View for Shown {
                 self.clear(&mut out)?;
                 self.story.finished(event).iter().try_for_each(|line| writeln!(out, "{line}"))
             }
-            _ => Ok(()),
+            _ => {
+                let width = if self.watched { width() } else { None };
+                match self.story.calls.take(event, width) {
+                    Some(line) => {
+                        self.clear(&mut out)?;
+                        writeln!(out, "{line}")
+                    }
+                    None => Ok(()),
+                }
+            }
         }
     }
 
@@ -342,10 +343,16 @@ impl View for Shown {
         question::shown(gate, width).iter().try_for_each(|line| writeln!(out, "{line}"))
     }
 
-    fn prompt(&mut self) -> io::Result<()> {
+    fn lead(&mut self, text: &str) -> io::Result<()> {
         let mut out = anstream::stdout().lock();
         self.clear(&mut out)?;
-        write!(out, "  {QUIET}your answer, by number or text:{QUIET:#} ")?;
+        writeln!(out, "    {text}")
+    }
+
+    fn prompt(&mut self, text: &str) -> io::Result<()> {
+        let mut out = anstream::stdout().lock();
+        self.clear(&mut out)?;
+        write!(out, "  {QUIET}{text}{QUIET:#} ")?;
         self.open = true;
         out.flush()
     }
@@ -357,13 +364,18 @@ impl View for Shown {
     }
 
     fn moves(&self) -> bool {
-        self.watched && self.story.current.is_some()
+        self.watched && (self.story.current.is_some() || self.story.calls.oldest().is_some())
     }
 
     fn tick(&mut self) -> io::Result<()> {
-        let Some(current) = self.story.current.clone().filter(|current| current.since.elapsed() > PATIENCE) else {
-            return Ok(());
-        };
+        let called = self.story.calls.oldest().map(|called| Current {
+            state: called.name.clone(),
+            tool: called.node.clone(),
+            detail: called.given.clone(),
+            since: called.since,
+        });
+        let current = self.story.current.clone().or(called).filter(|current| current.since.elapsed() > PATIENCE);
+        let Some(current) = current else { return Ok(()) };
         let mut out = anstream::stdout().lock();
         self.clear(&mut out)?;
         self.frame = (self.frame + 1) % FRAMES.len();

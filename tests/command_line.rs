@@ -321,7 +321,7 @@ fn whoever_asks_for_json_gets_it_when_nothing_came_of_it_too() {
         (&["terminal", "run", "term_nothing", "ls"], 1, "term_nothing"),
         // What is no command at all.
         (&["runs", "list", "--limit", "none"], 2, "none"),
-        (&["gates", "answer"], 2, "required arguments"),
+        (&["gates", "answer"], 2, "nobody can be asked here"),
     ] {
         let arguments = [&[arguments[0], arguments[1], "--json"], &arguments[2..]].concat();
         told_twice(&home.runs(&arguments), code, part);

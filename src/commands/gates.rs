@@ -3,13 +3,17 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use steplatch_protocol::{AnswerGate, GateInfo, GetWorkflowRun, Place};
+use steplatch_workflow::Form;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::runs::{find, listed, not_found};
+use crate::asking::Asking;
 use crate::failure::Failure;
 use crate::print::{self, QUIET, STRONG, visible};
-use crate::{front, question};
+use crate::question::Person;
+use crate::{front, passphrase, question};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Gates {
@@ -25,16 +29,32 @@ pub(crate) enum Gates {
 
 #[derive(Debug, Args)]
 pub(crate) struct Answer {
-    /// The run: its id, or an unambiguous beginning of it
-    run: String,
+    /// The run: its id, or an unambiguous beginning of it; without one, all questions are asked, the oldest first
+    run: Option<String>,
     /// The choice, by its number or in its words; any text where there is nothing to choose from
-    choice: String,
+    ///
+    /// Without one, and without fields, the question is asked here.
+    choice: Option<String>,
+    /// A field of the form that the gate asks for; may be given more than once
+    #[arg(long, short, value_name = "NAME=VALUE", value_parser = field, conflicts_with = "choice", requires = "run")]
+    field: Vec<(String, String)>,
     /// Which question, where the run has several
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", requires = "run")]
     gate: Option<String>,
+    /// Read the approver's passphrase from the first line of standard input
+    #[arg(long, requires = "run")]
+    passphrase_stdin: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Reads a field of a form.
+fn field(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("a field is written as name=value".to_owned()),
+    }
 }
 
 /// Runs that may wait at once and are all listed.
@@ -85,50 +105,104 @@ pub(super) fn told(gate: &GateInfo, indent: &str) -> Vec<String> {
     lines.extend(
         choices.map(|(index, choice)| format!("{indent}  {STRONG}{}{STRONG:#}  {}", index + 1, visible(choice))),
     );
-    let answer = if gate.choices.is_empty() { "TEXT" } else { "NUMBER" };
+    let form = gate.form.as_ref().and_then(|form| Form::read(form).ok());
+    for field in form.iter().flat_map(Form::fields) {
+        let default = field.default_in_words().map(|default| format!(", {} if left out", visible(&default)));
+        let default = default.unwrap_or_else(|| if field.is_required() { "" } else { ", may be left out" }.to_owned());
+        let about = format!("{}{default}", visible(&field.wanted()));
+        lines.push(format!("{indent}  {STRONG}{}{STRONG:#}  {QUIET}{about}{QUIET:#}", field.name()));
+    }
+    let answer = match &form {
+        Some(_) => "--field NAME=VALUE",
+        None if gate.choices.is_empty() => "TEXT",
+        None => "NUMBER",
+    };
     lines.push(format!("{indent}{QUIET}answer with: steplatch gates answer {} {answer}{QUIET:#}", gate.run_id));
     lines
 }
 
 impl Answer {
     async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
-        let id = find(place, &self.run).await?;
+        let Some(run) = &self.run else { return self.ask_all(place).await };
+        let id = find(place, run).await?;
         let record = front::ask(place, GetWorkflowRun { run_id: id.clone() }).await?;
         let Some(run) = record.run else { return Err(not_found(&id)) };
-        let gate = match (&self.gate, &run.pending_gates[..]) {
+        if self.choice.is_none() && self.field.is_empty() {
+            let gates = match &self.gate {
+                Some(_) => vec![self.meant(&id, &run.pending_gates)?.clone()],
+                None => run.pending_gates,
+            };
+            return self.ask(place, &format!("run {id} waits for no answer"), gates).await;
+        }
+        let answer = AnswerGate { run_id: id.clone(), gate_id: self.gate.clone(), ..AnswerGate::default() };
+        if run.pending_gates.is_empty() {
             // Only the daemon knows who was faster.
-            (asked, []) => {
-                let answer = AnswerGate { run_id: id, gate_id: asked.clone(), answer: self.choice.clone() };
-                return self.give(place, answer).await;
-            }
-            (None, [gate]) => gate,
-            (Some(asked), gates) => gates.iter().find(|gate| gate.gate_id == *asked).ok_or_else(|| {
-                let there: Vec<&str> = gates.iter().map(|gate| gate.gate_id.as_str()).collect();
-                Failure::usage(format!(
-                    "gate '{}' does not wait in run {id}; there is {}",
-                    visible(asked),
-                    there.join(", ")
-                ))
-            })?,
-            (None, gates) => {
-                let there: Vec<&str> = gates.iter().map(|gate| gate.gate_id.as_str()).collect();
-                let error = format!("run {id} waits for several answers; say which with --gate: {}", there.join(", "));
-                return Err(Failure::usage(error));
+            let answer = AnswerGate { answer: self.choice.clone().unwrap_or_default(), ..answer };
+            return self.give(place, answer).await;
+        }
+        let gate = self.meant(&id, &run.pending_gates)?;
+        let answer = AnswerGate { gate_id: Some(gate.gate_id.clone()), ..answer };
+        let answer = match &self.choice {
+            None => AnswerGate { form: Some(self.filled(gate)?), ..answer },
+            // It is the JSON of the form, which the daemon reads.
+            Some(choice) if gate.form.is_some() => AnswerGate { answer: choice.clone(), ..answer },
+            Some(choice) => {
+                let choice = question::chosen(gate, choice).map_err(|error| {
+                    let choices = gate.choices.iter().enumerate();
+                    let choices: Vec<String> =
+                        choices.map(|(index, choice)| format!("\n  {}  {}", index + 1, visible(choice))).collect();
+                    Failure::usage(format!("{error}{}", choices.concat()))
+                })?;
+                AnswerGate { answer: choice, ..answer }
             }
         };
-        let choice = question::chosen(gate, &self.choice).map_err(|error| {
-            let choices = gate.choices.iter().enumerate();
-            let choices: Vec<String> =
-                choices.map(|(index, choice)| format!("\n  {}  {}", index + 1, visible(choice))).collect();
-            Failure::usage(format!("{error}{}", choices.concat()))
-        })?;
-        let answer = AnswerGate { run_id: id, gate_id: Some(gate.gate_id.clone()), answer: choice };
         self.give(place, answer).await
     }
 
-    async fn give(&self, place: &Place, answer: AnswerGate) -> Result<ExitCode, Failure> {
-        let choice = visible(&answer.answer);
-        let reply = front::ask(place, answer).await?;
+    /// Returns the gate that is to be answered, of those that wait.
+    fn meant<'g>(&self, run: &str, gates: &'g [GateInfo]) -> Result<&'g GateInfo, Failure> {
+        let there = || gates.iter().map(|gate| gate.gate_id.as_str()).collect::<Vec<_>>().join(", ");
+        match (&self.gate, gates) {
+            (None, [gate]) => Ok(gate),
+            (Some(asked), gates) => gates.iter().find(|gate| gate.gate_id == *asked).ok_or_else(|| {
+                let asked = visible(asked);
+                Failure::usage(format!("gate '{asked}' does not wait in run {run}; there is {}", there()))
+            }),
+            (None, _) => {
+                let error = format!("run {run} waits for several answers; say which with --gate: {}", there());
+                Err(Failure::usage(error))
+            }
+        }
+    }
+
+    /// Returns the form of a gate, filled in with what was given.
+    fn filled(&self, gate: &GateInfo) -> Result<Map<String, Value>, Failure> {
+        let Some(form) = gate.form.as_ref().and_then(|form| Form::read(form).ok()) else {
+            return Err(Failure::usage("this gate has no form; answer it with a text or one of its choices"));
+        };
+        let given = self.field.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
+        form.fill(&given.collect()).map_err(|wrong| {
+            let wrong: Vec<String> = wrong.iter().map(|wrong| format!("\n  {}", visible(wrong))).collect();
+            Failure::usage(format!("the form is not filled in well:{}", wrong.concat()))
+        })
+    }
+
+    async fn give(&self, place: &Place, mut answer: AnswerGate) -> Result<ExitCode, Failure> {
+        if self.passphrase_stdin {
+            answer.passphrase = Some(passphrase::from_stdin()?);
+        }
+        let said = told_of(&answer);
+        let mut reply = front::ask(place, answer.clone()).await?;
+        let mut person = Person::here().filter(|_| !self.json && !self.passphrase_stdin);
+        while reply.passphrase_wanted
+            && let Some(person) = &mut person
+        {
+            if answer.passphrase.is_some() {
+                print::note(reply.error.as_deref().unwrap_or_default());
+            }
+            answer.passphrase = Some(passphrase::ask(person, "the approver's passphrase:").await?);
+            reply = front::ask(place, answer.clone()).await?;
+        }
         if !reply.success {
             let error = reply.error.clone();
             let error = error.unwrap_or_else(|| "the answer was not taken, and the daemon did not say why".to_owned());
@@ -137,8 +211,91 @@ impl Answer {
         if self.json {
             print::json(&reply)?;
         } else {
-            print::line(format!("answered: {choice}; the run is now {}", reply.status))?;
+            print::line(format!("answered: {said}; the run is now {}", reply.status))?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Asks everything that any run waits for.
+    async fn ask_all(&self, place: &Place) -> Result<ExitCode, Failure> {
+        let runs = listed(place, None, Some("waiting".to_owned()), MOST).await?;
+        let mut gates: Vec<GateInfo> = runs.into_iter().flat_map(|run| run.pending_gates).collect();
+        gates.sort_by(|one, other| one.created_at.cmp(&other.created_at));
+        // A run shows the gates of those below it as well.
+        gates.dedup_by(|one, other| one.gate_id == other.gate_id);
+        self.ask(place, "no run waits for an answer", gates).await
+    }
+
+    /// Asks the person at this terminal, one question after the other; an empty line leaves one open.
+    async fn ask(&self, place: &Place, nothing: &str, gates: Vec<GateInfo>) -> Result<ExitCode, Failure> {
+        let Some(mut person) = Person::here().filter(|_| !self.json) else {
+            return Err(Failure::usage(
+                "nobody can be asked here: say what you answer, with: steplatch gates answer RUN CHOICE",
+            ));
+        };
+        if gates.is_empty() {
+            print::note(nothing);
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut interrupted = signal(SignalKind::interrupt())?;
+        for gate in gates {
+            person.listen();
+            question::shown(&gate, print::width()).iter().try_for_each(print::line)?;
+            let mut asking = Asking::new(gate);
+            loop {
+                asking.lead().iter().try_for_each(|line| print::line(format!("    {line}")))?;
+                if asking.is_secret() {
+                    person.listen_unseen();
+                }
+                print::ask(&asking.prompt())?;
+                let line = tokio::select! {
+                    line = person.line() => line,
+                    _ = interrupted.recv() => None,
+                };
+                person.heard();
+                let Some(line) = line else {
+                    print::line("")?;
+                    return Err(Failure::work("not everything was answered; what is left waits on"));
+                };
+                if line.trim().is_empty() && asking.may_be_left() {
+                    print::note("  left open");
+                    break;
+                }
+                let answer = match asking.line(&line) {
+                    Ok(Some(answer)) => answer,
+                    Ok(None) => continue,
+                    Err(misread) => {
+                        print::note(&format!("  {misread}"));
+                        continue;
+                    }
+                };
+                let reply = front::ask(place, answer.clone()).await?;
+                if reply.success {
+                    print::line(format!("  answered: {}; the run is now {}", told_of(&answer), reply.status))?;
+                    break;
+                }
+                print::note(&format!("  {}", reply.error.as_deref().unwrap_or("the answer was not taken")));
+                if !reply.passphrase_wanted && !waits(place, asking.gate()).await? {
+                    break;
+                }
+                asking.refused(answer, &reply);
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Whether a gate still waits for an answer.
+async fn waits(place: &Place, gate: &GateInfo) -> Result<bool, Failure> {
+    let record = front::ask(place, GetWorkflowRun { run_id: gate.run_id.clone() }).await?;
+    let gates = record.run.map(|run| run.pending_gates).unwrap_or_default();
+    Ok(gates.iter().any(|open| open.gate_id == gate.gate_id))
+}
+
+/// An answer, on one line.
+fn told_of(answer: &AnswerGate) -> String {
+    match &answer.form {
+        Some(form) => question::answered(&Value::Object(form.clone())),
+        None => question::answered(&answer.answer.as_str().into()),
     }
 }

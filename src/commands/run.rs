@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use clap::Args;
 use steplatch_protocol::{
-    AnswerGate, AskError, CallError, CancelWorkflow, FollowError, GateInfo, GetRun, GetWorkflowRun, Place, RunEvent,
-    RunReply, RunWorkflow, Steady,
+    AnswerGate, AnswerGateReply, AskError, CallError, CancelWorkflow, FollowError, GateInfo, GetRun, GetWorkflowRun,
+    Place, RunEvent, RunReply, RunWorkflow, Steady,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::asking::Asking;
 use crate::failure::{FAILED, Failure};
 use crate::family::Family;
-use crate::question::{Person, chosen};
+use crate::question::Person;
 use crate::run_view::{Shown, View};
 use crate::{front, print};
 
@@ -156,7 +157,7 @@ struct Watching<'a> {
     /// Who can be asked; nobody where input or output is no terminal.
     person: Option<Person>,
     /// Questions that are open, of which the first is being asked.
-    questions: VecDeque<GateInfo>,
+    questions: VecDeque<Asking>,
     /// The runs that it starts.
     family: Family,
 }
@@ -229,7 +230,7 @@ impl Watching<'_> {
                 for nested in self.family.part(&event.run_id).await {
                     self.view.show(&nested)?;
                 }
-                self.questions.retain(|question| question.run_id == self.run);
+                self.questions.retain(|question| question.gate().run_id == self.run);
             }
             _ => {}
         }
@@ -246,15 +247,16 @@ impl Watching<'_> {
                     self.view.question(&gate)?;
                     return self.leave_to_others(&gate);
                 }
-                self.questions.push_back(gate);
+                self.questions.push_back(Asking::new(gate));
                 if self.questions.len() == 1 {
                     self.ask()?;
                 }
             }
             "gate_answered" | "gate_timeout" | "gate_cancelled" => {
-                let asked = self.questions.front().is_some_and(|asked| asked.gate_id == gate);
-                self.questions.retain(|question| question.gate_id != gate);
+                let asked = self.questions.front().is_some_and(|asked| asked.gate().gate_id == gate);
+                self.questions.retain(|question| question.gate().gate_id != gate);
                 if asked {
+                    self.heard();
                     self.ask()?;
                 }
             }
@@ -265,35 +267,67 @@ impl Watching<'_> {
 
     /// Says how the question is answered from elsewhere.
     fn leave_to_others(&mut self, gate: &GateInfo) -> Result<Option<Rest>, Failure> {
-        self.view.remark(&format!("answer it with: steplatch gates answer {} CHOICE", gate.run_id))?;
+        let answer = if gate.form.is_some() { "--field NAME=VALUE" } else { "CHOICE" };
+        self.view.remark(&format!("answer it with: steplatch gates answer {} {answer}", gate.run_id))?;
         Ok(Some(Rest::Waits))
     }
 
     /// Puts the first question, if there is one.
     fn ask(&mut self) -> Result<(), Failure> {
-        if let (Some(gate), Some(person)) = (self.questions.front(), &mut self.person) {
+        if let (Some(asking), Some(person)) = (self.questions.front(), &mut self.person) {
             // First, because somebody may type as soon as the question is seen.
             person.listen();
-            self.view.question(gate)?;
-            self.view.prompt()?;
+            self.view.question(asking.gate())?;
+        }
+        self.ask_on()
+    }
+
+    /// Asks for the next line of the first question.
+    fn ask_on(&mut self) -> Result<(), Failure> {
+        if let (Some(asking), Some(person)) = (self.questions.front(), &mut self.person) {
+            if asking.is_secret() {
+                person.listen_unseen();
+            }
+            for line in asking.lead() {
+                self.view.lead(&line)?;
+            }
+            self.view.prompt(&asking.prompt())?;
         }
         Ok(())
     }
 
-    /// Passes what was typed on as the answer to the first question.
+    fn heard(&mut self) {
+        if let Some(person) = &mut self.person {
+            person.heard();
+        }
+    }
+
+    /// Passes what was typed on to the first question, and its answer to the run once it is whole.
     async fn answer(&mut self, line: Option<String>) -> Result<Option<Rest>, Failure> {
-        let Some(gate) = self.questions.pop_front() else { return Ok(None) };
-        let Some(line) = line else { return self.leave_to_others(&gate) };
-        let refused = match chosen(&gate, &line) {
-            Ok(answer) => self.give(&gate, answer).await?,
+        self.heard();
+        let Some(mut asking) = self.questions.pop_front() else { return Ok(None) };
+        let Some(line) = line else { return self.leave_to_others(asking.gate()) };
+        let refused = match asking.line(&line) {
+            Ok(Some(answer)) => match self.give(&answer).await? {
+                Some(reply) => {
+                    asking.refused(answer, &reply);
+                    Some(reply.error.unwrap_or_else(|| "the answer was not taken".to_owned()))
+                }
+                None => None,
+            },
+            Ok(None) => {
+                self.questions.push_front(asking);
+                self.ask_on()?;
+                return Ok(None);
+            }
             Err(misread) => Some(misread),
         };
         if let Some(error) = refused {
             self.view.remark(&error)?;
             // It may have been answered from elsewhere just now.
-            if let Some(open) = self.open_gate(&gate.run_id, &gate.gate_id).await? {
-                self.questions.push_front(open);
-                self.view.prompt()?;
+            if self.open_gate(&asking.gate().run_id, &asking.gate().gate_id).await?.is_some() {
+                self.questions.push_front(asking);
+                self.ask_on()?;
                 return Ok(None);
             }
         }
@@ -301,17 +335,17 @@ impl Watching<'_> {
         Ok(None)
     }
 
-    /// Answers a gate. Returns why not, if it was refused.
+    /// Answers a gate. Returns the reply if it was refused.
     ///
     /// Nobody can tell whether an answer that was under way when the daemon went away has arrived. The question is
     /// named, so the answer may be given again as long as it is open.
-    async fn give(&self, gate: &GateInfo, answer: String) -> Result<Option<String>, Failure> {
-        let verb = AnswerGate { run_id: gate.run_id.clone(), gate_id: Some(gate.gate_id.clone()), answer };
+    async fn give(&self, answer: &AnswerGate) -> Result<Option<AnswerGateReply>, Failure> {
         loop {
-            match self.daemon.call(verb.clone()).await {
-                Ok(reply) => return Ok(reply.error.filter(|_| !reply.success)),
+            match self.daemon.call(answer.clone()).await {
+                Ok(reply) => return Ok(Some(reply).filter(|reply| !reply.success)),
                 Err(AskError::Call(CallError::Lost)) => {
-                    if self.open_gate(&gate.run_id, &gate.gate_id).await?.is_none() {
+                    let gate = answer.gate_id.as_deref().unwrap_or_default();
+                    if self.open_gate(&answer.run_id, gate).await?.is_none() {
                         return Ok(None);
                     }
                 }

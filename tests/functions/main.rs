@@ -1,6 +1,7 @@
 //! Runs of functions in Python syntax, on the real binary.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
+mod examples;
 mod frames;
 mod nested;
 mod repl;

@@ -13,9 +13,14 @@ pub(crate) struct Caller {
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// A person asks, who sees for themselves what changed while somebody held a terminal.
     pub(crate) person: bool,
+    /// Through what they ask, in their words.
+    pub(crate) surface: Option<String>,
     /// The process that asks, where it came over the socket.
     pub(crate) process: Option<i32>,
 }
+
+/// The longest name of a surface, in characters: it is told with every answer.
+const LONGEST_SURFACE: usize = 80;
 
 /// How many parents are looked at: more than any process has.
 const MOST_PARENTS: usize = 1000;
@@ -41,6 +46,11 @@ impl Caller {
         }
     }
 
+    /// Returns through what they ask, for the record.
+    pub(crate) fn through(&self) -> String {
+        self.surface.clone().unwrap_or_else(|| "socket".to_owned())
+    }
+
     /// Returns what a person who takes over is called: as they are known to the system.
     pub(crate) fn person_name(&self) -> String {
         let user =
@@ -63,6 +73,7 @@ impl Caller {
             folder: folder.unwrap_or_else(|| "/".into()),
             environment: std::env::vars_os().collect(),
             person: false,
+            surface: None,
             process: None,
         }
     }
@@ -77,6 +88,7 @@ impl Caller {
             folder: hello.cwd.map(PathBuf::from).filter(|folder| folder.is_absolute()).unwrap_or(unknown.folder),
             environment: environment.unwrap_or(unknown.environment),
             person: hello.person,
+            surface: hello.surface.map(|surface| surface.chars().take(LONGEST_SURFACE).collect()),
             process: None,
         }
     }

@@ -4,6 +4,7 @@
 //! are decided in `workflow`, remembered in `store` and performed here. Front-ends
 //! are clients of the contract, over a socket or over a pipe in the same process.
 
+mod approver;
 mod caller;
 mod connection;
 mod daemon;

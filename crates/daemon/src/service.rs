@@ -16,6 +16,7 @@ use steplatch_protocol::{
 use steplatch_store::OpenError;
 use tokio::sync::{Notify, watch};
 
+use crate::approver::Approver;
 use crate::caller::Caller;
 use crate::connection::Outgoing;
 use crate::daemon::Ending;
@@ -37,6 +38,7 @@ pub(crate) struct Service {
     runs: Runs,
     workflows: Workflows,
     nodes: Arc<Nodes>,
+    approver: Approver,
     secrets: Arc<Secrets>,
     clients: AtomicUsize,
     started: Instant,
@@ -132,6 +134,7 @@ impl Service {
         let runs = Runs::open(place.journal(), surroundings, keep).await?;
         runs.recover().await;
         Ok(Self {
+            approver: Approver::of(place.state()),
             place,
             stop,
             listen_again: Arc::default(),
@@ -225,7 +228,17 @@ impl Service {
             Command::HandBackTerminal(verb) => Answer::of(sessions.hand_back(verb).await),
             Command::RunWorkflow(verb) => Answer::of(self.runs.run(caller, verb, step).await),
             Command::GetRun(verb) => Answer::of(self.runs.look_at(verb).await),
-            Command::AnswerGate(verb) => Answer::of(self.runs.answer(caller, verb).await),
+            Command::Decide(verb) => Answer::of(self.runs.answer(caller, &self.approver, verb.into()).await),
+            Command::AnswerGate(verb) => Answer::of(self.runs.answer(caller, &self.approver, verb.into()).await),
+            Command::GetApprover(_) => Answer::of(self.approver.told().await),
+            // Nobody else may lock people out, or in.
+            Command::SetApprover(verb) => match self.runs.no_person(caller).await {
+                None => Answer::of(self.approver.set(verb).await),
+                Some(_) => Answer::failure(
+                    "The approver's passphrase is set by a person, with 'steplatch approver', in a terminal of their own"
+                        .to_owned(),
+                ),
+            },
             Command::CancelWorkflow(verb) => Answer::of(self.runs.cancel(verb).await),
             Command::PauseWorkflow(verb) => Answer::of(self.runs.pause(caller, verb).await),
             Command::ResumeWorkflow(verb) => Answer::of(self.runs.resume(caller, verb).await),

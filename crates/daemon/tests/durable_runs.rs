@@ -67,6 +67,7 @@ async fn a_gate_waits_over_a_restart_and_its_answer_is_taken_once() {
         run_id: begun.run_id.clone(),
         gate_id: Some(gate.gate_id.clone()),
         answer: answer.to_owned(),
+        ..AnswerGate::default()
     };
     let refused = daemon.call(answer("it is ugly")).await;
     let error = "'it is ugly' is none of the choices: it is good | it is bad | none of these";
@@ -79,7 +80,10 @@ async fn a_gate_waits_over_a_restart_and_its_answer_is_taken_once() {
     let told = daemon.call(unnamed).await.error.unwrap();
     let late = daemon.call(answer("it is good")).await.error.unwrap();
     assert_eq!(told, late, "whichever gate is meant, it was the last one");
-    assert!(late.starts_with("The gate was already answered by test at 20") && late.ends_with(": it is bad"), "{late}");
+    assert!(
+        late.starts_with("The gate was already answered by test (socket) at 20") && late.ends_with(": it is bad"),
+        "{late}"
+    );
     daemon.stop().await;
 }
 
@@ -102,7 +106,8 @@ async fn a_question_for_a_person_is_answered_by_no_agent_and_expires_over_a_rest
     let gate = end_of(&daemon, &begun.run_id).await.pending_gate.unwrap();
     assert_eq!((gate.prompt.as_str(), gate.answered_by.as_str()), ("Ship it?", "human"));
     assert!(gate.expires_at.is_some());
-    let answer = |answer: &str| AnswerGate { run_id: begun.run_id.clone(), gate_id: None, answer: answer.to_owned() };
+    let answer =
+        |answer: &str| AnswerGate { run_id: begun.run_id.clone(), answer: answer.to_owned(), ..AnswerGate::default() };
     let refused = daemon.call(answer("ship")).await;
     assert!(refused.error.unwrap().starts_with("This gate waits for a person"), "the test's client says it is none");
     let ann = daemon.somebody("ann").await;
@@ -140,7 +145,8 @@ async fn of_two_answers_at_once_one_is_taken_and_the_other_told_so() {
     let daemon = TestDaemon::new().await;
     let begun = begin(&daemon, judged()).await;
     end_of(&daemon, &begun.run_id).await;
-    let answer = |answer: &str| AnswerGate { run_id: begun.run_id.clone(), gate_id: None, answer: answer.to_owned() };
+    let answer =
+        |answer: &str| AnswerGate { run_id: begun.run_id.clone(), answer: answer.to_owned(), ..AnswerGate::default() };
     let (ann, bob) = (daemon.somebody("ann").await, daemon.somebody("bob").await);
     let (one, other) = tokio::join!(ann.call(answer("it is good")), bob.call(answer("it is bad")));
     let (one, other) = (one.unwrap(), other.unwrap());
@@ -216,7 +222,7 @@ async fn the_gate_of_a_nested_run_is_answered_by_way_of_the_first_one() {
     let waiting = daemon.call(waiting).await.runs;
     assert_eq!(waiting.len(), 3);
     assert!(waiting.iter().all(|run| run.pending_gate.as_ref() == Some(&gate)), "{waiting:#?}");
-    let answer = AnswerGate { run_id: begun.run_id.clone(), gate_id: None, answer: "it is good".to_owned() };
+    let answer = AnswerGate { run_id: begun.run_id.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
     let answered = daemon.call(answer).await;
     assert!(answered.success, "{answered:?}");
     let ended = end_of(&daemon, &begun.run_id).await;
@@ -239,7 +245,8 @@ async fn a_choice_with_a_secret_in_it_is_answered_by_what_is_shown_of_it() {
     let gate = waiting.pending_gate.unwrap();
     assert_eq!(gate.choices[0], "•••••• is shown");
     let daemon = daemon.restarted().await;
-    let answer = AnswerGate { run_id: waiting.run_id.clone(), gate_id: None, answer: gate.choices[0].clone() };
+    let answer =
+        AnswerGate { run_id: waiting.run_id.clone(), answer: gate.choices[0].clone(), ..AnswerGate::default() };
     let answered = daemon.call(answer).await;
     assert!(answered.success, "{answered:?}");
     let ended = end_of(&daemon, &waiting.run_id).await;
@@ -415,7 +422,7 @@ async fn a_full_journal_refuses_what_is_new_lets_the_oldest_go_and_loses_nothing
         let cancelled = daemon.call(CancelWorkflow { run_id: run.run_id }).await;
         assert!(cancelled.success, "{cancelled:?}");
     }
-    let answer = AnswerGate { run_id: waiting.clone(), gate_id: None, answer: "it is good".to_owned() };
+    let answer = AnswerGate { run_id: waiting.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
     assert!(daemon.call(answer).await.success);
     assert_eq!(end_of(&daemon, &waiting).await.status, "completed");
     daemon.stop().await;
@@ -448,7 +455,7 @@ async fn a_run_that_this_version_can_not_read_is_named_and_can_be_written_off_an
     assert_eq!((cancelled.success, cancelled.state.as_str()), (true, "cancelled"), "{cancelled:?}");
     let again = daemon.call(CancelWorkflow { run_id: strange.run_id.clone() }).await;
     assert_eq!(again.message, "Run was already over: cancelled");
-    let answer = AnswerGate { run_id: other.run_id.clone(), gate_id: None, answer: "it is good".to_owned() };
+    let answer = AnswerGate { run_id: other.run_id.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
     assert!(daemon.call(answer).await.success);
     assert_eq!(end_of(&daemon, &other.run_id).await.status, "completed");
     daemon.stop().await;

@@ -36,7 +36,7 @@ impl Author {
             client: "author".to_owned(),
             cwd: Some(cwd.display().to_string()),
             environment: Some([("HOME".to_owned(), home)].into()),
-            person: false,
+            ..Hello::default()
         };
         connect(daemon.place(), hello).await.unwrap().0
     }

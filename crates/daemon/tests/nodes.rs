@@ -85,7 +85,7 @@ impl Author {
             client: "author".to_owned(),
             cwd: Some(folder.path().join("project/src").display().to_string()),
             environment: Some(environment.into()),
-            person: false,
+            ..Hello::default()
         };
         connect(daemon.place(), hello).await.unwrap().0
     }

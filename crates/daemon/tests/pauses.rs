@@ -147,7 +147,7 @@ async fn the_time_limit_of_a_run_does_not_run_at_a_gate_nor_in_a_pause() {
     // Longer than it may take in all, first at the gate, then paused.
     tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
     pause(&daemon, &run).await;
-    let answer = AnswerGate { run_id: run.clone(), gate_id: None, answer: "yes".to_owned() };
+    let answer = AnswerGate { run_id: run.clone(), gate_id: None, answer: "yes".to_owned(), ..AnswerGate::default() };
     assert!(daemon.call(answer).await.success);
     tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
     let daemon = daemon.restarted().await;

@@ -122,7 +122,11 @@ impl Listener {
                 *states += 1;
                 self.due = Some(format!("state {states}: {} ({})", text("state"), text("tool")));
             }
-            "gate_answered" => self.due = Some(format!("{} answered: {}", text("by"), text("answer"))),
+            "gate_answered" => {
+                let answer = event.data.get("answer").cloned().unwrap_or_default();
+                let answer = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
+                self.due = Some(format!("{} answered: {answer}", text("by")));
+            }
             "workflow_paused" => self.due = Some(format!("paused by {}", text("by"))),
             "workflow_resumed" => self.due = Some(format!("{} lets it go on", text("by"))),
             _ => {}

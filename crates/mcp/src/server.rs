@@ -8,7 +8,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
-use steplatch_protocol::{AnswerGate, AskError, CallError, ErrorCode, PNG_FIELD, Steady, Verb as _};
+use steplatch_protocol::{AskError, CallError, Decide, ErrorCode, PNG_FIELD, Steady, Verb as _};
 use tokio_util::sync::CancellationToken;
 
 use crate::progress::Listener;
@@ -75,7 +75,7 @@ impl Server {
                 Called::Refused(format!("{}: {}", request.name, refusal.error))
             }
             Err(AskError::Call(CallError::Lost)) => {
-                let look = if verb.name == AnswerGate::NAME { "get_run" } else { "list_terminal_sessions" };
+                let look = if verb.name == Decide::NAME { "get_run" } else { "list_terminal_sessions" };
                 Called::Refused(format!(
                     "the daemon went away while this was under way, so it may or may not have happened; look with \
                      {look} before doing it again"

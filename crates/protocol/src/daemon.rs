@@ -22,6 +22,9 @@ pub struct Hello {
     /// A person asks, not a program on its own
     #[serde(default)]
     pub person: bool,
+    /// Through what they ask, recorded with their answers: cli, commander, mcp
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surface: Option<String>,
 }
 
 /// Who answered.

@@ -5,6 +5,7 @@
 //! derived from these types. Besides, it owns how verbs travel (lines of JSON),
 //! where the daemon is found, and the client that all front-ends use.
 
+mod approver;
 mod arguments;
 mod client;
 mod codec;
@@ -21,6 +22,7 @@ mod steady;
 mod terminals;
 mod verb;
 
+pub use approver::{GetApprover, GetApproverReply, Passphrase, SetApprover, SetApproverReply};
 pub use arguments::{InvalidArguments, Read, check, read};
 pub use client::{CallError, Client, Events};
 pub use codec::{Line, LineReader, MAX_LINE};
@@ -39,7 +41,7 @@ pub use nodes::{
 };
 pub use place::{NotPrivate, Place, Running, ensure_private};
 pub use runs::{
-    AnswerGate, AnswerGateReply, CancelWorkflow, CancelWorkflowReply, GateInfo, GetRun, GetWorkflowRun,
+    AnswerGate, AnswerGateReply, CancelWorkflow, CancelWorkflowReply, Decide, GateInfo, GetRun, GetWorkflowRun,
     GetWorkflowRunReply, ListWorkflowRuns, ListWorkflowRunsReply, PauseInfo, PauseWorkflow, PauseWorkflowReply,
     RUN_WAIT_SECONDS, ResumeWorkflow, RunEvent, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply,
 };

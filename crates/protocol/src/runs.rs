@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::approver::Passphrase;
+
 fn is_false(value: &bool) -> bool {
     !*value
 }
@@ -166,8 +168,12 @@ pub struct GateInfo {
     pub run_id: String,
     /// The question
     pub prompt: String,
-    /// What can be answered
+    /// What can be answered; nothing where any text or a form can
     pub choices: Vec<String>,
+    /// What is to be filled in: a JSON Schema of an object with flat fields
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub form: Option<Value>,
     /// Who may answer: human, agent or anyone
     pub answered_by: String,
     /// Since when it waits (ISO 8601, UTC)
@@ -183,14 +189,37 @@ pub struct GateInfo {
 /// Answer a run that waits for a judgement, with one of the choices of its pending_gate. The run goes on where that leads.
 /// A gate whose answered_by is human is answered by a person, with steplatch gates answer; asking here is refused.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-pub struct AnswerGate {
+pub struct Decide {
     /// The run
     pub run_id: String,
     /// Which gate; may be left out while only one waits
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gate_id: Option<String>,
     /// One of its choices
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub answer: String,
+    /// The fields of its form, if it has one
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<Map<String, Value>>,
+}
+
+/// Answer what a run waits for. A gate for a human is answered by a person only, who says so in HELLO.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AnswerGate {
+    /// The run
+    pub run_id: String,
+    /// Which gate; may be left out while only one waits
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate_id: Option<String>,
+    /// One of its choices, any text where it has none, or its form as JSON
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub answer: String,
+    /// The fields of its form, instead of answer
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<Map<String, Value>>,
+    /// The approver's passphrase, where one is set
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passphrase: Option<Passphrase>,
 }
 
 /// What came of an answer.
@@ -203,6 +232,9 @@ pub struct AnswerGateReply {
     /// Its state now
     #[serde(default)]
     pub status: String,
+    /// Whether it was not taken because the approver's passphrase is missing or wrong
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub passphrase_wanted: bool,
     /// What went wrong and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::arguments::{InvalidArguments, Read, read};
-use crate::{daemon, library, nodes, runs, terminals};
+use crate::{approver, daemon, library, nodes, runs, terminals};
 
 /// Something that can be asked of the daemon. The type holds the parameters.
 pub trait Verb: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static {
@@ -150,13 +150,17 @@ verbs! {
 
     runs::RunWorkflow => RunReply, "RUN_WORKFLOW", Some("run_workflow"), "Run a workflow", ACTS_ONCE;
     runs::GetRun => RunReply, "GET_RUN", Some("get_run"), "Look at a run", READS;
-    runs::AnswerGate => AnswerGateReply, "ANSWER_GATE", Some("decide"), "Answer a run that waits", DECIDES;
+    runs::Decide => AnswerGateReply, "DECIDE", Some("decide"), "Answer a run that waits", DECIDES;
+    runs::AnswerGate => AnswerGateReply, "ANSWER_GATE", None, "Answer as a person", DECIDES;
     runs::CancelWorkflow => CancelWorkflowReply, "CANCEL_WORKFLOW", Some("cancel_run"), "Cancel a run", ENDS;
     runs::PauseWorkflow => PauseWorkflowReply, "PAUSE_WORKFLOW", None, "Pause a run", SETS;
     runs::ResumeWorkflow => PauseWorkflowReply, "RESUME_WORKFLOW", None, "Let a paused run go on", SETS;
     runs::GetWorkflowRun => GetWorkflowRunReply, "GET_WORKFLOW_RUN", None, "The record of a run", READS;
     runs::ListWorkflowRuns => ListWorkflowRunsReply, "LIST_WORKFLOW_RUNS", Some("list_runs"), "List runs", READS;
     runs::Subscribe => SubscribeReply, "SUBSCRIBE", None, "Follow the events of a run", READS;
+
+    approver::GetApprover => GetApproverReply, "GET_APPROVER", None, "Tell whether answers need a passphrase", READS;
+    approver::SetApprover => SetApproverReply, "SET_APPROVER", None, "Set the passphrase of answers", DECIDES;
 
     library::CreateWorkflow => CreateWorkflowReply, "CREATE_WORKFLOW", Some("create_workflow"), "Save a workflow", SAVES;
     library::GetWorkflowSchema => GetWorkflowSchemaReply, "GET_WORKFLOW_SCHEMA", Some("get_workflow_schema"), "Learn to write workflows", READS;

@@ -19,7 +19,9 @@ use steplatch_ids::{RunId, StepId};
 use crate::child::{self, Child, MOST_LEVELS};
 use crate::condition::Ending;
 use crate::definition::{Definition, State};
-use crate::event::{ChildEnd, Choice, Event, FailureReason, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer};
+use crate::event::{
+    By, ChildEnd, Choice, Event, FailureReason, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer,
+};
 use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
 use crate::substitute::{self, Lookup};
 use crate::time::{Timestamp, spoken};
@@ -51,10 +53,10 @@ pub enum Input {
     GateAnswered {
         /// The step whose gate it is.
         step: StepId,
-        /// One of the gate's choices; anything else decides nothing.
+        /// One of the gate's choices, or its form as JSON; anything else decides nothing.
         choice: String,
         /// Who judged.
-        by: String,
+        by: By,
     },
     /// The run that a step asked for has begun.
     ChildBegan {
@@ -168,6 +170,8 @@ pub enum Effect {
         prompt: String,
         /// What can be answered; any text, where there is nothing to choose from.
         choices: Vec<String>,
+        /// What is to be filled in instead, as [`crate::Form::schema`] tells it.
+        form: Option<Value>,
         /// What there is to judge: the result of the state's action, its screen among it.
         context: Map<String, Value>,
     },

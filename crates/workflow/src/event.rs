@@ -107,7 +107,7 @@ pub enum Event {
         /// What was chosen.
         choice: String,
         /// Who chose.
-        by: String,
+        by: By,
     },
     /// The action of a state asked somebody.
     GateAsked {
@@ -303,6 +303,57 @@ impl Event {
             | Self::Completed { at }
             | Self::Failed { at, .. }
             | Self::Cancelled { at, .. } => *at,
+        }
+    }
+}
+
+/// Who answered a gate, and through what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredBy", into = "StoredBy")]
+pub struct By {
+    /// Who, as people and agents are called.
+    pub who: String,
+    /// Through what they answered, such as `cli`; not known of answers that older versions wrote down.
+    pub through: Option<String>,
+}
+
+/// As it is stored: histories that are older than the second field have a text.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum StoredBy {
+    Who(String),
+    Whole { who: String, through: String },
+}
+
+impl From<StoredBy> for By {
+    fn from(stored: StoredBy) -> Self {
+        match stored {
+            StoredBy::Who(who) => Self { who, through: None },
+            StoredBy::Whole { who, through } => Self { who, through: Some(through) },
+        }
+    }
+}
+
+impl From<By> for StoredBy {
+    fn from(by: By) -> Self {
+        match by {
+            By { who, through: None } => Self::Who(who),
+            By { who, through: Some(through) } => Self::Whole { who, through },
+        }
+    }
+}
+
+impl From<&str> for By {
+    fn from(who: &str) -> Self {
+        Self { who: who.to_owned(), through: None }
+    }
+}
+
+impl std::fmt::Display for By {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.through {
+            Some(through) => write!(out, "{} ({through})", self.who),
+            None => out.write_str(&self.who),
         }
     }
 }

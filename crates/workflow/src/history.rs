@@ -149,6 +149,15 @@ impl Gate {
         }
     }
 
+    /// Returns what is to be filled in, where it is more than a choice.
+    #[must_use]
+    pub fn form(&self) -> Option<&Value> {
+        match &self.asks {
+            Asks::Judgement { .. } => None,
+            Asks::Answer { question, .. } => question.form.as_ref(),
+        }
+    }
+
     /// Returns who may answer.
     #[must_use]
     pub fn answered_by(&self) -> AnsweredBy {

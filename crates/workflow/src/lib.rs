@@ -14,6 +14,7 @@ mod contract;
 mod decide;
 mod definition;
 mod event;
+mod form;
 mod graph;
 mod history;
 mod log;
@@ -33,9 +34,10 @@ pub use definition::{
     schema, suggestion,
 };
 pub use event::{
-    ChildEnd, Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer,
-    Side,
+    By, ChildEnd, Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Purpose, SEMANTICS_VERSION,
+    ShellAnswer, Side,
 };
+pub use form::{Field, Form};
 pub use graph::{mermaid, svg};
 pub use history::{Asks, CurrentStep, Exchange, Gate, History, Pause, Status};
 pub use log::{LogEntry, Told, execution_log};

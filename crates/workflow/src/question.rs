@@ -5,7 +5,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::form::Form;
 use crate::substitute;
+use crate::variables::STANDARD_FIELDS;
 
 /// The most that can be chosen from.
 const MOST_CHOICES: usize = 20;
@@ -44,6 +46,9 @@ pub struct Question {
     /// What can be answered; any text, where there is nothing to choose from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
+    /// What is to be filled in instead, as [`Form::schema`] tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<Value>,
     /// Who may answer.
     pub answered_by: AnsweredBy,
 }
@@ -63,6 +68,7 @@ impl Question {
         let question = Self {
             prompt: text("prompt").unwrap_or_default(),
             choices: choices.into_iter().flatten().map(substitute::as_text).collect(),
+            form: set(params, "form").and_then(|form| Form::read(form).ok()).map(|form| form.schema()),
             answered_by: AnsweredBy::ALL
                 .into_iter()
                 .find(|(name, _)| *name == who)
@@ -72,10 +78,32 @@ impl Question {
         Ok((question, set(params, "timeout").and_then(seconds)))
     }
 
-    /// Tells whether `answer` can be given.
+    /// Tells whether `answer` can be given: one of the choices, a form as JSON that is filled in well, or any text.
     #[must_use]
     pub fn takes(&self, answer: &str) -> bool {
-        self.choices.is_empty() || self.choices.iter().any(|choice| choice == answer)
+        match &self.form {
+            Some(_) => self.filled(answer).is_some(),
+            None => self.choices.is_empty() || self.choices.iter().any(|choice| choice == answer),
+        }
+    }
+
+    /// Returns the fields that `answer` fills in, if there is a form and it is a good answer to it.
+    #[must_use]
+    pub fn filled(&self, answer: &str) -> Option<Map<String, Value>> {
+        let form = Form::read(self.form.as_ref()?).ok()?;
+        form.fill(serde_json::from_str::<Value>(answer).ok()?.as_object()?).ok()
+    }
+}
+
+/// Fields of the result of a gate, besides those that variables are called by anyway.
+const RESULT_FIELDS: [&str; 2] = ["by", "through"];
+
+/// Whether anything in a value may still become anything.
+fn within(value: &Value, open: &impl Fn(&Value) -> bool) -> bool {
+    match value {
+        Value::Object(fields) => fields.values().any(|value| within(value, open)),
+        Value::Array(items) => items.iter().any(|value| within(value, open)),
+        plain => open(plain),
     }
 }
 
@@ -114,6 +142,20 @@ pub(crate) fn complaints(params: &Map<String, Value>, open: impl Fn(&Value) -> b
         }
         Some(value) if open(value) => {}
         Some(_) => wrong("choices", "'choices' must be a list of texts"),
+    }
+    if let Some(form) = set(params, "form").filter(|form| !within(form, &open)) {
+        if set(params, "choices").is_some() {
+            wrong("form", "a gate has 'choices' or a 'form', not both");
+        }
+        match Form::read(form) {
+            Err(problems) => problems.iter().for_each(|problem| wrong("form", problem)),
+            Ok(form) => {
+                let taken = |name: &str| STANDARD_FIELDS.contains(&name) || RESULT_FIELDS.contains(&name);
+                for field in form.fields().iter().filter(|field| taken(field.name())) {
+                    wrong("form", &format!("'{}' is a variable of its own; call the field otherwise", field.name()));
+                }
+            }
+        }
     }
     if let Some(value) = set(params, "timeout").filter(|value| !open(value) && seconds(value).is_none()) {
         wrong("timeout", &format!("'timeout' of a gate is a number of seconds from 0 to 31536000, not {value}"));

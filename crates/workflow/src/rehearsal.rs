@@ -18,6 +18,7 @@ use steplatch_ids::StepId;
 use crate::decide::{Effect, Input, Start, decide};
 use crate::definition::Definition;
 use crate::event::{Event, Limits, ShellAnswer, Side};
+use crate::form::{Field, Form};
 use crate::history::{History, Status};
 use crate::substitute;
 use crate::time::{Timestamp, seconds};
@@ -246,7 +247,7 @@ impl<'a> Stage<'a> {
                 self.source(Source::Rules);
                 Input::Outcome { step, outcome }
             }
-            Effect::OpenGate { step, choices, .. } => self.judge(step, choices)?,
+            Effect::OpenGate { step, choices, form, .. } => self.judge(step, choices, form.as_ref())?,
             Effect::SetVariables { step, variables, .. } => {
                 self.shell.extend(variables);
                 Input::ShellAnswered { step, answer: ShellAnswer::Told { values: BTreeMap::new() } }
@@ -289,7 +290,7 @@ impl<'a> Stage<'a> {
         Ok(Input::Outcome { step, outcome })
     }
 
-    fn judge(&mut self, step: StepId, choices: Vec<String>) -> Result<Input, Missing> {
+    fn judge(&mut self, step: StepId, choices: Vec<String>, form: Option<&Value>) -> Result<Input, Missing> {
         let state = step.place.as_str();
         let turn = self.used.gates.entry(state.to_owned()).or_default();
         let answers = self.stubs.gates.get(state);
@@ -299,12 +300,29 @@ impl<'a> Stage<'a> {
             return Err(format!(
                 "State '{state}' asks for {}{more}; write {} under \"gates\"",
                 if choices.is_empty() { "an answer" } else { "a judgement" },
-                if choices.is_empty() { "one".to_owned() } else { format!("one of {}", offered()) }
+                match form.map(Form::read) {
+                    Some(Ok(form)) => {
+                        let names: Vec<&str> = form.fields().iter().map(Field::name).collect();
+                        format!("an object with its fields {}", names.join(", "))
+                    }
+                    _ if choices.is_empty() => "one".to_owned(),
+                    _ => format!("one of {}", offered()),
+                }
             ));
         };
         *turn += 1;
         if !choices.is_empty() && !choices.contains(choice) {
             return Err(format!("State '{state}' does not offer '{choice}'; it offers {}", offered()));
+        }
+        if let Some(Ok(form)) = form.map(Form::read) {
+            let given = serde_json::from_str::<Map<String, Value>>(choice);
+            let wrong = given.map_or_else(
+                |_| vec!["the answer is no object".to_owned()],
+                |given| form.fill(&given).err().unwrap_or_default(),
+            );
+            if !wrong.is_empty() {
+                return Err(format!("State '{state}' does not take its answer: {}", wrong.join("; ")));
+            }
         }
         self.path.push(Passage::Gate {
             at: self.now.as_seconds(),
@@ -312,7 +330,7 @@ impl<'a> Stage<'a> {
             choices: choices.clone(),
             answer: choice.clone(),
         });
-        Ok(Input::GateAnswered { step, choice: choice.clone(), by: "the stub file".to_owned() })
+        Ok(Input::GateAnswered { step, choice: choice.clone(), by: "the stub file".into() })
     }
 
     fn source(&mut self, source: Source) {

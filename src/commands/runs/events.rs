@@ -12,6 +12,7 @@ use crate::action::{self, Outcome};
 use crate::failure::Failure;
 use crate::front;
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, visible};
+use crate::question;
 
 #[derive(Debug, Args)]
 pub(crate) struct Events {
@@ -86,7 +87,11 @@ fn line(event: &RunEvent) -> String {
             let choices = value("choices").as_array().into_iter().flatten().filter_map(Value::as_str).map(visible);
             (STRONG, format!("{}  {}", text("state"), choices.collect::<Vec<_>>().join(" | ")))
         }
-        "gate_answered" => (STRONG, format!("{}  {} (by {})", text("state"), text("answer"), text("by"))),
+        "gate_answered" => {
+            let through = value("through").as_str().map(|through| format!(" through {}", visible(through)));
+            let (answer, through) = (question::answered(value("answer")), through.unwrap_or_default());
+            (STRONG, format!("{}  {answer} (by {}{through})", text("state"), text("by")))
+        }
         "contract_checked" => {
             let fails =
                 if value("success") == &Value::Bool(false) { format!(": {}", text("error")) } else { String::new() };

@@ -344,6 +344,7 @@ mod tests {
             .map(|(key, value)| (key.into(), value.into()))
             .into(),
             person: false,
+            surface: None,
             process: None,
         };
         assert_eq!(Asker::of(&caller), Asker { named: Some("/l".into()), ..at("/p") });

@@ -19,6 +19,7 @@ fn caller(folder: &TempDir, name: &str) -> Caller {
         folder: folder.path().to_owned(),
         environment: vec![("STEPLATCH_LIBRARY".into(), library.into())],
         person: false,
+        surface: None,
         process: None,
     }
 }

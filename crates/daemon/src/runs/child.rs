@@ -31,7 +31,7 @@ pub(super) const LEFT_ALONE: &str = "the run that started it went on without it"
 pub(super) fn perform(
     shared: Arc<Shared>,
     caller: Arc<Caller>,
-    parent: mpsc::UnboundedSender<Input>,
+    parent: mpsc::UnboundedSender<Box<Input>>,
     step: StepId,
     child: Child,
     limit: Option<Duration>,
@@ -50,7 +50,7 @@ pub(super) fn perform(
             },
         };
         // A parent that knows it already is told nothing new.
-        let _ = parent.send(Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() });
+        let _ = parent.send(Box::new(Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() }));
         // Whoever stops waiting for the child, stops the child; a daemon that stops leaves both to the next one.
         let watched = Watched::new(&shared, run.clone());
         let over = async {
@@ -83,12 +83,16 @@ pub(super) fn perform(
 }
 
 /// Tells the parent whenever its child begins to wait for somebody, and when it goes on.
-pub(super) async fn tell_of_waits(child: &Run, parent: &mpsc::UnboundedSender<Input>, step: &StepId) -> Infallible {
+pub(super) async fn tell_of_waits(
+    child: &Run,
+    parent: &mpsc::UnboundedSender<Box<Input>>,
+    step: &StepId,
+) -> Infallible {
     let mut progress = child.follow();
     loop {
         let waits = progress.borrow_and_update().waits();
         // What it knows already decides nothing.
-        let _ = parent.send(Input::ChildWaits { step: step.clone(), waits });
+        let _ = parent.send(Box::new(Input::ChildWaits { step: step.clone(), waits }));
         if progress.wait_for(|now| now.waits() != waits).await.is_err() {
             // It is over, and whoever waits for that is told.
             std::future::pending::<()>().await;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::RunEvent;
 use steplatch_store::{Journal, ReadError, Record};
-use steplatch_workflow::{ChildEnd, Event, Outcome};
+use steplatch_workflow::{By, ChildEnd, Event, Outcome};
 
 use super::run::Run;
 use super::{Seal, Shared, function};
@@ -180,12 +180,14 @@ fn told(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
         Event::GateAsked { step, question, context, expires_at, .. } => (
             "gate_waiting",
             json!({"gate_id": step.to_string(), "state": step.place, "prompt": question.prompt,
-                   "choices": question.choices, "answered_by": question.answered_by,
+                   "choices": question.choices, "form": question.form, "answered_by": question.answered_by,
                    "expires_at": expires_at.map(moment::told), "context": context}),
         ),
         Event::GateExpired { step, .. } => ("gate_timeout", json!({"gate_id": step.to_string(), "state": step.place})),
         Event::GateAnswered { step, choice, by, .. } => {
-            ("gate_answered", json!({"gate_id": step.to_string(), "state": step.place, "answer": choice, "by": by}))
+            let By { who, through } = by;
+            let data = json!({"gate_id": step.to_string(), "state": step.place, "answer": choice, "by": who, "through": through});
+            ("gate_answered", data)
         }
         Event::GateCancelled { step, .. } => {
             ("gate_cancelled", json!({"gate_id": step.to_string(), "state": step.place}))

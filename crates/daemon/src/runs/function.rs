@@ -18,5 +18,6 @@ mod work;
 
 pub(super) use begin::FoundFunction;
 pub(super) use child::result_of;
+pub(super) use drive::OwnFile;
 pub(super) use gate::Question;
 pub(super) use told::{event, report};

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
-use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo};
-use steplatch_workflow::{AnsweredBy, Event, Gate, Input};
+use steplatch_protocol::{AnswerGate, AnswerGateReply, Decide, GateInfo, Passphrase};
+use steplatch_workflow::{AnsweredBy, By, Event, Field, Form, Gate, Input, Timestamp};
 
 use super::run::Run;
 use super::{Runs, report};
+use crate::approver::{Approver, NotPassed};
 use crate::caller::{Caller, descends_from};
 use crate::moment;
 use crate::secrets::Secrets;
@@ -29,12 +31,132 @@ pub(super) fn info(run: &RunId, gate: &Gate, secrets: &Secrets) -> GateInfo {
         run_id: run.to_string(),
         prompt: secrets.masked(gate.prompt()),
         choices: gate.choices().into_iter().map(|choice| secrets.masked(choice.to_owned())).collect(),
+        form: masked_form(gate.form(), secrets),
         answered_by: gate.answered_by().name().to_owned(),
         created_at: moment::told(gate.opened_at),
         expires_at: gate.expires_at().map(moment::told),
         context,
     }
 }
+
+/// A form as it is told.
+pub(super) fn masked_form(form: Option<&Value>, secrets: &Secrets) -> Option<Value> {
+    let mut form = form?.clone();
+    secrets.mask_in(&mut form);
+    Some(form)
+}
+
+/// An answer, as somebody gives it.
+#[derive(Debug)]
+pub(crate) struct Given {
+    run_id: String,
+    pub(super) gate_id: Option<String>,
+    answer: String,
+    form: Option<Map<String, Value>>,
+    passphrase: Option<Passphrase>,
+    /// It was given as an agent gives one: never to a question for people.
+    decides: bool,
+}
+
+impl From<AnswerGate> for Given {
+    fn from(verb: AnswerGate) -> Self {
+        let AnswerGate { run_id, gate_id, answer, form, passphrase } = verb;
+        Self { run_id, gate_id, answer, form, passphrase, decides: false }
+    }
+}
+
+impl From<Decide> for Given {
+    fn from(verb: Decide) -> Self {
+        let Decide { run_id, gate_id, answer, form } = verb;
+        Self { run_id, gate_id, answer, form, passphrase: None, decides: true }
+    }
+}
+
+impl Given {
+    /// Who gives it, and through what.
+    pub(super) fn by(&self, caller: &Caller) -> By {
+        let through = caller.through();
+        By { who: caller.who(), through: Some(if self.decides { format!("{through} decide") } else { through }) }
+    }
+}
+
+/// A question, with what can be answered to it.
+pub(super) struct Asked {
+    /// As it is told.
+    pub(super) info: GateInfo,
+    /// As it was asked, in the order of those that are told.
+    pub(super) choices: Vec<String>,
+    pub(super) form: Option<Value>,
+}
+
+impl Asked {
+    /// Returns what the run is told: a choice, the JSON of a form with all of its fields, or a text.
+    fn read(&self, given: &Given) -> Result<String, String> {
+        if let Some(form) = &self.form {
+            let form =
+                Form::read(form).map_err(|problems| format!("The form can not be read: {}", problems.join("; ")))?;
+            let typed = || match serde_json::from_str(&given.answer) {
+                Ok(Value::Object(fields)) => Ok(fields),
+                _ => {
+                    let names: Vec<&str> = form.fields().iter().map(Field::name).collect();
+                    Err(format!(
+                        "The gate asks for a form, answered as an object with its fields: {}",
+                        names.join(", ")
+                    ))
+                }
+            };
+            let fields = given.form.clone().map_or_else(typed, Ok)?;
+            let filled = form.fill(&fields);
+            return match filled {
+                Ok(filled) => Ok(Value::Object(filled).to_string()),
+                Err(wrong) => Err(format!("The form is not filled in well: {}", wrong.join("; "))),
+            };
+        }
+        if given.form.is_some() {
+            return Err("The gate has no form; answer it with a text or one of its choices".to_owned());
+        }
+        // A choice may hold a secret, and then what is shown of it is what can be answered.
+        let meant = |(choice, shown): &(&String, &String)| **choice == given.answer || **shown == given.answer;
+        match self.choices.iter().zip(&self.info.choices).find(meant) {
+            Some((choice, _)) => Ok(choice.clone()),
+            None if self.choices.is_empty() && given.answer.trim().is_empty() => {
+                Err("The answer is empty; say something".to_owned())
+            }
+            None if self.choices.is_empty() => Ok(given.answer.clone()),
+            None => {
+                let answer: String = given.answer.chars().take(200).collect();
+                Err(format!("'{answer}' is none of the choices: {}", self.info.choices.join(" | ")))
+            }
+        }
+    }
+}
+
+/// Why an answer is not taken.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotTaken {
+    #[error("{0}")]
+    Refused(String),
+    #[error(transparent)]
+    NotApproved(NotPassed),
+}
+
+pub(super) fn refused(why: String) -> NotTaken {
+    NotTaken::Refused(why)
+}
+
+/// Says who was first.
+pub(super) fn already_answered(by: &By, at: Timestamp, answer: &str) -> String {
+    format!("The gate was already answered by {by} at {}: {answer}", moment::told(at))
+}
+
+/// Says that the journal did not take an answer yet.
+pub(super) fn not_written(run: &Run) -> NotTaken {
+    let why = run.progress().trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
+    refused(format!("The answer is not written down yet{why}; look with get_run"))
+}
+
+const FOR_A_PERSON: &str = "This gate waits for a person: they answer it with 'steplatch gates list' and 'steplatch \
+                            gates answer', in a terminal of their own";
 
 impl Runs {
     /// Returns a run, and those below it that wait for somebody.
@@ -93,89 +215,103 @@ impl Runs {
         }
     }
 
-    /// Passes a judgement on to the run that waits for it. Returns once it is written down.
-    pub(crate) async fn answer(&self, caller: &Caller, verb: AnswerGate) -> AnswerGateReply {
-        let run_id = verb.run_id.clone();
-        match self.try_answer(caller, verb).await {
-            Ok(status) => AnswerGateReply { success: true, run_id, status, error: None },
-            Err((status, error)) => AnswerGateReply { success: false, run_id, status, error: Some(error) },
+    /// Passes an answer on to the run that waits for it. Returns once it is written down.
+    pub(crate) async fn answer(&self, caller: &Caller, approver: &Approver, given: Given) -> AnswerGateReply {
+        let run_id = given.run_id.clone();
+        let run = match self.find(&run_id).await {
+            Ok(asked) => self.answered(asked, given.gate_id.as_deref()),
+            Err(error) => Err(error),
+        };
+        let run = match run {
+            Ok(run) => run,
+            Err(error) => return AnswerGateReply { run_id, error: Some(error), ..AnswerGateReply::default() },
+        };
+        // Of two that answer at once, the second finds what the first one left.
+        let _first = run.answering.lock().await;
+        let taken = if run.is_function() {
+            self.answer_function(caller, approver, &run, &given).await
+        } else {
+            self.answer_machine(caller, approver, &run, &given).await
+        };
+        let passphrase_wanted = matches!(&taken, Err(NotTaken::NotApproved(why)) if why.wants_another());
+        AnswerGateReply {
+            success: taken.is_ok(),
+            run_id,
+            status: run.state().name().to_owned(),
+            passphrase_wanted,
+            error: taken.err().map(|why| why.to_string()),
         }
     }
 
-    /// Returns the state that the run is in then, or that with why the answer was not taken.
-    async fn try_answer(&self, caller: &Caller, verb: AnswerGate) -> Result<String, (String, String)> {
-        let asked = self.find(&verb.run_id).await.map_err(|error| (String::new(), error))?;
-        let state = asked.state().name().to_owned();
-        let run = self.answered(asked, verb.gate_id.as_deref()).map_err(|error| (state, error))?;
-        if run.is_function() {
-            return self.answer_function(caller, &run, &verb).await;
-        }
-        let refused = |error: String| (run.state().name().to_owned(), error);
+    async fn answer_machine(
+        &self,
+        caller: &Caller,
+        approver: &Approver,
+        run: &Arc<Run>,
+        given: &Given,
+    ) -> Result<(), NotTaken> {
         let before = run.progress();
         let Some(gate) = before.gate else {
-            let error = match self.answered_before(&run, verb.gate_id.as_deref()).await {
-                Some(answered) => answered,
-                None => format!("Run '{}' waits for no answer: it is {}", run.id, run.state().name()),
-            };
-            return Err(refused(error));
+            return Err(match self.answered_before(run, given.gate_id.as_deref()).await {
+                Some(answered) => NotTaken::Refused(answered),
+                None => refused(format!("Run '{}' waits for no answer: it is {}", run.id, run.state().name())),
+            });
         };
         let info = info(&run.id, &gate, &self.shared.secrets);
-        if let Some(asked) = verb.gate_id.as_deref().filter(|asked| *asked != info.gate_id) {
-            let error = match self.answered_before(&run, Some(asked)).await {
-                Some(answered) => answered,
-                None => format!("Gate '{asked}' is not the one that waits, which is '{}'", info.gate_id),
-            };
-            return Err(refused(error));
+        if let Some(asked) = given.gate_id.as_deref().filter(|asked| *asked != info.gate_id) {
+            return Err(match self.answered_before(run, Some(asked)).await {
+                Some(answered) => NotTaken::Refused(answered),
+                None => refused(format!("Gate '{asked}' is not the one that waits, which is '{}'", info.gate_id)),
+            });
         }
-        if gate.answered_by() == AnsweredBy::Human
-            && let Some(why) = self.no_person(caller).await
-        {
-            return Err(refused(why));
-        }
-        // A choice may hold a secret, and then what is shown of it is what can be answered.
-        let given = |(choice, shown): &(&str, &String)| *choice == verb.answer || **shown == verb.answer;
-        let choices = gate.choices();
-        let (choice, shown) = match choices.iter().copied().zip(&info.choices).find(given) {
-            Some(chosen) => chosen,
-            None if choices.is_empty() => (verb.answer.as_str(), &verb.answer),
-            None => {
-                let answer: String = verb.answer.chars().take(200).collect();
-                return Err(refused(format!("'{answer}' is none of the choices: {}", info.choices.join(" | "))));
-            }
-        };
-        let by = caller.who();
-        let input = Input::GateAnswered { step: gate.step.clone(), choice: choice.to_owned(), by: by.clone() };
+        let form = gate.form().cloned();
+        let asked = Asked { choices: gate.choices().into_iter().map(str::to_owned).collect(), form, info };
+        let choice = self.admitted(caller, approver, &asked, given).await?;
+        let by = given.by(caller);
+        let input = Input::GateAnswered { step: gate.step.clone(), choice: choice.clone(), by: by.clone() };
         run.tell(input);
         run.reaches(|now| now.seq > before.seq || now.state.is_over(), TAKEN_WITHIN).await;
         let seal = super::Seal::default();
         let next = self.shared.events_of(&run.id, before.seq + 1, &seal).await;
         match next.ok().and_then(|events| events.into_iter().next()) {
-            // What is secret in it is hidden where it is read again.
-            Some(Event::GateAnswered { choice: taken, by: who, .. })
-                if (taken == choice || taken == *shown) && who == by =>
-            {
-                Ok(run.state().name().to_owned())
-            }
-            Some(Event::GateAnswered { at, by, choice: taken, .. }) => {
-                let at = moment::told(at);
-                Err(refused(format!("The gate was already answered by {by} at {at}: {taken}")))
+            // No other answer is under way: one that was written down is this one.
+            Some(Event::GateAnswered { step, by: who, .. }) if step == gate.step && who == by => Ok(()),
+            Some(Event::GateAnswered { at, by, choice: taken, .. }) => Err(refused(already_answered(&by, at, &taken))),
+            Some(Event::GateExpired { .. }) => {
+                Err(refused(format!("Gate '{}' waits no longer: nobody answered it in time", gate.step)))
             }
             Some(_) => Err(refused(format!("Run '{}' waits no longer: it is {}", run.id, run.state().name()))),
-            None => {
-                let why = run.progress().trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
-                Err(refused(format!("The answer is not written down yet{why}; look with get_run")))
-            }
+            None => Err(not_written(run)),
         }
     }
 
+    /// Looks at an answer, and at who gives it. Returns what the run is told.
+    pub(super) async fn admitted(
+        &self,
+        caller: &Caller,
+        approver: &Approver,
+        asked: &Asked,
+        given: &Given,
+    ) -> Result<String, NotTaken> {
+        let human = asked.info.answered_by == AnsweredBy::Human.name();
+        // An agent that asks for leave does not give it to itself.
+        if human && given.decides {
+            return Err(refused(FOR_A_PERSON.to_owned()));
+        }
+        if human && let Some(why) = self.no_person(caller).await {
+            return Err(refused(why));
+        }
+        let choice = asked.read(given).map_err(NotTaken::Refused)?;
+        if human {
+            approver.passes(given.passphrase.as_ref()).await.map_err(NotTaken::NotApproved)?;
+        }
+        Ok(choice)
+    }
+
     /// Says why whoever asks is taken for no person, if that is so.
-    pub(super) async fn no_person(&self, caller: &Caller) -> Option<String> {
+    pub(crate) async fn no_person(&self, caller: &Caller) -> Option<String> {
         if !caller.person {
-            return Some(
-                "This gate waits for a person: they answer it with 'steplatch gates list' and 'steplatch gates answer', in a \
-                 terminal of their own"
-                    .to_owned(),
-            );
+            return Some(FOR_A_PERSON.to_owned());
         }
         let hosts = self.shared.sessions.hosts().await;
         let kept = caller.process.is_some_and(|process| {
@@ -196,8 +332,10 @@ impl Runs {
         let events = self.shared.events_of(&run.id, 1, &super::Seal::default()).await.ok()?;
         events.into_iter().rev().find_map(|event| match event {
             Event::GateAnswered { at, step, choice, by } if gate_id.is_none_or(|gate| *gate == step.to_string()) => {
-                let at = moment::told(at);
-                Some(format!("The gate was already answered by {by} at {at}: {choice}"))
+                Some(already_answered(&by, at, &choice))
+            }
+            Event::GateExpired { step, .. } if gate_id.is_some_and(|gate| *gate == step.to_string()) => {
+                Some(format!("Gate '{step}' waits no longer: nobody answered it in time"))
             }
             _ => None,
         })

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use steplatch_ids::StepId;
 
 use super::{Decision, Effect, Move, Onward, Way};
-use crate::event::{Choice, Event, FailureReason, Outcome};
+use crate::event::{By, Choice, Event, FailureReason, Outcome};
 use crate::history::{Asks, CurrentStep, Gate, Terminals};
 use crate::question::Question;
 use crate::substitute::Lookup;
@@ -91,13 +91,18 @@ impl Move<'_> {
     }
 
     /// Goes where an answer leads. An answer that is none of the choices decides nothing.
-    pub(super) fn pass_gate(mut self, gate: &Gate, choice: String, by: String) -> Decision {
+    pub(super) fn pass_gate(mut self, gate: &Gate, choice: String, by: By) -> Decision {
         let (choices, otherwise) = match &gate.asks {
             Asks::Judgement { choices, otherwise } => (choices, otherwise),
             Asks::Answer { question, .. } if !question.takes(&choice) => return Decision::default(),
-            Asks::Answer { entered, .. } => {
-                let fields = [("success", true.into()), ("answer", choice.as_str().into()), ("by", by.as_str().into())];
-                let result = fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
+            Asks::Answer { question, entered, .. } => {
+                let filled = question.filled(&choice);
+                let choice = filled.clone().map_or(choice, |filled| Value::Object(filled).to_string());
+                let fields =
+                    [("success", true.into()), ("answer", choice.as_str().into()), ("by", by.who.as_str().into())];
+                let through = by.through.as_deref().map(|through| ("through", through.into()));
+                let fields = fields.into_iter().chain(through).map(|(name, value)| (name.to_owned(), value));
+                let result = fields.chain(filled.into_iter().flatten()).collect();
                 self.record(Event::GateAnswered { at: self.now, step: gate.step.clone(), choice, by });
                 // Nobody waits for its time to be up any more.
                 self.decision.effects.push(Effect::Abandon { step: gate.step.clone() });
@@ -107,7 +112,7 @@ impl Move<'_> {
         };
         let chosen = choices.iter().find(|possible| possible.description == choice);
         let way = match chosen {
-            Some(chosen) => Way::Go { to: chosen.next_state.clone(), because: format!("{by} judged: {choice}") },
+            Some(chosen) => Way::Go { to: chosen.next_state.clone(), because: format!("{} judged: {choice}", by.who) },
             None if choice == NONE_OF_THESE => otherwise.clone(),
             None => return Decision::default(),
         };
@@ -124,7 +129,13 @@ pub(super) fn asking(gate: &Gate) -> Vec<Effect> {
     let step = gate.step.clone();
     let expiring = gate.expires_at().map(|at| Effect::ExpireGate { step: step.clone(), at });
     let choices = gate.choices().into_iter().map(str::to_owned).collect();
-    let asking = Effect::OpenGate { step: step.clone(), prompt: gate.prompt(), choices, context: gate.context.clone() };
+    let asking = Effect::OpenGate {
+        step: step.clone(),
+        prompt: gate.prompt(),
+        choices,
+        form: gate.form().cloned(),
+        context: gate.context.clone(),
+    };
     [asking].into_iter().chain(expiring).collect()
 }
 

@@ -184,6 +184,9 @@ pub(super) struct Gate {
     prompt: String,
     /// What can be answered; without them, any text
     choices: Option<Vec<String>>,
+    /// What is to be filled in instead: {"type": "object", "properties": {NAME: {"type": "string" | "number" | "integer" |
+    /// "boolean", "title"?, "description"?, "default"?, "enum"?}}, "required": [NAME]}; each field is part of the result
+    form: Option<Map<String, Value>>,
     /// Seconds to wait (0 to 31536000; default: for ever)
     timeout: Option<f64>,
     /// Who may answer: human (default), agent or anyone

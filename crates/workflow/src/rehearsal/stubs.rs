@@ -252,6 +252,10 @@ impl Reading<'_> {
     }
 
     fn answer(&mut self, place: &Place<'_>) -> Option<String> {
+        // A form is answered with its fields.
+        if place.value.is_object() {
+            return Some(place.value.to_string());
+        }
         self.found.text(place, "the answer to a gate").map(str::to_owned)
     }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 use crate::machine::{Machine, fields, problems, start};
 use expect_test::expect;
 use serde_json::{Value, json};
-use steplatch_workflow::{AnsweredBy, Decision, Effect, History, Input, NONE_OF_THESE, Outcome, Start, Status, resume};
+use steplatch_workflow::{
+    AnsweredBy, By, Decision, Effect, History, Input, NONE_OF_THESE, Outcome, Start, Status, resume,
+};
 
 fn last(tool: &str) -> Value {
     json!({"action": {"tool": tool, "params": {"input_text": "{answer}"}}})
@@ -47,7 +49,7 @@ fn choices(run: &Machine) -> Vec<String> {
 
 fn answer(run: &mut Machine, choice: &str) {
     let step = run.history.gate().expect("a gate").step.clone();
-    run.input(Input::GateAnswered { step, choice: choice.to_owned(), by: "ana".to_owned() });
+    run.input(Input::GateAnswered { step, choice: choice.to_owned(), by: "ana".into() });
 }
 
 #[test]
@@ -233,6 +235,15 @@ fn what_is_wrong_with_a_question_is_said_before_and_when_it_is_asked() {
         (json!({"prompt": "?", "choices": []}), "'choices' has 1 to 20 of them"),
         (json!({"prompt": "?", "choices": ["a", "a"]}), "no two of 'choices' are the same"),
         (json!({"prompt": "?", "timeout": -1}), "'timeout' of a gate is a number of seconds"),
+        (
+            json!({"prompt": "?", "form": {"properties": {"a": {"type": "map"}}}}),
+            "/params/form: field 'a' has type \"map\"",
+        ),
+        (json!({"prompt": "?", "form": {"properties": {"by": {"type": "string"}}}}), "'by' is a variable of its own"),
+        (
+            json!({"prompt": "?", "choices": ["a"], "form": {"properties": {"a": {"type": "string"}}}}),
+            "a gate has 'choices' or a 'form', not both",
+        ),
         (json!({"prompt": "?", "answered_by": "cat"}), "'answered_by' is human, agent or anyone, not \"cat\""),
         (json!({"prompt": "?", "choice": ["a"]}), "unknown key 'choice' in a gate, did you mean 'choices'?"),
     ] {
@@ -242,4 +253,50 @@ fn what_is_wrong_with_a_question_is_said_before_and_when_it_is_asked() {
     let given = Start { variables: fields(&json!({"wait": "soon"})), ..start() };
     let run = Machine::start_with(&asking(&json!({"prompt": "?", "timeout": "{wait}"})), given);
     assert!(run.error().starts_with("State 'ask': 'timeout' of a gate is a number"), "{}", run.error());
+}
+
+#[test]
+fn a_form_is_filled_in_and_each_field_is_part_of_the_result() {
+    let form = json!({"type": "object", "required": ["version"], "properties": {
+        "version": {"type": "string", "title": "Version of {what}"},
+        "count": {"type": "integer", "minimum": 1, "default": 2},
+    }});
+    let mut document = asking(&json!({"prompt": "Which?", "form": form}));
+    document["states"]["ask"]["transitions"][0]["condition"] = json!({"field_equals": {"count": 3}});
+    document["states"]["ship"]["action"]["params"]["input_text"] =
+        json!("{ask_version} x{ask_count} {answer} {ask_by}");
+    let given = Start { variables: fields(&json!({"what": "tea"})), ..start() };
+    let mut run = Machine::start_with(&document, given);
+    let told = run.history.gate().unwrap().form().unwrap().clone();
+    assert_eq!(told["properties"]["version"]["title"], "Version of tea");
+    let opens = run.last.effects.iter().any(|effect| matches!(effect, Effect::OpenGate { form: Some(_), .. }));
+    assert!(opens, "{:?}", run.last.effects);
+    for wrong in ["3", "{}", r#"{"version": "1", "count": 0}"#, r#"{"version": "1", "who": 1}"#] {
+        assert!(!answers(&mut run, wrong), "{wrong}");
+        assert_eq!(run.history.status(), &Status::Waiting);
+    }
+    assert!(answers(&mut run, r#"{"count": "3", "version": "1.2"}"#));
+    assert_eq!(run.params()["input_text"], r#"1.2 x3 {"version":"1.2","count":3} ann"#);
+    assert_eq!(History::from_iter(&run.events), run.history);
+    let mut other = Machine::start(&asking(&json!({"prompt": "?", "form": form})));
+    assert!(answers(&mut other, r#"{"version": "1"}"#));
+    assert_eq!(other.history.variables().get("ask_count"), Some(&json!(2)), "its default");
+}
+
+#[test]
+fn a_form_that_a_variable_breaks_is_told_when_it_is_asked() {
+    let form = json!({"properties": {"count": {"type": "{kind}"}}});
+    let given = Start { variables: fields(&json!({"kind": "heap"})), ..start() };
+    let run = Machine::start_with(&asking(&json!({"prompt": "?", "form": form})), given);
+    assert!(run.error().starts_with("State 'ask': field 'count' has type \"heap\""), "{}", run.error());
+}
+
+#[test]
+fn who_answered_is_read_from_histories_of_any_age() {
+    let read = |text: &str| serde_json::from_str::<By>(text).unwrap();
+    assert_eq!(read(r#""ana""#), By::from("ana"));
+    let whole = By { who: "ana".into(), through: Some("cli".into()) };
+    let text = serde_json::to_string(&whole).unwrap();
+    assert_eq!((read(&text), whole.to_string().as_str()), (whole, "ana (cli)"));
+    assert_eq!(serde_json::to_string(&By::from("ana")).unwrap(), r#""ana""#);
 }

@@ -134,5 +134,5 @@ pub(crate) fn next_input(history: &History, luck: &Luck) -> Input {
     let gate = history.gate().expect("a run that goes on waits for something");
     let choices = gate.choices();
     let choice = choices[usize::from(luck.choice) % choices.len()].to_owned();
-    Input::GateAnswered { step: gate.step.clone(), choice, by: "somebody".to_owned() }
+    Input::GateAnswered { step: gate.step.clone(), choice, by: "somebody".into() }
 }

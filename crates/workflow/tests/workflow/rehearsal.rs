@@ -412,3 +412,28 @@ fn a_rehearsal_that_is_stuck_or_returns_something_shows_no_secret_either() {
         assert_eq!(seen(&text), [""; 0], "{text}");
     }
 }
+
+#[test]
+fn a_form_is_answered_with_its_fields() {
+    let form =
+        json!({"properties": {"version": {"type": "string"}, "count": {"type": "integer"}}, "required": ["version"]});
+    let document = json!({"initial_state": "ask", "states": {
+        "ask": {
+            "action": {"tool": "gate", "params": {"prompt": "Which?", "form": form}},
+            "transitions": [{"condition": {"field_equals": {"count": 3}}, "next_state": "three"}],
+        },
+        "three": {"action": {"tool": "send_input", "params": {"input_text": "{ask_version}"}}},
+    }});
+    let stuck = |gates: Value| match play(&document, &json!({"gates": gates})).end {
+        RehearsalEnd::Stuck { error } => error,
+        other => panic!("{other:?}"),
+    };
+    assert!(stuck(json!({})).contains("write an object with its fields version, count"), "{}", stuck(json!({})));
+    assert_eq!(
+        stuck(json!({"ask": {"count": "some"}})),
+        "State 'ask' does not take its answer: 'version' must be filled in; 'count' must be a whole number, not \"some\""
+    );
+    let played = play(&document, &json!({"gates": {"ask": {"version": "1.2", "count": 3}}}));
+    assert_eq!(played.end, RehearsalEnd::Completed, "{}", told(&played));
+    assert_eq!(played.final_state.as_deref(), Some("three"));
+}

@@ -202,7 +202,7 @@ fn the_schema_says_where_a_document_is_wrong() {
 fn the_documentation_has_every_key_and_every_parameter() {
     let page = documentation(&Described);
     let actions = page.find("## Actions").expect("the actions");
-    expect![[r#"
+    expect![[r###"
         ## Actions
 
         ### send_input
@@ -240,9 +240,10 @@ fn the_documentation_has_every_key_and_every_parameter() {
         |---|---|---|
         | `prompt` | string, required | The question |
         | `choices` | array | What can be answered; without them, any text |
+        | `form` | object | What is to be filled in instead: {"type": "object", "properties": {NAME: {"type": "string" \| "number" \| "integer" \| "boolean", "title"?, "description"?, "default"?, "enum"?}}, "required": [NAME]}; each field is part of the result |
         | `timeout` | number | Seconds to wait (0 to 31536000; default: for ever) |
         | `answered_by` | string | Who may answer: human (default), agent or anyone |
-    "#]]
+    "###]]
     .assert_eq(&page[actions..page.find("\n### run_workflow").expect("the last action")]);
     for key in ["initial_state", "on_timeout", "field_contains", "outcome_unknown", "pattern_no_match", "secret"] {
         assert!(page.contains(&format!("| `{key}` |")), "no {key} in:\n{page}");

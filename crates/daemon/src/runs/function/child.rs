@@ -47,7 +47,7 @@ pub(super) struct Wanted {
 pub(super) fn perform(
     shared: Arc<Shared>,
     caller: Arc<Caller>,
-    parent: mpsc::UnboundedSender<Input>,
+    parent: mpsc::UnboundedSender<Box<Input>>,
     file: Option<Arc<OwnFile>>,
     wanted: Wanted,
     interrupt: CancellationToken,

@@ -7,7 +7,7 @@ use steplatch_nodes::graph::GraphEvent;
 use steplatch_protocol::RunEvent;
 use steplatch_python::{Answer, Call, Limits};
 use steplatch_store::Record;
-use steplatch_workflow::Timestamp;
+use steplatch_workflow::{By, Timestamp};
 
 use crate::runs::event::Unreadable;
 
@@ -43,7 +43,7 @@ pub(in crate::runs) enum Entry {
         answer: Answer,
         /// Who answered, if somebody was asked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        by: Option<String>,
+        by: Option<By>,
         /// What was asked, in a few words.
         asked: Asked,
     },

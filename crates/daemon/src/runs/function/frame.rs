@@ -8,7 +8,7 @@ use steplatch_nodes::graph::{Decision, Effect, Graph, GraphEvent, GraphInput, Pr
 use steplatch_nodes::{ErrorType, Node, NodeId, NodeResult};
 use steplatch_python::{Answer, Call, CallKind, Entry as Step, Progress as Gone, State};
 use steplatch_store::Journal as _;
-use steplatch_workflow::Timestamp;
+use steplatch_workflow::{By, Timestamp};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::drive::Driver;
@@ -345,7 +345,7 @@ impl Driver {
     }
 
     /// Passes on what came of a call to whoever made it.
-    pub(super) async fn answer(&mut self, number: u64, open: Open, came: Came, by: Option<String>) -> bool {
+    pub(super) async fn answer(&mut self, number: u64, open: Open, came: Came, by: Option<By>) -> bool {
         let at = moment::now();
         self.work.interrupt(number);
         let mut entries = self.abandoned_below(number, at);

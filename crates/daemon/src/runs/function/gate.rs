@@ -4,25 +4,26 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
-use steplatch_protocol::{AnswerGate, GateInfo};
+use steplatch_protocol::GateInfo;
 use steplatch_python::{Answer, Call, CallKind};
 use steplatch_store::Journal as _;
-use steplatch_workflow::{Input, Timestamp};
+use steplatch_workflow::{By, Form, Input, Timestamp};
 
-use super::entry::Entry;
+use super::entry::{Asked as EntryAsked, Entry};
 use super::history::{Open, What, waits_for_somebody};
+use crate::approver::Approver;
 use crate::caller::Caller;
 use crate::moment;
-use crate::runs::gate::TAKEN_WITHIN;
+use crate::runs::gate::{Asked, Given, NotTaken, TAKEN_WITHIN, already_answered, masked_form, not_written, refused};
 use crate::runs::run::Run;
 use crate::runs::{Runs, report};
 use crate::secrets::Secrets;
 
 /// Who answers unless the function says otherwise.
-const HUMAN: &str = "human";
+pub(super) const HUMAN: &str = "human";
 
 /// Who may be meant to answer.
-pub(super) const ANSWERERS: [&str; 3] = [HUMAN, "agent", "anyone"];
+const ANSWERERS: [&str; 3] = [HUMAN, "agent", "anyone"];
 
 fn known(answerer: &str) -> Option<&'static str> {
     ANSWERERS.into_iter().find(|known| *known == answerer)
@@ -36,6 +37,8 @@ pub(in crate::runs) struct Question {
     prompt: String,
     /// What can be answered; without any, every text can.
     choices: Vec<String>,
+    /// What is to be filled in instead.
+    form: Option<Value>,
     answered_by: String,
     context: Map<String, Value>,
     /// Until when an answer counts.
@@ -45,8 +48,8 @@ pub(in crate::runs) struct Question {
 impl Question {
     pub(super) fn of(run: &RunId, number: u64, open: &Open) -> Option<Self> {
         let (at, What::Call(Call { kind, .. })) = (open.at, &open.what) else { return None };
-        let CallKind::Gate { prompt, choices, answered_by, context, timeout, .. } = kind else { return None };
-        if !waits_for_somebody(kind) {
+        let CallKind::Gate { prompt, choices, form, answered_by, context, timeout } = kind else { return None };
+        if !waits_for_somebody(kind) || complaint(kind).is_some() {
             return None;
         }
         Some(Self {
@@ -54,6 +57,7 @@ impl Question {
             at,
             prompt: prompt.clone(),
             choices: choices.clone().unwrap_or_default(),
+            form: asked_form(form.as_ref()).and_then(|form| Form::read(form).ok()).map(|form| form.schema()),
             answered_by: answered_by.as_deref().map_or(Some(HUMAN), known)?.to_owned(),
             expires_at: timeout.and_then(|seconds| Some(at.after(Duration::try_from_secs_f64(seconds).ok()?))),
             context: match context {
@@ -74,6 +78,7 @@ impl Question {
             run_id: self.step.run.to_string(),
             prompt: secrets.masked(self.prompt.clone()),
             choices: self.choices.iter().map(|choice| secrets.masked(choice.clone())).collect(),
+            form: masked_form(self.form.as_ref(), secrets),
             answered_by: self.answered_by.clone(),
             created_at: moment::told(self.at),
             expires_at: self.expires_at.map(moment::told),
@@ -87,19 +92,45 @@ pub(super) fn step(run: &RunId, number: u64) -> Option<StepId> {
     Some(StepId { run: run.clone(), place: "gate".to_owned(), visit: u32::try_from(number).ok()? })
 }
 
+/// Returns what is wrong with how a function asks, for its author.
+pub(super) fn complaint(kind: &CallKind) -> Option<String> {
+    let CallKind::Gate { choices, form, answered_by, .. } = kind else { return None };
+    if let Some(other) = answered_by.as_deref().filter(|answerer| known(answerer).is_none()) {
+        return Some(format!("answered_by is one of {}, not '{other}'", ANSWERERS.join(", ")));
+    }
+    let form = asked_form(form.as_ref())?;
+    if choices.is_some() {
+        return Some("ctx.gate takes choices or a form, not both".to_owned());
+    }
+    Form::read(form).err().map(|problems| format!("the form of ctx.gate is not good: {}", problems.join("; ")))
+}
+
+fn asked_form(form: Option<&Value>) -> Option<&Value> {
+    form.filter(|form| !form.is_null())
+}
+
+/// Returns what the function is answered: the fields of a form, or the text.
+pub(super) fn answer_of(kind: &CallKind, choice: String) -> Answer {
+    match kind {
+        CallKind::Gate { form, .. } if asked_form(form.as_ref()).is_some() => {
+            Answer::Value(serde_json::from_str(&choice).unwrap_or_else(|_| choice.into()))
+        }
+        _ => Answer::Value(choice.into()),
+    }
+}
+
 impl Runs {
-    /// Passes an answer on to a function. Returns the state that the run is in then, once the answer is written down,
-    /// or that with why it was not taken.
+    /// Passes an answer on to a function. Returns once it is written down.
     pub(in crate::runs) async fn answer_function(
         &self,
         caller: &Caller,
+        approver: &Approver,
         run: &Run,
-        verb: &AnswerGate,
-    ) -> Result<String, (String, String)> {
-        let refused = |error: String| (run.state().name().to_owned(), error);
+        given: &Given,
+    ) -> Result<(), NotTaken> {
         let open = run.progress().questions;
         let named = |id: &str| open.iter().find(|question| question.step.to_string() == *id);
-        let question = match (verb.gate_id.as_deref(), &open[..]) {
+        let question = match (given.gate_id.as_deref(), &open[..]) {
             (Some(id), _) => named(id),
             (None, [only]) => Some(only),
             (None, []) => None,
@@ -109,54 +140,48 @@ impl Runs {
             }
         };
         let Some(question) = question else {
-            let answered = self.answered_in(run, verb.gate_id.as_deref()).await;
-            return Err(refused(match (answered, &verb.gate_id) {
+            let answered = self.answered_in(run, given.gate_id.as_deref()).await;
+            return Err(refused(match (answered, &given.gate_id) {
                 (Some((_, answered)), _) => answered,
                 (None, Some(gate)) => format!("Gate '{gate}' does not wait in run '{}'", run.id),
                 (None, None) => format!("Run '{}' waits for no answer: it is {}", run.id, run.state().name()),
             }));
         };
-        // An agent that asks for leave does not give it to itself.
-        if question.answered_by == HUMAN
-            && let Some(why) = self.no_person(caller).await
-        {
-            return Err(refused(why));
-        }
-        let shown = question.info(&self.shared.secrets).choices;
-        let given = question.choices.iter().zip(&shown);
-        let answer = match given.into_iter().find(|(choice, shown)| **choice == verb.answer || **shown == verb.answer) {
-            Some((choice, _)) => choice.clone(),
-            None if question.choices.is_empty() => verb.answer.clone(),
-            None => {
-                let answer: String = verb.answer.chars().take(200).collect();
-                return Err(refused(format!("'{answer}' is none of the choices: {}", shown.join(" | "))));
-            }
+        let asked = Asked {
+            info: question.info(&self.shared.secrets),
+            choices: question.choices.clone(),
+            form: question.form.clone(),
         };
-        let by = caller.who();
-        run.tell(Input::GateAnswered { step: question.step.clone(), choice: answer.clone(), by: by.clone() });
+        let choice = self.admitted(caller, approver, &asked, given).await?;
+        let by = given.by(caller);
+        run.tell(Input::GateAnswered { step: question.step.clone(), choice, by: by.clone() });
         let waits = |question: &Question, open: &[Question]| open.iter().any(|open| open.step == question.step);
         run.reaches(|now| now.state.is_over() || !waits(question, &now.questions), TAKEN_WITHIN).await;
-        let taken = self.answered_in(run, Some(&question.step.to_string())).await;
-        match taken {
-            Some((taken, _)) if taken == (answer, by) => Ok(run.state().name().to_owned()),
-            Some((_, by_another)) => Err(refused(by_another)),
-            None if waits(question, &run.progress().questions) => {
-                let why = run.progress().trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
-                Err(refused(format!("The answer is not written down yet{why}; look with get_run")))
-            }
-            None => Err(refused(format!("Gate '{}' waits no longer: nobody answered it in time", question.step))),
+        let gate = question.step.to_string();
+        match self.answered_in(run, Some(&gate)).await {
+            // No other answer is under way: one that was written down is this one.
+            Some((Some(taken), _)) if taken == by => Ok(()),
+            Some((_, otherwise)) => Err(refused(otherwise)),
+            None if waits(question, &run.progress().questions) => Err(not_written(run)),
+            None => Err(refused(format!("Gate '{gate}' waits no longer: the run is {}", run.state().name()))),
         }
     }
 
-    /// Returns how somebody answered this gate, or the last one where none is named, and says so.
-    async fn answered_in(&self, run: &Run, gate: Option<&str>) -> Option<((String, String), String)> {
+    /// Returns who answered this gate, or the last one where none is named, and says so; nobody where its time was up.
+    async fn answered_in(&self, run: &Run, gate: Option<&str>) -> Option<(Option<By>, String)> {
         let records = self.shared.journal.read(&run.id, 1).await.ok()?;
+        let gate_of = |number: u64| step(&run.id, number).map(|step| step.to_string());
+        let meant = |number: u64| gate.is_none_or(|gate| gate_of(number).is_some_and(|id| id == *gate));
         records.iter().rev().find_map(|record| match Entry::read(record).ok()? {
-            Entry::Answered { at, number, answer: Answer::Value(Value::String(answer)), by: Some(by), .. }
-                if gate.is_none_or(|gate| step(&run.id, number).is_some_and(|step| step.to_string() == *gate)) =>
+            Entry::Answered { at, number, answer: Answer::Value(answer), by: Some(by), .. } if meant(number) => {
+                let answer = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
+                let told = already_answered(&by, at, &answer);
+                Some((Some(by), told))
+            }
+            Entry::Answered { number, answer: Answer::Raise { .. }, asked: EntryAsked::Gate, .. }
+                if gate.is_some() && meant(number) =>
             {
-                let told = format!("The gate was already answered by {by} at {}: {answer}", moment::told(at));
-                Some(((answer, by), told))
+                Some((None, format!("Gate '{}' waits no longer: nobody answered it in time", gate.unwrap_or_default())))
             }
             _ => None,
         })

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use super::child;
 use super::drive::Driver;
 use super::frame::{Called, Frame, OfGraph};
-use super::gate::ANSWERERS;
+use super::gate::complaint;
 use super::history::ROOT;
 use super::work::{Came, after};
 use crate::moment;
@@ -44,9 +44,8 @@ impl Driver {
                 }
                 self.call_node(number, at, &graph, input, timeout, again);
             }
-            CallKind::Gate { answered_by: Some(other), .. } if !ANSWERERS.contains(&other.as_str()) => {
-                let answerers = ANSWERERS.join(", ");
-                self.work.came(number, Came::refused(format!("answered_by is one of {answerers}, not '{other}'")));
+            kind @ CallKind::Gate { .. } if let Some(complaint) = complaint(&kind) => {
+                self.work.came(number, Came::refused(complaint));
             }
             CallKind::Gate { prompt, timeout: timeout @ Some(seconds), .. } => {
                 let message = format!("nobody answered within {seconds} s: {prompt}");
@@ -199,7 +198,7 @@ impl Driver {
         true
     }
 
-    fn parent(&self) -> mpsc::UnboundedSender<Input> {
+    fn parent(&self) -> mpsc::UnboundedSender<Box<Input>> {
         let run = self.shared.driven(&self.run);
         // One that nobody knows is told nothing, which nobody minds.
         run.map_or_else(|| mpsc::unbounded_channel().0, |run| run.inputs())

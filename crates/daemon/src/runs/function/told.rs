@@ -5,9 +5,10 @@ use steplatch_nodes::graph::{Ending, GraphEvent, StepOutcome};
 use steplatch_protocol::{RunEvent, RunReply};
 use steplatch_python::{Answer, CallKind};
 use steplatch_store::Record;
+use steplatch_workflow::By;
 
 use super::entry::{Asked, Entry, told_as};
-use super::gate::step;
+use super::gate::{HUMAN, step};
 use super::history::{Folded, ROOT, child_of};
 use crate::moment;
 use crate::runs::event::{Unreadable, envelope};
@@ -32,10 +33,11 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
                                       "child_run_id": child_of(&run.id, number)});
                     ("nested_workflow_started".to_owned(), within(frame, data))
                 }
-                CallKind::Gate { prompt, choices, context, .. } => (
+                CallKind::Gate { prompt, choices, form, answered_by, context, .. } => (
                     "gate_waiting".to_owned(),
                     json!({"gate_id": gate_id(number), "state": "gate", "prompt": prompt,
-                           "choices": choices.unwrap_or_default(), "context": context}),
+                           "choices": choices.unwrap_or_default(), "form": form,
+                           "answered_by": answered_by.as_deref().unwrap_or(HUMAN), "context": context}),
                 ),
                 CallKind::Emit { event_type, data } => (told_as(&event_type), data),
                 CallKind::Log { text } => ("log".to_owned(), json!({"text": text})),
@@ -48,7 +50,9 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
                 Asked::Other => return Ok(None),
                 Asked::Gate => match answer {
                     Answer::Value(answer) => {
-                        let data = json!({"gate_id": gate_id(number), "state": "gate", "answer": answer, "by": by});
+                        let (by, through) = by.map_or((None, None), |By { who, through }| (Some(who), through));
+                        let data = json!({"gate_id": gate_id(number), "state": "gate", "answer": answer, "by": by,
+                                          "through": through});
                         ("gate_answered", data)
                     }
                     Answer::Raise { .. } => ("gate_timeout", json!({"gate_id": gate_id(number), "state": "gate"})),

@@ -1,0 +1,304 @@
+//! The approver's passphrase: what an answer to a gate of people needs besides, where somebody set one.
+//!
+//! Owns the file `approver.json` of the state folder: a hash (Argon2id, as a PHC string,
+//! <https://github.com/P-H-C/phc-string-format>) and since when it is there. The passphrase itself is kept nowhere. A
+//! file that can not be read is a passphrase that nobody knows: answers are refused rather than let through.
+//!
+//! It keeps an agent from answering that uses our own surfaces as a person would. It is no wall against a process that
+//! writes this user's files.
+
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use argon2::Argon2;
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
+use serde::{Deserialize, Serialize};
+use steplatch_protocol::{GetApproverReply, Passphrase, SetApprover, SetApproverReply};
+use tokio::sync::Mutex;
+
+use crate::moment;
+
+/// The shortest passphrase that can be set, in characters.
+const SHORTEST: usize = 6;
+
+/// The longest one, in bytes; a hash costs the same for each.
+const LONGEST: usize = 1024;
+
+/// The pause after the first wrong one; each further one doubles it.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// Bytes of the salt of a hash.
+const SALT: usize = 16;
+
+/// Guards the gates of people.
+#[derive(Debug)]
+pub(crate) struct Approver {
+    file: PathBuf,
+    /// Held while one is looked at, so that nobody tries two at a time.
+    wrong: Mutex<Wrong>,
+}
+
+/// What was tried and was wrong.
+#[derive(Debug, Default)]
+struct Wrong {
+    in_a_row: u32,
+    until: Option<Instant>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Stored {
+    version: u32,
+    hash: String,
+    since: String,
+}
+
+const VERSION: u32 = 1;
+
+/// Why a passphrase does not open anything.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotPassed {
+    #[error(
+        "This needs the approver's passphrase: 'steplatch gates answer' asks for it, in a terminal of the approver's own"
+    )]
+    Missing,
+    #[error("This is not the approver's passphrase; the next one is looked at in {0} s")]
+    Wrong(u64),
+    #[error("Wrong passphrases were given before; the next one is looked at in {0} s")]
+    TooSoon(u64),
+    #[error("The approver's passphrase can not be read, so nothing is approved: {0}")]
+    Unreadable(String),
+}
+
+impl NotPassed {
+    /// Whether another passphrase may help.
+    pub(crate) fn wants_another(&self) -> bool {
+        !matches!(self, Self::Unreadable(_))
+    }
+}
+
+impl Approver {
+    /// The approver of a state folder.
+    pub(crate) fn of(state: &Path) -> Self {
+        Self { file: state.join("approver.json"), wrong: Mutex::default() }
+    }
+
+    /// Looks whether `given` opens the gates of people. It does where none is set.
+    ///
+    /// # Errors
+    /// When it does not; a wrong one holds up the next one, longer each time.
+    pub(crate) async fn passes(&self, given: Option<&Passphrase>) -> Result<(), NotPassed> {
+        let Some(stored) = self.stored().await.map_err(NotPassed::Unreadable)? else { return Ok(()) };
+        let Some(given) = given.filter(|given| !given.0.is_empty()) else { return Err(NotPassed::Missing) };
+        let mut wrong = self.wrong.lock().await;
+        let left = wrong.until.map(|until| until.saturating_duration_since(Instant::now())).unwrap_or_default();
+        if !left.is_zero() {
+            return Err(NotPassed::TooSoon(seconds(left)));
+        }
+        let given = given.clone();
+        let right = apart(move || {
+            let hash = PasswordHash::new(&stored.hash).map_err(|error| error.to_string())?;
+            Ok(given.0.len() <= LONGEST && Argon2::default().verify_password(given.0.as_bytes(), &hash).is_ok())
+        });
+        if right.await.map_err(NotPassed::Unreadable)? {
+            *wrong = Wrong::default();
+            return Ok(());
+        }
+        let pause = FIRST_PAUSE.saturating_mul(1 << wrong.in_a_row.min(16)).min(LONGEST_PAUSE);
+        wrong.in_a_row = wrong.in_a_row.saturating_add(1);
+        wrong.until = Some(Instant::now() + pause);
+        tracing::warn!(in_a_row = wrong.in_a_row, "a wrong approver's passphrase was given");
+        Err(NotPassed::Wrong(seconds(pause)))
+    }
+
+    pub(crate) async fn told(&self) -> GetApproverReply {
+        match self.stored().await {
+            Ok(stored) => GetApproverReply {
+                success: true,
+                is_set: stored.is_some(),
+                since: stored.map(|stored| stored.since),
+                error: None,
+            },
+            Err(error) => GetApproverReply {
+                is_set: true,
+                error: Some(NotPassed::Unreadable(error).to_string()),
+                ..GetApproverReply::default()
+            },
+        }
+    }
+
+    /// Sets a passphrase, or takes it away; whoever does so knows the one that is set.
+    pub(crate) async fn set(&self, verb: SetApprover) -> SetApproverReply {
+        let refused = |is_set: bool, passphrase_wanted: bool, error: String| SetApproverReply {
+            success: false,
+            is_set,
+            passphrase_wanted,
+            error: Some(error),
+        };
+        if let Some(new) = &verb.passphrase
+            && (new.0.chars().count() < SHORTEST || new.0.len() > LONGEST)
+        {
+            let is_set = !matches!(self.stored().await, Ok(None));
+            let error = format!("A passphrase has at least {SHORTEST} characters, and at most {LONGEST} bytes");
+            return refused(is_set, false, error);
+        }
+        match self.passes(verb.current.as_ref()).await {
+            Ok(()) => {}
+            Err(NotPassed::Missing) => {
+                return refused(true, true, "The passphrase that is set is needed to change it".to_owned());
+            }
+            Err(error) => return refused(true, error.wants_another(), error.to_string()),
+        }
+        let (file, is_set) = (self.file.clone(), verb.passphrase.is_some());
+        let done = apart(move || match verb.passphrase {
+            Some(new) => {
+                let mut salt = [0; SALT];
+                getrandom::fill(&mut salt).map_err(|error| error.to_string())?;
+                let hash: PasswordHash = Argon2::default()
+                    .hash_password_with_salt(new.0.as_bytes(), &salt)
+                    .map_err(|error| error.to_string())?;
+                let stored = Stored { version: VERSION, hash: hash.to_string(), since: moment::told(moment::now()) };
+                write(&file, &stored).map_err(|error| error.to_string())
+            }
+            None => match std::fs::remove_file(&file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
+                _ => Ok(()),
+            },
+        });
+        match done.await {
+            Ok(()) => SetApproverReply { success: true, is_set, ..SetApproverReply::default() },
+            Err(error) => {
+                let file = self.file.display();
+                refused(!is_set, false, format!("The passphrase could not be kept in '{file}': {error}"))
+            }
+        }
+    }
+
+    async fn stored(&self) -> Result<Option<Stored>, String> {
+        let file = self.file.clone();
+        apart(move || {
+            let text = match std::fs::read_to_string(&file) {
+                Ok(text) => text,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(format!("'{}': {error}", file.display())),
+            };
+            match serde_json::from_str::<Stored>(&text) {
+                Ok(stored) if stored.version == VERSION => Ok(Some(stored)),
+                Ok(stored) => Err(format!("'{}' has version {}, of a newer steplatch", file.display(), stored.version)),
+                Err(error) => Err(format!("'{}': {error}", file.display())),
+            }
+        })
+        .await
+    }
+}
+
+/// Writes the file whole or not at all, for its owner only.
+fn write(file: &Path, stored: &Stored) -> io::Result<()> {
+    let new = file.with_extension("new");
+    // One that was left half written has the rights of whoever left it.
+    let _ = std::fs::remove_file(&new);
+    let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    out.write_all(serde_json::to_string(stored).map_err(io::Error::other)?.as_bytes())?;
+    out.sync_all()?;
+    std::fs::rename(&new, file)
+}
+
+/// Works on a thread that may take its time.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, String> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?
+}
+
+/// Whole seconds, so that whoever waits as long has waited enough.
+fn seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn words(text: &str) -> Option<Passphrase> {
+        Some(Passphrase(text.to_owned()))
+    }
+
+    async fn set(approver: &Approver, new: Option<&str>, current: Option<&str>) -> SetApproverReply {
+        let verb = SetApprover { passphrase: new.and_then(words), current: current.and_then(words) };
+        approver.set(verb).await
+    }
+
+    #[tokio::test]
+    async fn what_is_kept_is_a_hash_for_its_owner_and_a_passphrase_opens_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let approver = Approver::of(folder.path());
+        assert!(approver.passes(None).await.is_ok(), "nothing is set");
+        assert!(!set(&approver, Some("short"), None).await.success);
+        assert!(set(&approver, Some("correct horse"), None).await.success);
+        let file = folder.path().join("approver.json");
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.contains("$argon2id$v=19$") && !text.contains("horse"), "{text}");
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(matches!(approver.passes(None).await, Err(NotPassed::Missing)));
+        assert!(matches!(approver.passes(words("").as_ref()).await, Err(NotPassed::Missing)));
+        assert!(approver.passes(words("correct horse").as_ref()).await.is_ok());
+        // Another daemon of the same folder.
+        assert!(Approver::of(folder.path()).passes(words("correct horse").as_ref()).await.is_ok());
+        assert!(approver.told().await.is_set);
+    }
+
+    #[tokio::test]
+    async fn a_wrong_one_holds_up_the_next_one_longer_each_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let approver = Approver::of(folder.path());
+        set(&approver, Some("correct horse"), None).await;
+        assert!(matches!(approver.passes(words("battery").as_ref()).await, Err(NotPassed::Wrong(1))));
+        let right = words("correct horse");
+        assert!(matches!(approver.passes(right.as_ref()).await, Err(NotPassed::TooSoon(1))), "not even the right one");
+        approver.wrong.lock().await.until = None;
+        assert!(matches!(approver.passes(words("staple").as_ref()).await, Err(NotPassed::Wrong(2))));
+        for wanted in [4, 8, 16, 32, 64, 128, 256, 300, 300] {
+            approver.wrong.lock().await.until = None;
+            let Err(NotPassed::Wrong(pause)) = approver.passes(words("staple").as_ref()).await else { panic!() };
+            assert_eq!(pause, wanted);
+        }
+        approver.wrong.lock().await.until = None;
+        assert!(approver.passes(right.as_ref()).await.is_ok());
+        assert!(matches!(approver.passes(words("x").as_ref()).await, Err(NotPassed::Wrong(1))), "it begins anew");
+    }
+
+    #[tokio::test]
+    async fn whoever_changes_it_knows_the_one_that_is_set() {
+        let folder = tempfile::tempdir().unwrap();
+        let approver = Approver::of(folder.path());
+        set(&approver, Some("correct horse"), None).await;
+        let refused = set(&approver, None, None).await;
+        assert!(!refused.success && refused.is_set && refused.passphrase_wanted, "{refused:?}");
+        assert!(!set(&approver, Some("another one"), Some("guessed")).await.success);
+        approver.wrong.lock().await.until = None;
+        assert!(set(&approver, Some("another one"), Some("correct horse")).await.success);
+        assert!(approver.passes(words("another one").as_ref()).await.is_ok());
+        let cleared = set(&approver, None, Some("another one")).await;
+        assert!(cleared.success && !cleared.is_set);
+        assert!(approver.passes(None).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_can_not_be_read_opens_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let approver = Approver::of(folder.path());
+        for text in
+            ["{", r#"{"version": 9, "hash": "x", "since": "y"}"#, r#"{"version": 1, "hash": "x", "since": "y"}"#]
+        {
+            std::fs::write(folder.path().join("approver.json"), text).unwrap();
+            let refused = approver.passes(words("anything").as_ref()).await.unwrap_err();
+            assert!(matches!(refused, NotPassed::Unreadable(_)), "{refused}");
+            assert!(!set(&approver, Some("new passphrase"), None).await.success, "{text}");
+        }
+    }
+}

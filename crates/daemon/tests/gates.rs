@@ -1,0 +1,240 @@
+//! Gates, as whoever answers them meets them: forms, records, moments, and the approver's passphrase.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use steplatch_protocol::{
+    AnswerGate, AnswerGateReply, Client, Decide, GetApprover, GetRun, Passphrase, RunEvent, RunReply, RunWorkflow,
+    SetApprover, SetApproverReply, Subscribe,
+};
+use steplatch_testkit::TestDaemon;
+
+/// A machine of one gate.
+fn asking(params: Value) -> Value {
+    json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": params}}}})
+}
+
+/// Starts a run and waits until it asks.
+async fn waits(daemon: &TestDaemon, params: Value) -> RunReply {
+    let verb = RunWorkflow {
+        workflow_definition: Some(asking(params)),
+        wait_seconds: Some(60.0),
+        save_on_success: false,
+        ..RunWorkflow::default()
+    };
+    let waiting = daemon.call(verb).await;
+    assert_eq!(waiting.status, "waiting", "{waiting:?}");
+    waiting
+}
+
+async fn end_of(daemon: &TestDaemon, run: &RunReply) -> RunReply {
+    daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: Some(60.0) }).await
+}
+
+fn answer(run: &RunReply, answer: &str) -> AnswerGate {
+    AnswerGate { run_id: run.run_id.clone(), answer: answer.to_owned(), ..AnswerGate::default() }
+}
+
+fn fields(value: &Value) -> Map<String, Value> {
+    value.as_object().unwrap().clone()
+}
+
+/// Every event of a run that is over.
+async fn events_of(daemon: &TestDaemon, run: &RunReply) -> Vec<RunEvent> {
+    let subscribe = Subscribe { run_id: run.run_id.clone(), from_seq: None };
+    let (reply, mut events) = daemon.client().subscribe(subscribe).await.unwrap();
+    assert!(reply.success);
+    let mut all: Vec<RunEvent> = Vec::new();
+    while !all.last().is_some_and(RunEvent::is_last) {
+        all.push(serde_json::from_value(events.next().await.unwrap()).unwrap());
+    }
+    all
+}
+
+fn count(events: &[RunEvent], event_type: &str) -> usize {
+    events.iter().filter(|event| event.event_type == event_type).count()
+}
+
+#[tokio::test]
+async fn a_form_is_told_checked_field_by_field_and_kept_open_until_it_is_right() {
+    let daemon = TestDaemon::new().await;
+    let form = json!({"properties": {
+        "version": {"type": "string", "title": "Version", "minLength": 3},
+        "count": {"type": "integer", "minimum": 1, "default": 2},
+        "loud": {"type": "boolean"},
+    }, "required": ["version"]});
+    let asked = waits(&daemon, json!({"prompt": "Which?", "form": form, "answered_by": "anyone"})).await;
+    let gate = asked.pending_gate.clone().unwrap();
+    assert_eq!(gate.form.unwrap()["properties"]["count"], json!({"type": "integer", "minimum": 1, "default": 2}));
+    assert!(gate.choices.is_empty());
+    let filled = |form: Value| Decide { run_id: asked.run_id.clone(), form: Some(fields(&form)), ..Decide::default() };
+    let wrong = daemon.call(filled(json!({"version": "1", "count": "many", "loud": "so"}))).await;
+    assert_eq!(
+        wrong.error.as_deref(),
+        Some(
+            "The form is not filled in well: 'version' must have at least 3 characters, not 1; 'count' must be a whole \
+             number, not \"many\"; 'loud' must be yes or no, not \"so\""
+        )
+    );
+    let text = daemon.call(answer(&asked, "1.2.3")).await.error.unwrap();
+    assert_eq!(text, "The gate asks for a form, answered as an object with its fields: version, count, loud");
+    assert_eq!(daemon.call(GetRun { run_id: asked.run_id.clone(), wait_seconds: None }).await.status, "waiting");
+    let daemon = daemon.restarted().await;
+    // As text that is JSON, as models like to write.
+    let taken = daemon.call(answer(&asked, r#"{"version": "1.2", "loud": "yes"}"#)).await;
+    assert!(taken.success, "{taken:?}");
+    let ended = end_of(&daemon, &asked).await;
+    let told = |name: &str| ended.final_variables[&format!("ask_{name}")].clone();
+    assert_eq!((told("version"), told("count"), told("loud")), (json!("1.2"), json!(2), json!(true)), "{ended:?}");
+    let events = events_of(&daemon, &asked).await;
+    let waiting = events.iter().find(|event| event.event_type == "gate_waiting").unwrap();
+    assert_eq!(waiting.data["form"]["required"], json!(["version"]));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn every_answer_tells_who_gave_it_and_through_what() {
+    let daemon = TestDaemon::new().await;
+    let ann = daemon.somebody("ann").await;
+    let by_ann = waits(&daemon, json!({"prompt": "Go?"})).await;
+    assert!(ann.call(answer(&by_ann, "go")).await.unwrap().success);
+    let ended = end_of(&daemon, &by_ann).await;
+    assert_eq!(
+        (&ended.final_variables["ask_by"], &ended.final_variables["ask_through"]),
+        (&json!("ann"), &json!("cli")),
+        "{ended:?}"
+    );
+    let events = events_of(&daemon, &by_ann).await;
+    let answered = events.iter().find(|event| event.event_type == "gate_answered").unwrap();
+    assert_eq!((&answered.data["by"], &answered.data["through"]), (&json!("ann"), &json!("cli")));
+    let late = ann.call(answer(&by_ann, "stop")).await.unwrap().error.unwrap();
+    assert!(late.starts_with("The gate was already answered by ann (cli) at 20") && late.ends_with(": go"), "{late}");
+
+    let decided = waits(&daemon, json!({"prompt": "Go?", "answered_by": "agent"})).await;
+    let verb = Decide { run_id: decided.run_id.clone(), answer: "go".to_owned(), ..Decide::default() };
+    assert!(daemon.call(verb).await.success);
+    let events = events_of(&daemon, &decided).await;
+    let answered = events.iter().find(|event| event.event_type == "gate_answered").unwrap();
+    assert_eq!((&answered.data["by"], &answered.data["through"]), (&json!("test"), &json!("socket decide")));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_an_agent_decides_is_never_what_a_person_is_asked() {
+    let daemon = TestDaemon::new().await;
+    let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
+    let verb = Decide { run_id: asked.run_id.clone(), answer: "yes".to_owned(), ..Decide::default() };
+    // Not even for a client that says it is a person.
+    let ann = daemon.somebody("ann").await;
+    for reply in [daemon.call(verb.clone()).await, ann.call(verb).await.unwrap()] {
+        assert!(!reply.success && reply.error.unwrap().starts_with("This gate waits for a person"));
+    }
+    assert!(ann.call(answer(&asked, "yes")).await.unwrap().success);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn of_many_who_give_the_same_answer_at_once_one_was_first() {
+    let daemon = TestDaemon::new().await;
+    let asked = waits(&daemon, json!({"prompt": "Go?"})).await;
+    let mut people = Vec::new();
+    for _ in 0..8 {
+        people.push(daemon.somebody("ann").await);
+    }
+    let mut giving = tokio::task::JoinSet::new();
+    for ann in people {
+        let verb = answer(&asked, "go");
+        giving.spawn(async move { ann.call(verb).await.unwrap() });
+    }
+    let replies: Vec<AnswerGateReply> = giving.join_all().await;
+    assert_eq!(replies.iter().filter(|reply| reply.success).count(), 1, "{replies:?}");
+    for refused in replies.iter().filter(|reply| !reply.success) {
+        assert!(refused.error.as_ref().unwrap().contains("already answered by ann (cli) at 20"), "{refused:?}");
+    }
+    assert_eq!(count(&events_of(&daemon, &asked).await, "gate_answered"), 1);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_at_the_moment_of_the_timeout_is_one_or_the_other() {
+    const AFTER: Duration = Duration::from_millis(400);
+    let daemon = TestDaemon::new().await;
+    let ann = daemon.somebody("ann").await;
+    let (mut answered, mut late) = (0, 0);
+    for attempt in 0..12_u64 {
+        let asked = waits(&daemon, json!({"prompt": "Go?", "timeout": AFTER.as_secs_f64()})).await;
+        let opened: jiff::Timestamp = asked.pending_gate.as_ref().unwrap().created_at.parse().unwrap();
+        // Around the moment, from 6 ms before to 5 ms after it.
+        let until = opened.as_millisecond() + i64::try_from(AFTER.as_millis() as u64 + attempt).unwrap() - 6;
+        let left = until - jiff::Timestamp::now().as_millisecond();
+        tokio::time::sleep(Duration::from_millis(u64::try_from(left).unwrap_or(0))).await;
+        let reply = ann.call(answer(&asked, "go")).await.unwrap();
+        let events = events_of(&daemon, &asked).await;
+        let (answers, timeouts) = (count(&events, "gate_answered"), count(&events, "gate_timeout"));
+        assert_eq!(answers + timeouts, 1, "{events:?}");
+        assert_eq!(reply.success, answers == 1, "{reply:?} {events:?}");
+        if !reply.success {
+            let error = reply.error.unwrap();
+            assert!(error.contains("nobody answered it in time") || error.contains("waits for no answer"), "{error}");
+        }
+        answered += answers;
+        late += timeouts;
+    }
+    assert_eq!(answered + late, 12);
+    daemon.stop().await;
+}
+
+async fn sets(client: &Client, passphrase: Option<&str>, current: Option<&str>) -> SetApproverReply {
+    let words = |text: &str| Passphrase(text.to_owned());
+    client.call(SetApprover { passphrase: passphrase.map(words), current: current.map(words) }).await.unwrap()
+}
+
+#[tokio::test]
+async fn with_a_passphrase_nobody_answers_for_people_without_it() {
+    let daemon = TestDaemon::new().await;
+    let ann = daemon.somebody("ann").await;
+    assert!(sets(daemon.client(), Some("no person"), None).await.error.unwrap().contains("set by a person"));
+    assert!(sets(&ann, Some("open sesame"), None).await.success);
+    let approver = daemon.call(GetApprover {}).await;
+    assert!(approver.is_set && approver.since.unwrap().starts_with("20"));
+    let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
+    let daemon = daemon.restarted().await;
+    let ann = daemon.somebody("ann").await;
+
+    let missing = ann.call(answer(&asked, "yes")).await.unwrap();
+    assert!(!missing.success && missing.passphrase_wanted, "{missing:?}");
+    let with =
+        |passphrase: &str| AnswerGate { passphrase: Some(Passphrase(passphrase.to_owned())), ..answer(&asked, "yes") };
+    let wrong = ann.call(with("open barley")).await.unwrap();
+    assert!(!wrong.success && wrong.passphrase_wanted, "{wrong:?}");
+    let error = wrong.error.unwrap();
+    assert_eq!(error, "This is not the approver's passphrase; the next one is looked at in 1 s");
+    let hasty = ann.call(with("open sesame")).await.unwrap();
+    assert!(hasty.error.unwrap().starts_with("Wrong passphrases were given before"));
+    let taken = loop {
+        let reply = ann.call(with("open sesame")).await.unwrap();
+        if reply.success {
+            break reply;
+        }
+        assert!(reply.passphrase_wanted, "{reply:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert!(taken.success);
+    assert_eq!(end_of(&daemon, &asked).await.status, "completed");
+
+    // What is no person's needs none.
+    let decided = waits(&daemon, json!({"prompt": "Go?", "answered_by": "anyone"})).await;
+    assert!(ann.call(answer(&decided, "go")).await.unwrap().success);
+
+    let told = serde_json::to_string(&events_of(&daemon, &asked).await).unwrap();
+    assert!(!told.contains("sesame") && !told.contains("barley"));
+    let state = daemon.place().state().to_owned();
+    for file in std::fs::read_dir(state).unwrap().flatten().filter(|file| file.path().is_file()) {
+        let bytes = std::fs::read(file.path()).unwrap();
+        let found = |word: &[u8]| bytes.windows(word.len()).any(|window| window == word);
+        assert!(!found(b"sesame") && !found(b"barley"), "{}", file.path().display());
+    }
+    assert!(sets(&ann, None, Some("open sesame")).await.success);
+    daemon.stop().await;
+}

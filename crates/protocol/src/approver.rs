@@ -1,0 +1,76 @@
+//! Verbs about the approver: the passphrase that people's answers need, where one is set.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A passphrase on its way. It is in no log: what is printed of it for developers says nothing.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Passphrase(pub String);
+
+impl fmt::Debug for Passphrase {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Passphrase(…)")
+    }
+}
+
+/// Tell whether the gates of people need a passphrase.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GetApprover {}
+
+/// Whether they do.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GetApproverReply {
+    /// Whether it could be told
+    pub success: bool,
+    /// Whether a passphrase is set
+    #[serde(default)]
+    pub is_set: bool,
+    /// Since when (ISO 8601, UTC)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Set the passphrase that the gates of people need from now on, or take it away. One that is set is asked for first.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct SetApprover {
+    /// The new one; without it none is needed any more
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passphrase: Option<Passphrase>,
+    /// The one that is set
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current: Option<Passphrase>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct SetApproverReply {
+    /// Whether it is as was asked
+    pub success: bool,
+    /// Whether a passphrase is set now
+    #[serde(default)]
+    pub is_set: bool,
+    /// Whether the one that is set is missing or wrong
+    #[serde(default)]
+    pub passphrase_wanted: bool,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_passphrase_is_sent_and_not_printed() {
+        let verb = SetApprover { passphrase: Some(Passphrase("correct horse".to_owned())), current: None };
+        assert_eq!(serde_json::to_string(&verb).unwrap(), r#"{"passphrase":"correct horse"}"#);
+        assert!(!format!("{verb:?}").contains("horse"));
+    }
+}

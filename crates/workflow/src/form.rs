@@ -1,0 +1,249 @@
+//! Forms: what a gate asks for where one text is not enough.
+//!
+//! A form is written as a JSON Schema of an object whose fields are plain values, which is what an MCP client can show
+//! (<https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation>). This is the one reader of it, for
+//! machines, functions and whoever fills a form in: what one of them takes, all take.
+
+mod field;
+mod format;
+
+use serde_json::{Map, Value, json};
+
+pub use field::Field;
+
+/// The most fields that a form has: more is an interview.
+const MOST_FIELDS: usize = 20;
+
+/// The longest name of a field.
+const LONGEST_NAME: usize = 64;
+
+/// Fields to be filled in, in the order in which they were written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Form {
+    fields: Vec<Field>,
+}
+
+impl Form {
+    /// Reads a form.
+    ///
+    /// # Errors
+    /// With everything that is wrong with it, in fragments that name their field.
+    pub fn read(schema: &Value) -> Result<Self, Vec<String>> {
+        let example = r#"{"type": "object", "properties": {"version": {"type": "string"}}, "required": ["version"]}"#;
+        let Value::Object(document) = schema else {
+            return Err(vec![format!("'form' must be an object such as {example}")]);
+        };
+        let Some(Value::Object(properties)) = document.get("properties") else {
+            return Err(vec![format!("'form' needs 'properties', as in {example}")]);
+        };
+        let mut wrong = Vec::new();
+        for key in document.keys() {
+            if !["$schema", "type", "title", "description", "properties", "required"].contains(&key.as_str()) {
+                wrong.push(format!("'form' has an unknown key '{key}'"));
+            }
+        }
+        if document.get("type").is_some_and(|kind| kind != "object") {
+            wrong.push("'type' of 'form' is \"object\"".to_owned());
+        }
+        if properties.is_empty() || properties.len() > MOST_FIELDS {
+            wrong.push(format!("'form' has 1 to {MOST_FIELDS} fields, not {}", properties.len()));
+        }
+        let mut required = Vec::new();
+        match document.get("required") {
+            None | Some(Value::Null) => {}
+            Some(Value::Array(names)) => {
+                for name in names {
+                    match name.as_str() {
+                        Some(known) if properties.contains_key(known) => required.push(known),
+                        _ => wrong.push(format!("'required' names {name}, which is no field of the form")),
+                    }
+                }
+            }
+            Some(_) => wrong.push("'required' must be a list of names of fields".to_owned()),
+        }
+        let mut fields = Vec::new();
+        for (name, about) in properties {
+            if !is_name(name) {
+                wrong.push(format!(
+                    "field '{name}' has no good name: it begins with a letter, and up to {LONGEST_NAME} letters, digits, \
+                     '_' and '-' make it"
+                ));
+                continue;
+            }
+            match Field::read(name, about, required.contains(&name.as_str())) {
+                Ok(field) => fields.push(field),
+                Err(problems) => wrong.extend(problems.iter().map(|problem| format!("field '{name}' {problem}"))),
+            }
+        }
+        if wrong.is_empty() { Ok(Self { fields }) } else { Err(wrong) }
+    }
+
+    /// Returns the form as it is told: the same for every way of writing it.
+    #[must_use]
+    pub fn schema(&self) -> Value {
+        let properties: Map<String, Value> =
+            self.fields.iter().map(|field| (field.name().to_owned(), field.schema())).collect();
+        let required: Vec<&str> = self.fields.iter().filter(|field| field.is_required()).map(Field::name).collect();
+        let mut schema = json!({"type": "object", "properties": properties});
+        if !required.is_empty() {
+            schema["required"] = required.into();
+        }
+        schema
+    }
+
+    /// Returns the fields, in the order in which they were written.
+    #[must_use]
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// Returns the answer that `given` is: every field in the form's order, with its default where nothing was given,
+    /// and null where there is none. Texts are read as what their field wants.
+    ///
+    /// # Errors
+    /// With what is wrong, field by field, in fragments.
+    pub fn fill(&self, given: &Map<String, Value>) -> Result<Map<String, Value>, Vec<String>> {
+        let mut wrong = Vec::new();
+        let mut filled = Map::new();
+        for field in &self.fields {
+            match field.take(given.get(field.name())) {
+                Ok(value) => drop(filled.insert(field.name().to_owned(), value)),
+                Err(problem) => wrong.push(format!("'{}' {problem}", field.name())),
+            }
+        }
+        let names = || self.fields.iter().map(Field::name);
+        for name in given.keys().filter(|name| !names().any(|known| known == *name)) {
+            let known = names().collect::<Vec<_>>().join(", ");
+            let name: String = name.chars().take(LONGEST_NAME).collect();
+            wrong.push(format!("'{name}' is no field of the form, which has {known}"));
+        }
+        if wrong.is_empty() { Ok(filled) } else { Err(wrong) }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    name.len() <= LONGEST_NAME
+        && name.starts_with(|first: char| first.is_ascii_alphabetic())
+        && name.chars().all(|character| character.is_ascii_alphanumeric() || "_-".contains(character))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn release() -> Form {
+        Form::read(&json!({
+            "type": "object",
+            "properties": {
+                "version": {"type": "string", "title": "Version", "minLength": 3, "maxLength": 8},
+                "count": {"type": "integer", "minimum": 1, "maximum": 9, "default": 2},
+                "share": {"type": "number"},
+                "loud": {"type": "boolean", "default": false},
+                "where": {"type": "string", "oneOf": [{"const": "eu", "title": "Europe"}, {"const": "us", "title": "America"}]},
+            },
+            "required": ["version", "where"],
+        }))
+        .unwrap()
+    }
+
+    fn fill(given: &Value) -> Result<Value, Vec<String>> {
+        release().fill(given.as_object().unwrap()).map(Value::Object)
+    }
+
+    #[test]
+    fn an_answer_has_every_field_with_defaults_and_in_order() {
+        let filled = fill(&json!({"where": "eu", "version": "1.2"})).unwrap();
+        let wanted = json!({"version": "1.2", "count": 2, "share": null, "loud": false, "where": "eu"});
+        assert_eq!(filled.to_string(), wanted.to_string());
+    }
+
+    #[test]
+    fn texts_are_read_as_what_their_field_wants() {
+        let given = json!({"version": "1.2", "where": "America", "count": "7", "share": " 0.5", "loud": "YES"});
+        let wanted = json!({"version": "1.2", "count": 7, "share": 0.5, "loud": true, "where": "us"});
+        assert_eq!(fill(&given).unwrap(), wanted);
+        assert_eq!(fill(&json!({"version": "1.2", "where": "us", "count": 3.0})).unwrap()["count"], json!(3));
+    }
+
+    #[test]
+    fn each_wrong_field_is_named_with_what_it_wants() {
+        let wrong = fill(&json!({"version": "1", "count": 10, "share": "half", "loud": 1, "where": "mars", "x": 1}));
+        assert_eq!(
+            wrong.unwrap_err(),
+            [
+                "'version' must have 3 to 8 characters, not 1",
+                "'count' must be from 1 to 9, not 10",
+                "'share' must be a number, not \"half\"",
+                "'loud' must be yes or no, not 1",
+                "'where' must be one of eu, us, not \"mars\"",
+                "'x' is no field of the form, which has version, count, share, loud, where",
+            ]
+        );
+        assert_eq!(
+            fill(&json!({"count": 1.5, "version": null})).unwrap_err(),
+            [
+                "'version' must be filled in",
+                "'count' must be a whole number, not 1.5",
+                "'where' must be filled in: one of eu, us"
+            ]
+        );
+        assert_eq!(fill(&json!({"version": [], "where": "eu"})).unwrap_err(), ["'version' must be a text, not []"]);
+    }
+
+    #[test]
+    fn what_is_told_of_a_form_is_read_as_the_same_form() {
+        let form = release();
+        assert_eq!(Form::read(&form.schema()).unwrap(), form);
+        let named = json!({"properties": {"a": {"enum": ["x", "y"], "enumNames": ["An x", "A y"]}}});
+        let form = Form::read(&named).unwrap();
+        assert_eq!(
+            form.schema(),
+            json!({"type": "object", "properties": {"a": {"type": "string", "oneOf": [
+                {"const": "x", "title": "An x"}, {"const": "y", "title": "A y"}
+            ]}}})
+        );
+        assert_eq!(Form::read(&form.schema()).unwrap(), form);
+    }
+
+    #[test]
+    fn a_form_that_can_not_be_shown_is_refused_field_by_field() {
+        let refused = |form: Value| Form::read(&form).unwrap_err().join("\n");
+        assert!(refused(json!("version")).starts_with("'form' must be an object such as {"));
+        assert!(refused(json!({"version": {"type": "string"}})).starts_with("'form' needs 'properties'"));
+        assert_eq!(refused(json!({"properties": {}})), "'form' has 1 to 20 fields, not 0");
+        let form = json!({
+            "type": "array", "surprise": 1, "required": ["nobody"],
+            "properties": {
+                "1st": {"type": "string"},
+                "list": {"type": "array"},
+                "nested": {"type": "object"},
+                "text": {"type": "string", "minimum": 1},
+                "few": {"type": "string", "minLength": 5, "maxLength": 4},
+                "twice": {"enum": ["a", "a"]},
+                "day": {"type": "string", "format": "date", "default": "tomorrow"},
+                "kind": {"type": "string", "format": "phone"},
+                "whole": {"type": "integer", "default": 0.5},
+                "bare": "string",
+            },
+        });
+        assert_eq!(
+            refused(form).lines().collect::<Vec<_>>(),
+            [
+                "'form' has an unknown key 'surprise'",
+                "'type' of 'form' is \"object\"",
+                "'required' names \"nobody\", which is no field of the form",
+                "field '1st' has no good name: it begins with a letter, and up to 64 letters, digits, '_' and '-' make it",
+                "field 'list' has type \"array\"; a field is a string, number, integer or boolean",
+                "field 'nested' has type \"object\"; a field is a string, number, integer or boolean",
+                "field 'text' has an unknown key 'minimum'; a string has type, title, description, default, minLength, \
+                 maxLength, format, enum, enumNames, oneOf",
+                "field 'few' has a minLength above its maxLength",
+                "field 'twice' offers 'a' twice",
+                "field 'day' has a default that it does not take: must be a date such as 2026-01-31, not \"tomorrow\"",
+                "field 'kind' has format \"phone\"; formats are email, uri, date, date-time",
+                "field 'whole' has a default that it does not take: must be a whole number, not 0.5",
+                "field 'bare' must be an object such as {\"type\": \"string\"}",
+            ]
+        );
+    }
+}

@@ -1,0 +1,418 @@
+//! One field of a form.
+
+use serde_json::{Map, Number, Value, json};
+
+use super::format::Format;
+
+/// The most that a field offers to choose from.
+const MOST_OFFERED: usize = 100;
+
+/// A plain value to be filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Field {
+    name: String,
+    title: Option<String>,
+    description: Option<String>,
+    required: bool,
+    default: Option<Value>,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Kind {
+    Text { least: Option<u64>, most: Option<u64>, format: Option<Format> },
+    Choice(Vec<Offered>),
+    Number { whole: bool, least: Option<f64>, most: Option<f64> },
+    Truth,
+}
+
+/// What can be chosen, and how it is shown.
+#[derive(Debug, Clone, PartialEq)]
+struct Offered {
+    value: String,
+    title: Option<String>,
+}
+
+impl Field {
+    pub(super) fn read(name: &str, about: &Value, required: bool) -> Result<Self, Vec<String>> {
+        let Value::Object(about) = about else {
+            return Err(vec![r#"must be an object such as {"type": "string"}"#.to_owned()]);
+        };
+        let offers = about.contains_key("enum") || about.contains_key("oneOf");
+        let mut wrong = Vec::new();
+        let (word, keys): (_, &[&str]) = match about.get("type").and_then(Value::as_str) {
+            Some("string") => ("string", &["minLength", "maxLength", "format", "enum", "enumNames", "oneOf"]),
+            None if offers && !about.contains_key("type") => ("string", &["enum", "enumNames", "oneOf"]),
+            Some(word @ ("number" | "integer")) => (word, &["minimum", "maximum"]),
+            Some("boolean") => ("boolean", &[]),
+            _ => {
+                let kind = about.get("type").unwrap_or(&Value::Null);
+                return Err(vec![format!("has type {kind}; a field is a string, number, integer or boolean")]);
+            }
+        };
+        let known = || ["type", "title", "description", "default"].iter().chain(keys);
+        for key in about.keys().filter(|key| !known().any(|known| known == key)) {
+            let known: Vec<&str> = known().copied().collect();
+            wrong.push(format!("has an unknown key '{key}'; a {word} has {}", known.join(", ")));
+        }
+        let text = |key: &str, wrong: &mut Vec<String>| match about.get(key) {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) => Some(text.clone()),
+            Some(other) => {
+                wrong.push(format!("has {key} {other}, which is no text"));
+                None
+            }
+        };
+        let (title, description) = (text("title", &mut wrong), text("description", &mut wrong));
+        let kind = match word {
+            "boolean" => Kind::Truth,
+            "string" if offers => Kind::Choice(offered(about, &mut wrong)),
+            "string" => read_text(about, &mut wrong),
+            _ => read_number(about, word == "integer", &mut wrong),
+        };
+        let mut field = Self { name: name.to_owned(), title, description, required, default: None, kind };
+        if wrong.is_empty()
+            && let Some(default) = about.get("default").filter(|default| !default.is_null())
+        {
+            match field.understand(default) {
+                Ok(default) => field.default = Some(default),
+                Err(problem) => wrong.push(format!("has a default that it does not take: {problem}")),
+            }
+        }
+        if wrong.is_empty() { Ok(field) } else { Err(wrong) }
+    }
+
+    /// Returns its name, which the answer has it under.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns what a person is shown for it.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        self.title.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Returns what is said about it, if anything is.
+    #[must_use]
+    pub fn description(&self) -> Option<&str> {
+        self.description.as_deref()
+    }
+
+    /// Returns whether it must be filled in.
+    #[must_use]
+    pub fn is_required(&self) -> bool {
+        self.required
+    }
+
+    /// Returns what it is when nothing is filled in, in words; `None` where nothing stands for that.
+    #[must_use]
+    pub fn default_in_words(&self) -> Option<String> {
+        self.default.as_ref().map(|default| match default {
+            Value::String(text) => text.clone(),
+            Value::Bool(truth) => if *truth { "yes" } else { "no" }.to_owned(),
+            other => other.to_string(),
+        })
+    }
+
+    /// Returns what can be chosen, each as it is shown; nothing where anything can be filled in.
+    #[must_use]
+    pub fn choices(&self) -> Vec<&str> {
+        match &self.kind {
+            Kind::Choice(offered) => {
+                offered.iter().map(|offered| offered.title.as_deref().unwrap_or(&offered.value)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns what it wants, in a few words, such as "a whole number from 1 to 9".
+    #[must_use]
+    pub fn wanted(&self) -> String {
+        match &self.kind {
+            Kind::Text { format: Some(format), .. } => format.words().to_owned(),
+            Kind::Text { least, most, .. } => match lengths(*least, *most) {
+                Some(lengths) => format!("a text of {lengths} characters"),
+                None => "a text".to_owned(),
+            },
+            Kind::Choice(offered) => format!("one of {}", values(offered)),
+            Kind::Number { whole, least, most } => {
+                let kind = if *whole { "a whole number" } else { "a number" };
+                match range(*least, *most) {
+                    Some(range) => format!("{kind} {range}"),
+                    None => kind.to_owned(),
+                }
+            }
+            Kind::Truth => "yes or no".to_owned(),
+        }
+    }
+
+    /// Returns the value that a person's line means: a choice also by its number, and what it is by itself when the
+    /// line is empty.
+    ///
+    /// # Errors
+    /// With what it must be, as a fragment.
+    pub fn typed(&self, line: &str) -> Result<Value, String> {
+        let line = line.trim();
+        if line.is_empty() {
+            return self.take(None);
+        }
+        let text = Value::from(line);
+        match (&self.kind, self.understand(&text)) {
+            (Kind::Choice(offered), Err(problem)) => {
+                let number = line.parse::<usize>().ok().and_then(|number| offered.get(number.checked_sub(1)?));
+                number.map(|offered| offered.value.as_str().into()).ok_or(problem)
+            }
+            (_, understood) => understood,
+        }
+    }
+
+    /// Returns the value that was given, or stands for nothing given.
+    pub(super) fn take(&self, given: Option<&Value>) -> Result<Value, String> {
+        let empty = |value: &&Value| match value {
+            Value::Null => true,
+            // A form that was not filled in comes back with empty texts.
+            Value::String(text) if text.is_empty() => {
+                self.required || !matches!(self.kind, Kind::Text { least: None, format: None, .. })
+            }
+            _ => false,
+        };
+        match given.filter(|value| !empty(value)) {
+            Some(value) => self.understand(value),
+            None => match &self.default {
+                Some(default) => Ok(default.clone()),
+                None if !self.required => Ok(Value::Null),
+                None if matches!(self.kind, Kind::Text { format: None, .. }) => Err("must be filled in".to_owned()),
+                None => Err(format!("must be filled in: {}", self.wanted())),
+            },
+        }
+    }
+
+    fn understand(&self, value: &Value) -> Result<Value, String> {
+        let shown = || {
+            let text: String = value.to_string().chars().take(100).collect();
+            text
+        };
+        match &self.kind {
+            Kind::Text { least, most, format } => {
+                let Value::String(text) = value else { return Err(format!("must be a text, not {}", shown())) };
+                let length = text.chars().count() as u64;
+                if let Some(lengths) = lengths(*least, *most)
+                    && (least.is_some_and(|least| length < least) || most.is_some_and(|most| length > most))
+                {
+                    return Err(format!("must have {lengths} characters, not {length}"));
+                }
+                match format {
+                    Some(format) if !format.holds(text) => Err(format!("must be {}, not {}", format.words(), shown())),
+                    _ => Ok(value.clone()),
+                }
+            }
+            Kind::Choice(offered) => {
+                let text = value.as_str().unwrap_or_default();
+                let titled = |offered: &&Offered| offered.title.as_deref().is_some_and(|title| title == text);
+                let found = offered.iter().find(|offered| offered.value == text);
+                match found.or_else(|| offered.iter().find(titled)) {
+                    Some(found) => Ok(found.value.as_str().into()),
+                    None => Err(format!("must be one of {}, not {}", values(offered), shown())),
+                }
+            }
+            Kind::Number { whole, least, most } => {
+                let kind = if *whole { "a whole number" } else { "a number" };
+                let number = number(value).filter(|number| !whole || is_whole(number));
+                let Some(number) = number else { return Err(format!("must be {kind}, not {}", shown())) };
+                let size = number.as_f64().unwrap_or_default();
+                match range(*least, *most) {
+                    Some(range) if least.is_some_and(|least| size < least) || most.is_some_and(|most| size > most) => {
+                        Err(format!("must be {range}, not {number}"))
+                    }
+                    _ if *whole => Ok(whole_number(&number)),
+                    _ => Ok(Value::Number(number)),
+                }
+            }
+            Kind::Truth => match value {
+                Value::Bool(_) => Ok(value.clone()),
+                Value::String(text) => match text.trim().to_lowercase().as_str() {
+                    "yes" | "y" | "true" => Ok(true.into()),
+                    "no" | "n" | "false" => Ok(false.into()),
+                    _ => Err(format!("must be yes or no, not {}", shown())),
+                },
+                _ => Err(format!("must be yes or no, not {}", shown())),
+            },
+        }
+    }
+
+    pub(super) fn schema(&self) -> Value {
+        let mut schema = match &self.kind {
+            Kind::Text { least, most, format } => {
+                let mut schema = json!({"type": "string"});
+                set(&mut schema, "minLength", *least);
+                set(&mut schema, "maxLength", *most);
+                set(&mut schema, "format", format.map(Format::name));
+                schema
+            }
+            Kind::Choice(offered) if offered.iter().all(|offered| offered.title.is_none()) => {
+                let values: Vec<&str> = offered.iter().map(|offered| offered.value.as_str()).collect();
+                json!({"type": "string", "enum": values})
+            }
+            Kind::Choice(offered) => {
+                let offered: Vec<Value> = offered
+                    .iter()
+                    .map(|Offered { value, title }| json!({"const": value, "title": title.as_ref().unwrap_or(value)}))
+                    .collect();
+                json!({"type": "string", "oneOf": offered})
+            }
+            Kind::Number { whole, least, most } => {
+                let mut schema = json!({"type": if *whole { "integer" } else { "number" }});
+                set(&mut schema, "minimum", least.map(|least| bound(least, *whole)));
+                set(&mut schema, "maximum", most.map(|most| bound(most, *whole)));
+                schema
+            }
+            Kind::Truth => json!({"type": "boolean"}),
+        };
+        set(&mut schema, "title", self.title.as_deref());
+        set(&mut schema, "description", self.description.as_deref());
+        set(&mut schema, "default", self.default.clone());
+        schema
+    }
+}
+
+fn set(schema: &mut Value, key: &str, value: Option<impl Into<Value>>) {
+    if let Some(value) = value {
+        schema[key] = value.into();
+    }
+}
+
+fn bound(bound: f64, whole: bool) -> Value {
+    match Number::from_f64(bound) {
+        Some(number) if whole => whole_number(&number),
+        Some(number) => Value::Number(number),
+        None => Value::Null,
+    }
+}
+
+fn read_text(about: &Map<String, Value>, wrong: &mut Vec<String>) -> Kind {
+    let mut length = |key: &str| match about.get(key) {
+        None | Some(Value::Null) => None,
+        Some(value) => {
+            let length = value.as_u64();
+            if length.is_none() {
+                wrong.push(format!("has {key} {value}, which is no number of characters"));
+            }
+            length
+        }
+    };
+    let (least, most) = (length("minLength"), length("maxLength"));
+    if least.zip(most).is_some_and(|(least, most)| least > most) {
+        wrong.push("has a minLength above its maxLength".to_owned());
+    }
+    let format = about.get("format").filter(|format| !format.is_null()).and_then(|word| {
+        let format = word.as_str().and_then(Format::named);
+        if format.is_none() {
+            wrong.push(format!("has format {word}; formats are {}", Format::ALL.map(Format::name).join(", ")));
+        }
+        format
+    });
+    Kind::Text { least, most, format }
+}
+
+fn read_number(about: &Map<String, Value>, whole: bool, wrong: &mut Vec<String>) -> Kind {
+    let mut bound = |key: &str| match about.get(key) {
+        None | Some(Value::Null) => None,
+        Some(value) => {
+            let bound = value.as_f64();
+            if bound.is_none() {
+                wrong.push(format!("has {key} {value}, which is no number"));
+            }
+            bound
+        }
+    };
+    let (least, most) = (bound("minimum"), bound("maximum"));
+    if least.zip(most).is_some_and(|(least, most)| least > most) {
+        wrong.push("has a minimum above its maximum".to_owned());
+    }
+    Kind::Number { whole, least, most }
+}
+
+fn offered(about: &Map<String, Value>, wrong: &mut Vec<String>) -> Vec<Offered> {
+    let mut offered: Vec<Offered> = Vec::new();
+    if let Some(list) = about.get("oneOf") {
+        for item in list.as_array().into_iter().flatten() {
+            match item.get("const").and_then(Value::as_str) {
+                Some(value) => {
+                    let title = item.get("title").and_then(Value::as_str).map(str::to_owned);
+                    offered.push(Offered { value: value.to_owned(), title });
+                }
+                None => wrong.push(format!("offers {item}, which has no text for 'const'")),
+            }
+        }
+    } else {
+        let titles = about.get("enumNames").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        for (index, item) in about.get("enum").and_then(Value::as_array).into_iter().flatten().enumerate() {
+            match item.as_str() {
+                Some(value) => {
+                    let title = titles.get(index).and_then(Value::as_str).map(str::to_owned);
+                    offered.push(Offered { value: value.to_owned(), title });
+                }
+                None => wrong.push(format!("offers {item}, which is no text")),
+            }
+        }
+    }
+    if wrong.is_empty() && (offered.is_empty() || offered.len() > MOST_OFFERED) {
+        wrong.push(format!("offers {}; 1 to {MOST_OFFERED} texts can be chosen from", offered.len()));
+    }
+    let same = (1..offered.len()).find(|at| offered[..*at].iter().any(|before| before.value == offered[*at].value));
+    if let Some(at) = same {
+        wrong.push(format!("offers '{}' twice", offered[at].value));
+    }
+    offered
+}
+
+fn values(offered: &[Offered]) -> String {
+    offered.iter().map(|offered| offered.value.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn lengths(least: Option<u64>, most: Option<u64>) -> Option<String> {
+    match (least, most) {
+        (Some(least), Some(most)) => Some(format!("{least} to {most}")),
+        (Some(least), None) => Some(format!("at least {least}")),
+        (None, Some(most)) => Some(format!("at most {most}")),
+        (None, None) => None,
+    }
+}
+
+fn range(least: Option<f64>, most: Option<f64>) -> Option<String> {
+    match (least, most) {
+        (Some(least), Some(most)) => Some(format!("from {least} to {most}")),
+        (Some(least), None) => Some(format!("at least {least}")),
+        (None, Some(most)) => Some(format!("at most {most}")),
+        (None, None) => None,
+    }
+}
+
+fn number(value: &Value) -> Option<Number> {
+    match value {
+        Value::Number(number) => Some(number.clone()),
+        Value::String(text) => {
+            let text = text.trim();
+            text.parse::<i64>().map(Number::from).ok().or_else(|| Number::from_f64(text.parse().ok()?))
+        }
+        _ => None,
+    }
+}
+
+/// The largest whole number up to which all of them are told apart.
+const LARGEST_WHOLE: f64 = 9_007_199_254_740_992.0;
+
+fn is_whole(number: &Number) -> bool {
+    number.is_i64() || number.as_f64().is_some_and(|size| size.fract() == 0.0 && size.abs() <= LARGEST_WHOLE)
+}
+
+/// The same number, written without a fraction.
+fn whole_number(number: &Number) -> Value {
+    match number.as_i64() {
+        Some(whole) => whole.into(),
+        #[allow(clippy::cast_possible_truncation, reason = "it is whole and small enough: `is_whole` was asked")]
+        None => (number.as_f64().unwrap_or_default() as i64).into(),
+    }
+}

@@ -1,0 +1,211 @@
+//! A question that a person answers, line by line: a choice or a text in one, a form field by field, and the approver's
+//! passphrase when it is asked for.
+//!
+//! Pure: lines go in, and what is to be shown and sent comes out. Whoever shows it owns the terminal.
+
+use serde_json::{Map, Value};
+use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, Passphrase};
+use steplatch_workflow::{Field, Form};
+
+use crate::print::visible;
+use crate::question::chosen;
+
+/// A question, and how far its answer is.
+#[derive(Debug, Clone)]
+pub(crate) struct Asking {
+    gate: GateInfo,
+    form: Option<Form>,
+    step: Step,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// Its one line.
+    Answer,
+    /// The next field of its form, with what was filled in before it.
+    Field { at: usize, filled: Map<String, Value> },
+    /// The approver's passphrase, for an answer that is there.
+    Passphrase(Box<AnswerGate>),
+}
+
+impl Asking {
+    pub(crate) fn new(gate: GateInfo) -> Self {
+        // A form that this version can not read is answered as text, which is then the JSON of it.
+        let form = gate.form.as_ref().and_then(|form| Form::read(form).ok());
+        let mut asking = Self { gate, form, step: Step::Answer };
+        asking.begin();
+        asking
+    }
+
+    pub(crate) fn gate(&self) -> &GateInfo {
+        &self.gate
+    }
+
+    /// Whether what is typed next is not to be seen.
+    pub(crate) fn is_secret(&self) -> bool {
+        matches!(self.step, Step::Passphrase(_))
+    }
+
+    /// Whether an empty line leaves the question open, rather than a field empty.
+    pub(crate) fn may_be_left(&self) -> bool {
+        match (&self.step, self.field()) {
+            (Step::Answer | Step::Passphrase(_), _) => true,
+            (Step::Field { at, .. }, Some(field)) => {
+                *at == 0 && field.is_required() && field.default_in_words().is_none()
+            }
+            _ => false,
+        }
+    }
+
+    /// Asks from the first line on.
+    pub(crate) fn begin(&mut self) {
+        self.step = match &self.form {
+            Some(_) => Step::Field { at: 0, filled: Map::new() },
+            None => Step::Answer,
+        };
+    }
+
+    /// What is said before the next line is asked for: about a field, and what there is to choose.
+    pub(crate) fn lead(&self) -> Vec<String> {
+        let Some(field) = self.field() else { return Vec::new() };
+        let about = field.description().map(visible).into_iter();
+        let choices = field.choices().into_iter().enumerate();
+        about.chain(choices.map(|(index, choice)| format!("{}  {}", index + 1, visible(choice)))).collect()
+    }
+
+    /// What the next line is asked for with.
+    pub(crate) fn prompt(&self) -> String {
+        match (&self.step, self.field()) {
+            (Step::Passphrase(_), _) => "the approver's passphrase:".to_owned(),
+            (_, Some(field)) => {
+                let wanted = match field.choices().len() {
+                    0 => field.wanted(),
+                    _ => "by number or text".to_owned(),
+                };
+                let besides = match field.default_in_words() {
+                    Some(default) => format!("{wanted}; {} if left empty", visible(&default)),
+                    None if field.is_required() => wanted,
+                    None => format!("{wanted}; may be left empty"),
+                };
+                format!("{} ({besides}):", visible(field.label()))
+            }
+            _ if self.gate.choices.is_empty() => "your answer:".to_owned(),
+            _ => "your answer, by number or text:".to_owned(),
+        }
+    }
+
+    /// Takes the next line. Returns the answer once it is whole.
+    ///
+    /// # Errors
+    /// With what is wrong with the line, which is to be typed again.
+    pub(crate) fn line(&mut self, line: &str) -> Result<Option<AnswerGate>, String> {
+        match &mut self.step {
+            Step::Answer => {
+                let answer = chosen(&self.gate, line)?;
+                Ok(Some(AnswerGate { answer, ..self.named() }))
+            }
+            Step::Field { at, filled } => {
+                let fields = self.form.as_ref().map(Form::fields).unwrap_or_default();
+                let Some(field) = fields.get(*at) else { return Ok(None) };
+                let value = field.typed(line).map_err(|problem| format!("'{}' {problem}", visible(field.label())))?;
+                filled.insert(field.name().to_owned(), value);
+                *at += 1;
+                if *at < fields.len() {
+                    return Ok(None);
+                }
+                let form = std::mem::take(filled);
+                Ok(Some(AnswerGate { form: Some(form), ..self.named() }))
+            }
+            Step::Passphrase(_) if line.is_empty() => Err("the passphrase is empty".to_owned()),
+            Step::Passphrase(answer) => {
+                let passphrase = Some(Passphrase(line.to_owned()));
+                Ok(Some(AnswerGate { passphrase, ..(**answer).clone() }))
+            }
+        }
+    }
+
+    /// Takes why an answer was not taken: only its passphrase may be missing, or all of it is asked for again.
+    pub(crate) fn refused(&mut self, answer: AnswerGate, reply: &AnswerGateReply) {
+        if reply.passphrase_wanted {
+            self.step = Step::Passphrase(Box::new(AnswerGate { passphrase: None, ..answer }));
+        } else {
+            self.begin();
+        }
+    }
+
+    fn field(&self) -> Option<&Field> {
+        match (&self.step, &self.form) {
+            (Step::Field { at, .. }, Some(form)) => form.fields().get(*at),
+            _ => None,
+        }
+    }
+
+    fn named(&self) -> AnswerGate {
+        let (run_id, gate_id) = (self.gate.run_id.clone(), Some(self.gate.gate_id.clone()));
+        AnswerGate { run_id, gate_id, ..AnswerGate::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn form() -> Asking {
+        let form = json!({"properties": {
+            "version": {"type": "string", "title": "Version", "description": "as it is tagged", "minLength": 3},
+            "place": {"enum": ["eu", "us"]},
+            "count": {"type": "integer", "default": 2},
+            "note": {"type": "string"},
+        }, "required": ["version"]});
+        Asking::new(GateInfo {
+            run_id: "run_x".to_owned(),
+            gate_id: "run_x/ask/1".to_owned(),
+            form: Some(form),
+            ..GateInfo::default()
+        })
+    }
+
+    #[test]
+    fn a_form_is_asked_for_field_by_field() {
+        let mut asking = form();
+        assert_eq!(asking.lead(), ["as it is tagged"]);
+        assert_eq!(asking.prompt(), "Version (a text of at least 3 characters):");
+        assert_eq!(asking.line("").unwrap_err(), "'Version' must be filled in");
+        assert_eq!(asking.line("1").unwrap_err(), "'Version' must have at least 3 characters, not 1");
+        assert!(asking.line("1.2").unwrap().is_none());
+        assert_eq!(
+            (asking.lead(), asking.prompt()),
+            (vec!["1  eu".to_owned(), "2  us".to_owned()], "place (by number or text; may be left empty):".to_owned())
+        );
+        assert!(asking.line("2").unwrap().is_none());
+        assert_eq!(asking.prompt(), "count (a whole number; 2 if left empty):");
+        assert!(asking.line("").unwrap().is_none());
+        let answer = asking.line("").unwrap().unwrap();
+        assert_eq!(
+            answer.form.unwrap(),
+            *json!({"version": "1.2", "place": "us", "count": 2, "note": null}).as_object().unwrap()
+        );
+        assert_eq!(answer.gate_id.as_deref(), Some("run_x/ask/1"));
+    }
+
+    #[test]
+    fn a_passphrase_is_asked_for_without_the_answer_again() {
+        let gate = GateInfo { choices: vec!["yes".to_owned(), "no".to_owned()], ..GateInfo::default() };
+        let mut asking = Asking::new(gate);
+        let answer = asking.line("2").unwrap().unwrap();
+        let wanted = AnswerGateReply { passphrase_wanted: true, ..AnswerGateReply::default() };
+        asking.refused(answer, &wanted);
+        assert!(asking.is_secret() && asking.prompt() == "the approver's passphrase:");
+        assert!(asking.line("").is_err());
+        let again = asking.line("1").unwrap().unwrap();
+        assert_eq!((again.answer.as_str(), again.passphrase), ("no", Some(Passphrase("1".to_owned()))));
+        let wrong = asking.line("1").unwrap().unwrap();
+        asking.refused(wrong, &wanted);
+        assert!(asking.is_secret());
+        let other = asking.line("1").unwrap().unwrap();
+        asking.refused(other, &AnswerGateReply::default());
+        assert_eq!(asking.prompt(), "your answer, by number or text:");
+    }
+}

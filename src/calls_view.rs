@@ -1,0 +1,173 @@
+//! The calls of a run, as lines: nodes, steps of graphs, and what functions tell.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value};
+use steplatch_protocol::RunEvent;
+
+use crate::action::led_to;
+use crate::print::{BAD, GOOD, QUIET, visible};
+use crate::run_view::{between, line};
+
+/// Nodes that are being called, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    open: BTreeMap<u64, Called>,
+}
+
+/// A node that is being called.
+#[derive(Debug, Clone)]
+pub(crate) struct Called {
+    /// The step of a graph, or the node.
+    pub(crate) name: String,
+    pub(crate) node: String,
+    /// What it was given, in a line.
+    pub(crate) given: String,
+    began: String,
+    /// Since when it is seen.
+    pub(crate) since: Instant,
+}
+
+impl Calls {
+    /// Returns the call that has been waited for longest.
+    pub(crate) fn oldest(&self) -> Option<&Called> {
+        self.open.values().next()
+    }
+
+    /// Takes in an event. Returns the line that tells it, where there is one.
+    pub(crate) fn take(&mut self, event: &RunEvent, width: Option<usize>) -> Option<String> {
+        let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let call = event.data.get("call").and_then(Value::as_u64);
+        match event.event_type.as_str() {
+            "node_started" | "nested_workflow_started" => {
+                let node = [text("node_id"), text("workflow_id")].concat();
+                let step = text("step_id");
+                let name = if step.is_empty() { node.clone() } else { step };
+                let given = brief(event.data.get("input").unwrap_or(&Value::Null));
+                let called = Called { name, node, given, began: event.timestamp.clone(), since: Instant::now() };
+                call.map(|call| self.open.insert(call, called));
+                None
+            }
+            "node_completed" | "node_error" | "node_timeout" => {
+                let called = call.and_then(|call| self.open.remove(&call));
+                Some(ended(event, called, width))
+            }
+            "nested_workflow_completed" | "nested_workflow_failed" | "nested_workflow_cancelled" => {
+                let called = call.and_then(|call| self.open.remove(&call))?;
+                Some(nested(event, &called, width))
+            }
+            "graph_step_skipped" | "graph_step_not_run" => {
+                let detail = match event.event_type.as_str() {
+                    "graph_step_skipped" => "passed over".to_owned(),
+                    _ => format!("not run, because '{}' failed", text("because")),
+                };
+                Some(line(&format!("{QUIET}◌{QUIET:#}"), &text("step_id"), "step", &detail, "", width))
+            }
+            _ if is_told(event) => {
+                let fields: Vec<String> =
+                    event.data.iter().map(|(name, value)| format!("{name}={}", brief(value))).collect();
+                let mark = format!("{QUIET}·{QUIET:#}");
+                Some(line(&mark, &visible(&event.event_type), "event", &fields.join(" "), "", width))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether an event is one that a function emitted, rather than one of the run's own.
+fn is_told(event: &RunEvent) -> bool {
+    let ours = ["workflow_", "nested_workflow_", "node_", "gate_", "state_", "graph_", "contract_"];
+    let names = ["transition", "log", RunEvent::UNREADABLE];
+    !ours.iter().any(|ours| event.event_type.starts_with(ours)) && !names.contains(&event.event_type.as_str())
+}
+
+fn ended(event: &RunEvent, called: Option<Called>, width: Option<usize>) -> String {
+    let empty = Value::Object(Map::new());
+    let result = event.data.get("result").unwrap_or(&empty);
+    let text = |value: &Value| value.as_str().map(str::to_owned).unwrap_or_default();
+    let error = [text(&result["error"]), event.data.get("error").map(text).unwrap_or_default()].concat();
+    let good = event.event_type == "node_completed";
+    let (mark, style, said) =
+        if good { ("✓", GOOD, brief(&result["output"])) } else { ("✗", BAD, first_line(&error)) };
+    let id = event.data.get("node_id").map(text).unwrap_or_default();
+    let (name, given, time) = match &called {
+        Some(called) => (called.name.clone(), called.given.as_str(), took(called, event)),
+        None => (id, "", String::new()),
+    };
+    let kind = text(&result["node_type"]);
+    // What a command printed says more than what it was given.
+    let detail = if said == given { said } else { led_to(given, &said) };
+    line(&format!("{style}{mark}{style:#}"), &visible(&name), &kind, &detail, &time, width)
+}
+
+fn nested(event: &RunEvent, called: &Called, width: Option<usize>) -> String {
+    let data = |name: &str| event.data.get(name).map(brief).unwrap_or_default();
+    let (mark, style, said) = match event.event_type.as_str() {
+        "nested_workflow_completed" => ("✓", GOOD, data("result")),
+        "nested_workflow_failed" => ("✗", BAD, data("error")),
+        _ => ("✗", BAD, "cancelled".to_owned()),
+    };
+    let detail = led_to(&called.given, &said);
+    line(&format!("{style}{mark}{style:#}"), &visible(&called.name), "run", &detail, &took(called, event), width)
+}
+
+fn took(called: &Called, event: &RunEvent) -> String {
+    let took = between(&called.began, &event.timestamp);
+    // What took no time worth telling is not told.
+    took.filter(|took| *took >= Duration::from_millis(1)).map(crate::print::duration).unwrap_or_default()
+}
+
+/// Returns a value as part of a line: of a text its first line.
+fn brief(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => first_line(text),
+        other => visible(&other.to_string()),
+    }
+}
+
+fn first_line(text: &str) -> String {
+    visible(text.trim().lines().next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(event_type: &str, data: Value, at: &str) -> RunEvent {
+        let Value::Object(data) = data else { panic!("it has fields") };
+        RunEvent {
+            seq: 1,
+            run_id: "run".to_owned(),
+            workflow_id: "flow".to_owned(),
+            event_type: event_type.to_owned(),
+            data,
+            timestamp: format!("2026-01-01T00:00:{at}Z"),
+        }
+    }
+
+    #[test]
+    fn a_call_is_told_once_it_is_over_with_what_it_was_given() {
+        let mut calls = Calls::default();
+        let result = json!({"success": true, "output": "two\nlines", "node_type": "bash"});
+        for (event, expected) in [
+            (event("node_started", json!({"node_id": "say", "call": 1, "input": "hello"}), "00.000"), None),
+            (
+                event("node_completed", json!({"node_id": "say", "call": 1, "result": result}), "00.250"),
+                Some("say bash hello → two 250 ms"),
+            ),
+            (event("node_started", json!({"node_id": "say", "call": 2, "step_id": "one"}), "01.000"), None),
+            (event("node_timeout", json!({"call": 2, "error": "too long"}), "03.000"), Some("one too long 2.0 s")),
+            (event("draft_ready", json!({"round": 1}), "03.000"), Some("draft_ready event round=1")),
+            (event("graph_step_completed", json!({"step_id": "one"}), "03.000"), None),
+        ] {
+            let told = calls.take(&event, None).map(|line| anstream::adapter::strip_str(&line).to_string());
+            let words = told.map(|told| told.split_whitespace().skip(1).collect::<Vec<_>>().join(" "));
+            assert_eq!(words.as_deref(), expected, "{}", event.event_type);
+        }
+        assert!(calls.oldest().is_none());
+    }
+}

@@ -1,0 +1,107 @@
+//! Passphrases, read where nobody sees them.
+//!
+//! From a terminal without its echo, or from standard input for scripts; never from an argument or the environment,
+//! which other processes can read.
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use steplatch_protocol::Passphrase;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::failure::Failure;
+use crate::print;
+use crate::question::Person;
+
+/// The longest line that is read from a script: more than any passphrase has.
+const LONGEST_LINE: u64 = 4096;
+
+/// The terminal that standard input is, with its echo off until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Unseen {
+    before: Termios,
+}
+
+impl Unseen {
+    /// Turns the echo off. `None` where there is no terminal, or it refuses.
+    pub(crate) fn begin() -> Option<Self> {
+        let before = tcgetattr(io::stdin()).ok()?;
+        let mut without = before.clone();
+        without.local_modes.remove(LocalModes::ECHO);
+        // The end of the line is shown all the same, or what comes next would stand behind the question.
+        without.local_modes.insert(LocalModes::ECHONL);
+        tcsetattr(io::stdin(), OptionalActions::Flush, &without).ok()?;
+        Some(Self { before })
+    }
+}
+
+impl Drop for Unseen {
+    fn drop(&mut self) {
+        // A terminal that is gone needs no echo.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
+    }
+}
+
+/// Somebody who can be asked for passphrases, or the script that is piped in.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Person(Person),
+    Script,
+}
+
+impl Source {
+    /// The person at this terminal, or with `script` whoever writes to standard input.
+    pub(crate) fn here(script: bool) -> Result<Self, Failure> {
+        if script {
+            return Ok(Self::Script);
+        }
+        Person::here().map(Self::Person).ok_or_else(|| {
+            Failure::usage("nobody can be asked for a passphrase: standard input is no terminal; scripts give --stdin")
+        })
+    }
+
+    /// Asks for a passphrase, or takes the next line of the script.
+    pub(crate) async fn next(&mut self, question: &str) -> Result<Passphrase, Failure> {
+        match self {
+            Self::Person(person) => ask(person, question).await,
+            Self::Script => from_stdin(),
+        }
+    }
+}
+
+/// Asks a person for a passphrase, which is not shown.
+pub(crate) async fn ask(person: &mut Person, question: &str) -> Result<Passphrase, Failure> {
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    person.listen_unseen();
+    print::ask(question)?;
+    let line = tokio::select! {
+        line = person.line() => line,
+        // The terminal has its echo again before this program ends.
+        _ = interrupted.recv() => None,
+    };
+    person.heard();
+    match line {
+        Some(line) if !line.is_empty() => Ok(Passphrase(line)),
+        Some(_) => Err(Failure::usage("the passphrase is empty")),
+        None => {
+            print::line("")?;
+            Err(Failure::work("no passphrase was given, and nothing was done"))
+        }
+    }
+}
+
+/// Reads the next line of standard input as a passphrase.
+pub(crate) fn from_stdin() -> Result<Passphrase, Failure> {
+    if io::stdin().is_terminal() {
+        return Err(Failure::usage("--stdin is for scripts: a passphrase that is typed here would be seen"));
+    }
+    let mut line = String::new();
+    io::Read::take(&mut io::stdin().lock(), LONGEST_LINE)
+        .read_line(&mut line)
+        .map_err(|error| Failure::system("the passphrase can not be read from standard input", &error))?;
+    let words = line.trim_end_matches(['\n', '\r']);
+    if words.is_empty() {
+        return Err(Failure::usage("standard input has no passphrase in its next line"));
+    }
+    Ok(Passphrase(words.to_owned()))
+}

@@ -1,0 +1,340 @@
+//! Gates for people, on the real binary: forms, several at once, the approver's passphrase, as they are typed.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use steplatch_testkit::{Agent, Home, Said};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// A machine of one gate, whose answer its last state tells.
+fn asking(params: &Value) -> Value {
+    json!({"name": "asking", "initial_state": "ask", "states": {"ask": {"action": {"tool": "gate", "params": params}}}})
+}
+
+fn form() -> Value {
+    json!({"type": "object", "required": ["version"], "properties": {
+        "version": {"type": "string", "title": "Version", "minLength": 3},
+        "place": {"type": "string", "enum": ["eu", "us"], "default": "eu"},
+        "count": {"type": "integer", "minimum": 1, "maximum": 9},
+        "loud": {"type": "boolean", "default": false},
+    }})
+}
+
+/// A home, and an agent in it who starts runs.
+struct Story {
+    agent: Agent,
+    home: Home,
+}
+
+impl Story {
+    fn new() -> Self {
+        let home = Home::new(STEPLATCH);
+        Self { agent: Agent::new(&home), home }
+    }
+
+    /// Starts a run that asks, and returns its id.
+    fn asks(&self, params: &Value) -> String {
+        let arguments = json!({"workflow_definition": asking(params), "wait_seconds": 60, "save_on_success": false});
+        self.waits(arguments)
+    }
+
+    /// Starts the function whose body is given, and returns the id of its run once it asks.
+    fn function(&self, body: &str) -> String {
+        let body: String = body.lines().map(|line| format!("    {line}\n")).collect();
+        let text = format!("async def story(ctx):\n{body}\nWorkflow(id=\"story\", session=session, fn=story)\n");
+        let file = self.home.path().join("story.py");
+        std::fs::write(&file, text).unwrap();
+        self.waits(json!({"workflow_file": file.display().to_string(), "wait_seconds": 60}))
+    }
+
+    fn waits(&self, arguments: Value) -> String {
+        let waiting = self.agent.calls("run_workflow", arguments);
+        assert_eq!(waiting["status"], "waiting", "{waiting:#}");
+        waiting["run_id"].as_str().unwrap().to_owned()
+    }
+
+    fn ends(&self, run: &str) -> Value {
+        let ended = self.agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+        assert_eq!(ended["status"], "completed", "{ended:#}");
+        ended
+    }
+
+    /// Runs the program with these lines on its standard input, which is no terminal.
+    fn pipes(&self, arguments: &[&str], input: &str) -> Said {
+        let mut program = self.home.steplatch();
+        let program = program.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut program = program.spawn().unwrap();
+        program.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        Said::of(&program.wait_with_output().unwrap())
+    }
+}
+
+/// A person at a terminal, who runs a command in `home`. The terminal is kept by another daemon.
+struct Person<'a> {
+    agent: &'a Agent,
+    session: String,
+}
+
+impl<'a> Person<'a> {
+    fn runs(agent: &'a Agent, home: &Home, arguments: &str) -> Self {
+        let environment: Vec<String> =
+            home.environment().into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let (folder, environment) = (home.path().display(), environment.join(" "));
+        let command = format!("cd {folder} && env {environment} {STEPLATCH} {arguments}; echo exit-code-$?; sleep 100");
+        let opened = agent.calls("open_terminal", json!({"command": ["bash", "-c", command]}));
+        Self { agent, session: opened["session_id"].as_str().unwrap().to_owned() }
+    }
+
+    fn sees(&self, pattern: &str) -> String {
+        let asked = json!({"session_id": self.session, "pattern": pattern, "since": 0, "timeout": 60});
+        let waited = self.agent.calls("await_output", asked);
+        let screen = waited["screen_content"].as_str().unwrap();
+        assert_eq!(waited["reason"], "match", "no {pattern:?} on:\n{screen}");
+        screen.to_owned()
+    }
+
+    fn types(&self, line: &str) {
+        let sent =
+            self.agent.calls("send_input", json!({"session_id": self.session, "input_text": format!("{line}\n")}));
+        assert_eq!(sent["success"], true, "{sent}");
+    }
+}
+
+#[test]
+fn a_form_is_filled_in_with_fields_on_the_command_line() {
+    let story = Story::new();
+    let run = story.asks(&json!({"prompt": "Which?", "form": form()}));
+    let listed = story.home.runs(&["gates", "list"]).well();
+    for part in [
+        "version  a text of at least 3 characters\n",
+        "place  one of eu, us, eu if left out",
+        "count  a whole number from 1 to 9, may be left out",
+        &format!("answer with: steplatch gates answer {run} --field NAME=VALUE"),
+    ] {
+        assert!(listed.contains(part), "no {part:?} in {listed}");
+    }
+    let answer = |fields: &[&str]| story.home.runs(&[&["gates", "answer", run.as_str()], fields].concat());
+    let wrong = answer(&["--field", "version=1", "-f", "count=ten", "-f", "speed=5"]);
+    assert_eq!(wrong.code, 2);
+    for part in ["'version' must have at least 3", "'count' must be a whole number, not \"ten\"", "'speed' is no field"]
+    {
+        assert!(wrong.stderr.contains(part), "no {part:?} in {}", wrong.stderr);
+    }
+    assert!(answer(&[]).stderr.contains("nobody can be asked here"));
+    let taken = answer(&["-f", "version=1.2", "-f", "count=3"]).well();
+    assert!(taken.starts_with("answered: version=1.2 place=eu count=3 loud=false; the run is now "), "{taken}");
+    let ended = story.ends(&run);
+    let told = |name: &str| ended["final_variables"][format!("ask_{name}")].clone();
+    assert_eq!((told("version"), told("count"), told("loud")), (json!("1.2"), json!(3), json!(false)));
+    assert_eq!(told("through"), "cli");
+}
+
+#[test]
+fn a_function_gets_the_fields_of_its_form_and_asks_until_they_are_right() {
+    let story = Story::new();
+    let run = story.function(&format!(
+        "import json\nanswer = await ctx.gate('Which?', form=json.loads('''{}'''))\n\
+         return [answer['version'], answer['count'] + 1, answer['loud'], answer['place']]",
+        form()
+    ));
+    let json = story.home.runs(&["gates", "list", "--json"]).json();
+    assert_eq!(json["gates"][0]["form"]["properties"]["count"]["maximum"], 9, "{json}");
+    let wrong = story.home.runs(&["gates", "answer", &run, r#"{"version": "1.2", "count": 99}"#]);
+    assert!(wrong.stderr.contains("'count' must be from 1 to 9, not 99"), "{wrong:?}");
+    story.home.runs(&["gates", "answer", &run, r#"{"version": "1.2", "count": 8}"#]).well();
+    assert_eq!(story.ends(&run)["result"], json!(["1.2", 9, false, "eu"]));
+}
+
+#[test]
+fn a_form_that_can_not_be_asked_is_an_error_that_the_function_may_catch() {
+    let story = Story::new();
+    let run = story.function(
+        "errors = []\n\
+         for ask in [{'form': {'properties': {'a': {'type': 'heap'}}}}, {'form': {'properties': {'a': {'type': 'string'}}}, 'choices': ['x']}]:\n\
+         \x20   try:\n        await ctx.gate('?', **ask)\n\
+         \x20   except ValueError as error:\n        errors.append(str(error))\n\
+         await ctx.gate('now?')\n\
+         return errors",
+    );
+    story.home.runs(&["gates", "answer", &run, "yes"]).well();
+    let result = story.ends(&run)["result"].clone();
+    assert!(result[0].as_str().unwrap().contains("field 'a' has type \"heap\""), "{result}");
+    assert_eq!(result[1], "ctx.gate takes choices or a form, not both");
+}
+
+#[test]
+fn of_several_gates_each_is_answered_once_and_the_later_one_is_told() {
+    let story = Story::new();
+    let run = story.function(
+        "import asyncio\n\
+         return await asyncio.gather(ctx.gate('One?', choices=['a', 'b']), ctx.gate('Two?'), ctx.gate('Late?', timeout=600))",
+    );
+    let gates = story.home.runs(&["gates", "list", "--json"]).json()["gates"].as_array().unwrap().clone();
+    assert_eq!(gates.len(), 3);
+    let id = |at: usize| gates[at]["gate_id"].as_str().unwrap();
+    let answer = |gate: &str, answer: &str| story.home.runs(&["gates", "answer", &run, answer, "--gate", gate]);
+    answer(id(1), "second").well();
+    let late = answer(id(1), "third");
+    // While others wait, the command knows that this one does not.
+    assert!(late.code != 0 && late.stderr.contains("does not wait"), "{late:?}");
+    answer(id(0), "1").well();
+    answer(id(2), "in time").well();
+    assert_eq!(story.ends(&run)["result"], json!(["a", "second", "in time"]));
+    let late = answer(id(1), "third");
+    assert!(late.stderr.contains("already answered by") && late.stderr.contains(": second"), "{late:?}");
+    let events = story.home.runs(&["runs", "events", &run, "--json"]).well();
+    let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answered: Vec<&Value> = events.iter().filter(|event| event["event_type"] == "gate_answered").collect();
+    assert_eq!(answered.len(), 3);
+    assert!(answered.iter().all(|event| event["data"]["through"] == "cli"), "{answered:?}");
+}
+
+#[test]
+fn an_answer_at_the_moment_of_a_functions_timeout_is_one_or_the_other() {
+    let story = Story::new();
+    for attempt in 0..6_u64 {
+        let run = story.function(
+            "try:\n    return 'answered: ' + await ctx.gate('Now?', timeout=0.5)\nexcept TimeoutError:\n    return 'late'",
+        );
+        // The command takes a moment of its own, so these fall before and after.
+        std::thread::sleep(std::time::Duration::from_millis(420 + 20 * attempt));
+        let said = story.home.runs(&["gates", "answer", &run, "yes"]);
+        let ended = story.ends(&run);
+        if said.code == 0 {
+            assert_eq!(ended["result"], "answered: yes", "{said:?}");
+        } else {
+            assert_eq!(ended["result"], "late", "{said:?}");
+        }
+        let events = story.home.runs(&["runs", "events", &run, "--json"]).well();
+        let ends =
+            events.lines().filter(|line| line.contains("\"gate_answered\"") || line.contains("\"gate_timeout\""));
+        assert_eq!(ends.count(), 1, "{events}");
+    }
+}
+
+#[test]
+fn a_person_is_asked_for_a_form_field_by_field() {
+    let (outer, story) = (Home::new(STEPLATCH), Story::new());
+    let agent = Agent::new(&outer);
+    std::fs::write(
+        story.home.path().join("ask.json"),
+        asking(&json!({"prompt": "Which?", "form": form()})).to_string(),
+    )
+    .unwrap();
+    let person = Person::runs(&agent, &story.home, "run ask.json");
+    person.sees("Version \\(a text of at least 3 characters\\):");
+    person.types("1");
+    person.sees("'Version' must have at least 3 characters, not 1");
+    person.types("1.2");
+    let screen = person.sees("place \\(by number or text; eu if left empty\\):");
+    assert!(screen.contains("    1  eu\n    2  us\n"), "{screen}");
+    person.types("2");
+    person.sees("count \\(a whole number from 1 to 9; may be left empty\\):");
+    person.types("");
+    person.sees("loud \\(yes or no; no if left empty\\):");
+    person.types("yes");
+    let screen = person.sees("exit-code-0");
+    assert!(screen.contains("answered: version=1.2 place=us "), "{screen}");
+}
+
+#[test]
+fn without_arguments_everything_that_waits_is_asked() {
+    let (outer, story) = (Home::new(STEPLATCH), Story::new());
+    let agent = Agent::new(&outer);
+    let first = story.asks(&json!({"prompt": "First?", "choices": ["yes", "no"]}));
+    let second = story.asks(&json!({"prompt": "Second?"}));
+    let third = story.asks(&json!({"prompt": "Third?", "form": form()}));
+    let person = Person::runs(&agent, &story.home, "gates answer");
+    let screen = person.sees("by number or text:");
+    assert!(screen.contains("? First?") && !screen.contains("Second?"), "{screen}");
+    person.types("maybe");
+    person.sees("'maybe' is none of the choices");
+    person.types("2");
+    person.sees("answered: no; the run is now");
+    person.sees("\\? Second\\?");
+    person.types("");
+    person.sees("left open");
+    person.sees("Version \\(");
+    person.types("1.2");
+    person.sees("place \\(");
+    person.types("");
+    person.sees("count \\(");
+    person.types("7");
+    person.sees("loud \\(");
+    person.types("");
+    let screen = person.sees("exit-code-0");
+    assert!(screen.contains("answered: version=1.2 place=eu count=7 loud=false; the run is now"), "{screen}");
+    assert_eq!(story.ends(&first)["final_variables"]["answer"], "no");
+    assert_eq!(story.ends(&third)["final_variables"]["ask_count"], 7);
+    let left = story.home.runs(&["gates", "list", "--json"]).json();
+    assert_eq!((left["gates"].as_array().unwrap().len(), &left["gates"][0]["run_id"]), (1, &json!(second)));
+}
+
+#[test]
+fn a_passphrase_is_set_asked_for_without_being_seen_and_cleared() {
+    let (outer, story) = (Home::new(STEPLATCH), Story::new());
+    let agent = Agent::new(&outer);
+    assert!(story.home.runs(&["approver", "status"]).well().contains("no passphrase is set"));
+    let person = Person::runs(&agent, &story.home, "approver set");
+    person.sees("a new passphrase:");
+    person.types("open sesame");
+    person.sees("the same again:");
+    person.types("open sesame");
+    let screen = person.sees("exit-code-0");
+    assert!(screen.contains("a passphrase is set") && !screen.contains("sesame"), "{screen}");
+    assert_eq!(story.home.runs(&["approver", "status", "--json"]).json()["is_set"], true);
+
+    let run = story.asks(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    let without = story.home.runs(&["gates", "answer", &run, "yes"]);
+    assert!(without.code == 1 && without.stderr.contains("needs the approver's passphrase"), "{without:?}");
+    let person = Person::runs(&agent, &story.home, &format!("gates answer {run} yes"));
+    person.sees("the approver's passphrase:");
+    person.types("open barley");
+    person.sees("This is not the approver's passphrase; the next one is looked at in 1 s");
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    person.types("open sesame");
+    let screen = person.sees("exit-code-0");
+    assert!(screen.contains("answered: yes") && !screen.contains("sesame") && !screen.contains("barley"), "{screen}");
+    story.ends(&run);
+
+    let run = story.asks(&json!({"prompt": "Again?"}));
+    let piped = story.pipes(&["gates", "answer", &run, "yes", "--passphrase-stdin"], "open sesame\n").well();
+    assert!(piped.contains("answered: yes"), "{piped}");
+    let replaced = story.pipes(&["approver", "set", "--stdin"], "another one\nopen sesame\n").well();
+    assert!(replaced.contains("a passphrase is set"));
+    let refused = story.pipes(&["approver", "clear", "--stdin"], "open sesame\n");
+    assert!(refused.code == 1 && refused.stderr.contains("not the approver's passphrase"), "{refused:?}");
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    let cleared = story.pipes(&["approver", "clear", "--stdin"], "another one\n").well();
+    assert!(cleared.contains("no passphrase is set"), "{cleared}");
+    let log: String = std::fs::read_dir(story.home.path().join("state"))
+        .unwrap()
+        .chain(std::fs::read_dir(story.home.path().join("steplatch")).into_iter().flatten())
+        .flatten()
+        .filter(|entry| entry.path().is_file())
+        .map(|entry| String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap()).into_owned())
+        .collect();
+    assert!(!log.contains("sesame") && !log.contains("barley") && !log.contains("another one"));
+}
+
+#[test]
+fn a_watched_run_asks_for_the_passphrase_and_gives_the_terminal_its_echo_back() {
+    let (outer, story) = (Home::new(STEPLATCH), Story::new());
+    let agent = Agent::new(&outer);
+    story.pipes(&["approver", "set", "--stdin"], "open sesame\n").well();
+    let definition = asking(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    std::fs::write(story.home.path().join("ask.json"), definition.to_string()).unwrap();
+    let person = Person::runs(&agent, &story.home, "run ask.json; read -p 'next: ' word; echo");
+    person.sees("by number or text:");
+    person.types("1");
+    person.sees("the approver's passphrase:");
+    person.types("open sesame");
+    person.sees("next: ");
+    person.types("visible");
+    let screen = person.sees("exit-code-0");
+    assert!(screen.contains("answered: yes") && !screen.contains("sesame"), "{screen}");
+    assert!(screen.contains("next: visible"), "{screen}");
+}

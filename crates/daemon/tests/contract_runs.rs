@@ -99,7 +99,12 @@ async fn a_run_that_is_over_stays_as_it_ended_whatever_is_wanted_of_it() {
         assert!(over.success && over.message.starts_with("Run was already over"), "{over:?}");
         assert!(!daemon.call(PauseWorkflow { run_id: run_id.clone() }).await.success);
         assert!(!daemon.call(ResumeWorkflow { run_id: run_id.clone() }).await.success);
-        assert!(!daemon.call(AnswerGate { run_id, gate_id: None, answer: "yes".to_owned(), ..AnswerGate::default() }).await.success);
+        assert!(
+            !daemon
+                .call(AnswerGate { run_id, gate_id: None, answer: "yes".to_owned(), ..AnswerGate::default() })
+                .await
+                .success
+        );
     }
     let daemon = daemon.restarted().await;
     for (run, before) in runs.iter().zip(before) {
@@ -120,7 +125,8 @@ async fn a_run_goes_on_with_the_definition_that_it_began_with() {
     assert!(daemon.call(save(asking("new"))).await.success);
     let daemon = daemon.restarted().await;
     for (run, end) in [(begun, "old"), (daemon.call(named()).await, "new")] {
-        let answer = AnswerGate { run_id: run.run_id.clone(), gate_id: None, answer: "yes".to_owned(), ..AnswerGate::default() };
+        let answer =
+            AnswerGate { run_id: run.run_id.clone(), gate_id: None, answer: "yes".to_owned(), ..AnswerGate::default() };
         assert!(daemon.call(answer).await.success);
         let over = daemon.call(GetRun { run_id: run.run_id, wait_seconds: Some(20.0) }).await;
         assert_eq!(over.final_state.as_deref(), Some(end));

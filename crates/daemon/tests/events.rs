@@ -118,7 +118,12 @@ async fn who_does_not_read_holds_up_no_run_and_gets_every_event_once_it_does() {
     going.write_all(format!("{asks}\n").as_bytes()).await.unwrap();
     drop(going);
     daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(20.0) }).await;
-    let answer = steplatch_protocol::AnswerGate { run_id: run.clone(), gate_id: None, answer: "yes".to_owned(), ..Default::default() };
+    let answer = steplatch_protocol::AnswerGate {
+        run_id: run.clone(),
+        gate_id: None,
+        answer: "yes".to_owned(),
+        ..Default::default()
+    };
     assert!(daemon.call(answer).await.success);
     let over = daemon.call(GetRun { run_id: run.clone(), wait_seconds: Some(60.0) }).await;
     assert_eq!((over.status.as_str(), over.states_executed), ("failed", 1000), "{:?}", over.error);

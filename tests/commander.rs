@@ -259,6 +259,10 @@ async fn a_gate_is_answered_by_number_and_the_result_can_be_referred_to() {
     // A saved machine, by name, answered in words.
     desk.says("%release 1.2", "^  \\? Release 1.2\\?").await;
     desk.says("YES", "^✓ completed in").await;
+    let run = project.listed("completed").iter().find(|run| run["workflow_id"] == "release").unwrap()["run_id"].clone();
+    let events = project.runs(&["runs", "events", run.as_str().unwrap(), "--json"]).well();
+    let answered = events.lines().find(|event| event.contains("gate_answered")).unwrap();
+    assert!(answered.contains("\"commander\""), "through what is recorded: {answered}");
 }
 
 #[tokio::test]

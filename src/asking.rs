@@ -124,13 +124,16 @@ impl Asking {
         }
     }
 
-    /// Takes why an answer was not taken: only its passphrase may be missing, or all of it is asked for again.
-    pub(crate) fn refused(&mut self, answer: AnswerGate, reply: &AnswerGateReply) {
+    /// Takes why an answer was not taken: only its passphrase may be missing, or all of it is asked for again. Returns
+    /// what is to be said about it; what is asked for next says enough of a passphrase that was not given yet.
+    pub(crate) fn refused(&mut self, answer: AnswerGate, reply: &AnswerGateReply) -> Option<String> {
+        let first = reply.passphrase_wanted && answer.passphrase.is_none();
         if reply.passphrase_wanted {
             self.step = Step::Passphrase(Box::new(AnswerGate { passphrase: None, ..answer }));
         } else {
             self.begin();
         }
+        (!first).then(|| reply.error.clone().unwrap_or_else(|| "the answer was not taken".to_owned()))
     }
 
     fn field(&self) -> Option<&Field> {
@@ -196,16 +199,16 @@ mod tests {
         let mut asking = Asking::new(gate);
         let answer = asking.line("2").unwrap().unwrap();
         let wanted = AnswerGateReply { passphrase_wanted: true, ..AnswerGateReply::default() };
-        asking.refused(answer, &wanted);
+        assert_eq!(asking.refused(answer, &wanted), None);
         assert!(asking.is_secret() && asking.prompt() == "the approver's passphrase:");
         assert!(asking.line("").is_err());
         let again = asking.line("1").unwrap().unwrap();
         assert_eq!((again.answer.as_str(), again.passphrase), ("no", Some(Passphrase("1".to_owned()))));
         let wrong = asking.line("1").unwrap().unwrap();
-        asking.refused(wrong, &wanted);
+        assert!(asking.refused(wrong, &wanted).is_some());
         assert!(asking.is_secret());
         let other = asking.line("1").unwrap().unwrap();
-        asking.refused(other, &AnswerGateReply::default());
+        assert!(asking.refused(other, &AnswerGateReply::default()).is_some());
         assert_eq!(asking.prompt(), "your answer, by number or text:");
     }
 }

@@ -178,8 +178,11 @@ fn of_several_gates_each_is_answered_once_and_the_later_one_is_told() {
     let answer = |gate: &str, answer: &str| story.home.runs(&["gates", "answer", &run, answer, "--gate", gate]);
     answer(id(1), "second").well();
     let late = answer(id(1), "third");
-    // While others wait, the command knows that this one does not.
-    assert!(late.code != 0 && late.stderr.contains("does not wait"), "{late:?}");
+    // While others wait.
+    assert!(
+        late.code == 1 && late.stderr.contains("already answered by") && late.stderr.contains(": second"),
+        "{late:?}"
+    );
     answer(id(0), "1").well();
     answer(id(2), "in time").well();
     assert_eq!(story.ends(&run)["result"], json!(["a", "second", "in time"]));
@@ -310,14 +313,65 @@ fn a_passphrase_is_set_asked_for_without_being_seen_and_cleared() {
     std::thread::sleep(std::time::Duration::from_millis(1100));
     let cleared = story.pipes(&["approver", "clear", "--stdin"], "another one\n").well();
     assert!(cleared.contains("no passphrase is set"), "{cleared}");
-    let log: String = std::fs::read_dir(story.home.path().join("state"))
-        .unwrap()
-        .chain(std::fs::read_dir(story.home.path().join("steplatch")).into_iter().flatten())
-        .flatten()
-        .filter(|entry| entry.path().is_file())
-        .map(|entry| String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap()).into_owned())
-        .collect();
-    assert!(!log.contains("sesame") && !log.contains("barley") && !log.contains("another one"));
+    let (files, all) = everything_in(story.home.path());
+    assert!(files > 3 && !all.contains("argon2id"), "{files} files");
+    assert!(!all.contains("sesame") && !all.contains("barley") && !all.contains("another one"));
+}
+
+/// How many files are in a folder, and all that is in them.
+fn everything_in(folder: &std::path::Path) -> (usize, String) {
+    let (mut files, mut all) = (0, String::new());
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        if entry.path().is_dir() {
+            let (more, text) = everything_in(&entry.path());
+            (files, all) = (files + more, all + &text);
+        } else if entry.path().is_file() {
+            files += 1;
+            all.push_str(&String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap()));
+        }
+    }
+    (files, all)
+}
+
+/// Speaks MCP as a client with a dialog, and accepts what it is asked.
+const ACCEPTS_ITSELF: &str = r#"
+import json, subprocess, sys
+server = subprocess.Popen([sys.argv[1], "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def say(**message):
+    server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    server.stdin.flush()
+say(id=1, method="initialize", params={"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}},
+    "clientInfo": {"name": "nobody", "version": "1"}})
+say(method="notifications/initialized")
+say(id=2, method="tools/call", params={"name": "get_run", "arguments": {"run_id": sys.argv[2]}})
+for line in server.stdout:
+    message = json.loads(line)
+    if message.get("method") == "elicitation/create":
+        say(id=message["id"], result={"action": "accept", "content": {"decision": "yes"}})
+    elif message.get("id") == 2:
+        print(message["result"]["structuredContent"]["next_step"])
+        break
+server.stdin.close()
+"#;
+
+#[test]
+fn in_a_terminal_that_is_kept_nobody_answers_for_a_person_by_any_surface() {
+    let story = Story::new();
+    let run = story.asks(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    std::fs::write(story.home.path().join("accepts.py"), ACCEPTS_ITSELF).unwrap();
+    let runs = |command: String| {
+        let ran = story.agent.calls("run_command", json!({"command": command, "timeout": 60}));
+        assert_eq!(ran["timed_out"], json!(false), "{ran}");
+        ran["output"].as_str().unwrap().to_owned()
+    };
+    let typed = runs(format!("{STEPLATCH} gates answer {run} yes"));
+    assert!(typed.contains("in a terminal that steplatch keeps"), "{typed}");
+    let dialog = runs(format!("python3 accepts.py {STEPLATCH} {run}"));
+    assert!(dialog.contains("in a terminal that steplatch keeps"), "{dialog}");
+    let set = runs(format!("echo a-new-passphrase | {STEPLATCH} approver set --stdin"));
+    assert!(set.contains("is set by a person"), "{set}");
+    assert_eq!(story.home.runs(&["approver", "status", "--json"]).json()["is_set"], false);
+    assert_eq!(story.agent.calls("get_run", json!({"run_id": run}))["status"], "waiting");
 }
 
 #[test]

@@ -44,6 +44,16 @@ fn a_client_of_today_that_begins_with_the_handshake_drives_a_terminal() {
 }
 
 #[test]
+fn a_client_of_today_has_its_person_asked() {
+    passes("mcp-2", "people.py", &["auto"]);
+}
+
+#[test]
+fn a_client_of_today_that_begins_with_the_handshake_has_its_person_asked() {
+    passes("mcp-2", "people.py", &["legacy"]);
+}
+
+#[test]
 fn a_client_of_yesterday_drives_a_terminal() {
     passes("mcp-1", "legacy.py", &[]);
 }

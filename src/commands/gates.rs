@@ -140,6 +140,14 @@ impl Answer {
             let answer = AnswerGate { answer: self.choice.clone().unwrap_or_default(), ..answer };
             return self.give(place, answer).await;
         }
+        if let Some(gate) = &self.gate
+            && gate.starts_with(&format!("{id}/"))
+            && !run.pending_gates.iter().any(|open| open.gate_id == *gate)
+        {
+            // It was open once, perhaps, and the daemon knows who answered it.
+            let answer = AnswerGate { answer: self.choice.clone().unwrap_or_default(), ..answer };
+            return self.give(place, answer).await;
+        }
         let gate = self.meant(&id, &run.pending_gates)?;
         let answer = AnswerGate { gate_id: Some(gate.gate_id.clone()), ..answer };
         let answer = match &self.choice {
@@ -274,11 +282,12 @@ impl Answer {
                     print::line(format!("  answered: {}; the run is now {}", told_of(&answer), reply.status))?;
                     break;
                 }
-                print::note(&format!("  {}", reply.error.as_deref().unwrap_or("the answer was not taken")));
+                if let Some(why) = asking.refused(answer, &reply) {
+                    print::note(&format!("  {why}"));
+                }
                 if !reply.passphrase_wanted && !waits(place, asking.gate()).await? {
                     break;
                 }
-                asking.refused(answer, &reply);
             }
         }
         Ok(ExitCode::SUCCESS)

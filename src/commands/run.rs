@@ -317,29 +317,30 @@ impl Watching<'_> {
         let Some(line) = line else { return self.leave_to_others(asking.gate()) };
         let refused = match asking.line(&line) {
             Ok(Some(answer)) => match self.give(&answer).await? {
-                Some(reply) => {
-                    asking.refused(answer, &reply);
-                    Some(reply.error.unwrap_or_else(|| "the answer was not taken".to_owned()))
-                }
+                Some(reply) => match asking.refused(answer, &reply) {
+                    Some(why) => Some(why),
+                    None => return self.goes_on(asking),
+                },
                 None => None,
             },
-            Ok(None) => {
-                self.questions.push_front(asking);
-                self.ask_on()?;
-                return Ok(None);
-            }
+            Ok(None) => return self.goes_on(asking),
             Err(misread) => Some(misread),
         };
         if let Some(error) = refused {
             self.view.remark(&error)?;
             // It may have been answered from elsewhere just now.
             if self.open_gate(&asking.gate().run_id, &asking.gate().gate_id).await?.is_some() {
-                self.questions.push_front(asking);
-                self.ask_on()?;
-                return Ok(None);
+                return self.goes_on(asking);
             }
         }
         self.ask()?;
+        Ok(None)
+    }
+
+    /// Asks for the next line of a question that was begun.
+    fn goes_on(&mut self, asking: Asking) -> Result<Option<Rest>, Failure> {
+        self.questions.push_front(asking);
+        self.ask_on()?;
         Ok(None)
     }
 

@@ -5,10 +5,13 @@
 //! stateless since 2026-07-28, <https://modelcontextprotocol.io/specification>).
 //! It does nothing itself: every tool is a verb that the daemon answers.
 
+mod gates;
 mod guard;
 mod progress;
+mod seal;
 mod server;
 mod stdio;
+mod tasks;
 mod tools;
 
 pub use stdio::serve_stdio;

@@ -47,7 +47,7 @@ impl Listener {
     }
 
     /// Asks for the verb called `name` and tells how far it is until it is answered. Nothing is told afterwards.
-    pub(crate) async fn ask(mut self, steady: &Steady, name: &str, params: Value) -> Answer {
+    pub(crate) async fn ask(&mut self, steady: &Steady, name: &str, params: Value) -> Answer {
         let answer = match name {
             RunWorkflow::NAME => self.run(steady, params).await,
             GetRun::NAME => self.look_at(steady, params).await,
@@ -57,6 +57,13 @@ impl Listener {
         // What is told is written before the answer, which the caller writes.
         self.flush().await;
         answer
+    }
+
+    /// Tells that a person is asked, for as long as they take: clients give up on calls that they hear nothing of.
+    pub(crate) async fn waits_for_a_person(&mut self, since: Instant) {
+        tokio::time::sleep(SIGN_OF_LIFE).await;
+        self.due = Some(format!("waiting for a person since {} s", since.elapsed().as_secs()));
+        self.flush().await;
     }
 
     /// Starts a run without waiting, then waits as for one that was there before.

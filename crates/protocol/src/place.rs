@@ -55,16 +55,24 @@ pub enum NotPrivate {
     },
 }
 
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// The user's own state folder.
+fn usual() -> Option<PathBuf> {
+    variable("XDG_STATE_HOME")
+        .or_else(|| variable("HOME").map(|home| home.join(".local/state")))
+        .map(|folder| folder.join("steplatch"))
+}
+
 impl Place {
     /// Returns the place for `state` folder, or the user's own without one.
     ///
     /// # Errors
     /// When neither `STEPLATCH_STATE_DIR`, `XDG_STATE_HOME` nor `HOME` is set.
     pub fn from_environment(state: Option<&Path>) -> io::Result<Self> {
-        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let usual = variable("XDG_STATE_HOME")
-            .or_else(|| variable("HOME").map(|home| home.join(".local/state")))
-            .map(|folder| folder.join("steplatch"));
+        let usual = usual();
         let asked = state.map(Path::to_owned).or_else(|| variable("STEPLATCH_STATE_DIR"));
         let Some(state) = asked.or_else(|| usual.clone()) else {
             return Err(io::Error::new(
@@ -78,6 +86,12 @@ impl Place {
             .map_or_else(|| PathBuf::from(format!("/tmp/steplatch-{user}")), |folder| folder.join("steplatch"));
         let runtime = if Some(&state) == usual.as_ref() { base } else { base.join(fingerprint(&state)) };
         Ok(Self { state, runtime })
+    }
+
+    /// Whether this is where a command of this user finds the daemon that is told nothing else.
+    #[must_use]
+    pub fn is_usual(&self) -> bool {
+        usual().is_some_and(|usual| usual == self.state)
     }
 
     /// A place in given folders, for tests.

@@ -151,6 +151,9 @@ pub struct RunReply {
     /// The question that the run waits for
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_gate: Option<GateInfo>,
+    /// Where somebody answers it, and how
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_step: Option<String>,
     /// Since when it is paused, and by whom, while it is
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<PauseInfo>,
@@ -235,6 +238,9 @@ pub struct AnswerGateReply {
     /// Whether it was not taken because the approver's passphrase is missing or wrong
     #[serde(default, skip_serializing_if = "is_false")]
     pub passphrase_wanted: bool,
+    /// Whether it was not taken because it is none that the gate takes; another one may be
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub misread: bool,
     /// What went wrong and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

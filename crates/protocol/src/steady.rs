@@ -197,6 +197,20 @@ impl Steady {
         Self { shared: self.shared.clone(), who: Some(who.into()) }
     }
 
+    /// Returns a way of its own, introduced as the person whom this `surface` reaches.
+    #[must_use]
+    pub fn for_person(&self, surface: &str) -> Self {
+        let Shared { place, starter, hello, .. } = &*self.shared;
+        let hello = Hello { person: true, surface: Some(surface.to_owned()), ..hello.clone() };
+        Self { who: self.who.clone(), ..Self::new(place.clone(), starter.clone(), hello) }
+    }
+
+    /// Returns where the daemon is.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.shared.place
+    }
+
     /// Asks for `verb` and returns its reply, whatever it says.
     ///
     /// # Errors

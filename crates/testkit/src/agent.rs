@@ -20,6 +20,10 @@ pub struct Agent {
     waiting: Arc<Mutex<HashMap<u64, Sender<Value>>>>,
     next: AtomicU64,
     era: Era,
+    /// What it says that it can do.
+    capabilities: Value,
+    /// What the server asks of it.
+    asked: Mutex<Receiver<Value>>,
 }
 
 /// How an agent speaks.
@@ -53,16 +57,22 @@ impl Agent {
     /// The same, with more in the environment.
     #[must_use]
     pub fn with(home: &Home, environment: &[(&str, &str)]) -> Self {
-        Self::start(Era::Handshake, home, environment)
+        Self::start(Era::Handshake, home, environment, json!({}))
     }
 
     /// Starts `steplatch mcp` in `home` for an agent that speaks in this way.
     #[must_use]
     pub fn of(era: Era, home: &Home) -> Self {
-        Self::start(era, home, &[])
+        Self::start(era, home, &[], json!({}))
     }
 
-    fn start(era: Era, home: &Home, environment: &[(&str, &str)]) -> Self {
+    /// The same for an agent that has these capabilities, such as `{"elicitation": {}}`.
+    #[must_use]
+    pub fn that_can(era: Era, home: &Home, capabilities: Value) -> Self {
+        Self::start(era, home, &[], capabilities)
+    }
+
+    fn start(era: Era, home: &Home, environment: &[(&str, &str)], capabilities: Value) -> Self {
         let mut program = home
             .steplatch()
             .envs(environment.iter().copied())
@@ -75,9 +85,17 @@ impl Agent {
         let output = BufReader::new(program.stdout.take().expect("a pipe was asked for"));
         let waiting: Arc<Mutex<HashMap<u64, Sender<Value>>>> = Arc::default();
         let expected = waiting.clone();
+        let (asks, asked) = channel();
         std::thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
                 let message: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+                if message["method"].is_string() && !message["id"].is_null()
+                    || message["method"] == "notifications/cancelled"
+                {
+                    // Most stories are about agents that nobody asks.
+                    let _ = asks.send(message);
+                    continue;
+                }
                 let waiting = match message["method"].as_str() {
                     // The token is the number of the call.
                     Some("notifications/progress") => message["params"]["progressToken"]
@@ -91,12 +109,13 @@ impl Agent {
                 }
             }
         });
-        let agent = Self { program, input, waiting, next: AtomicU64::new(1), era };
+        let asked = Mutex::new(asked);
+        let agent = Self { program, input, waiting, next: AtomicU64::new(1), era, capabilities, asked };
         if era == Era::Stateless {
             return agent;
         }
         let hello = json!({
-            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test agent", "version": "1"}
+            "protocolVersion": "2025-06-18", "capabilities": agent.capabilities, "clientInfo": {"name": "test agent", "version": "1"}
         });
         agent.ask(agent.number(), "initialize", &hello).recv_timeout(PATIENCE).expect("an answer to initialize");
         agent.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
@@ -132,13 +151,52 @@ impl Agent {
         self.call(id, tool, &arguments, json!({"progressToken": id}))
     }
 
-    fn call(&self, id: u64, tool: &str, arguments: &Value, mut meta: Value) -> Calling {
+    /// Begins to call a tool again, with what the last round of the call was given: `carried` has its `requestState` and
+    /// the `inputResponses` to it.
+    #[must_use]
+    pub fn begins_again(&self, tool: &str, arguments: &Value, carried: &Value) -> Calling {
+        self.round(self.number(), tool, arguments, json!({}), carried)
+    }
+
+    /// Waits for the next thing that the server asks of the client, or takes back.
+    #[must_use]
+    pub fn is_asked(&self) -> Value {
+        self.asked.lock().unwrap().recv_timeout(PATIENCE).expect("a question to the client")
+    }
+
+    /// Answers what the server asked.
+    pub fn responds(&self, asked: &Value, result: Value) {
+        self.write(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": result}));
+    }
+
+    fn call(&self, id: u64, tool: &str, arguments: &Value, meta: Value) -> Calling {
+        self.round(id, tool, arguments, meta, &json!({}))
+    }
+
+    /// Asks for something that is no tool, and returns the answer as it is.
+    #[must_use]
+    pub fn requests(&self, method: &str, mut params: Value) -> Value {
+        params["_meta"] = self.meta(json!({}));
+        self.ask(self.number(), method, &params).recv_timeout(PATIENCE).expect("an answer")
+    }
+
+    /// Who asks, where every request says so.
+    fn meta(&self, mut meta: Value) -> Value {
         if self.era == Era::Stateless {
             meta["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
-            meta["io.modelcontextprotocol/clientCapabilities"] = json!({});
+            meta["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
             meta["io.modelcontextprotocol/clientInfo"] = json!({"name": "test agent", "version": "1"});
         }
-        let said = self.ask(id, "tools/call", &json!({"name": tool, "arguments": arguments, "_meta": meta}));
+        meta
+    }
+
+    fn round(&self, id: u64, tool: &str, arguments: &Value, meta: Value, carried: &Value) -> Calling {
+        let meta = self.meta(meta);
+        let mut params = json!({"name": tool, "arguments": arguments, "_meta": meta});
+        for (name, value) in carried.as_object().into_iter().flatten() {
+            params[name] = value.clone();
+        }
+        let said = self.ask(id, "tools/call", &params);
         Calling { tool: tool.to_owned(), id, said }
     }
 
@@ -165,6 +223,12 @@ impl Calling {
     #[must_use]
     pub fn progress(&self) -> (f64, String) {
         told(&self.next()).unwrap_or_else(|| panic!("{} was answered without progress", self.tool))
+    }
+
+    /// Waits for the answer as it is, whatever it says.
+    #[must_use]
+    pub fn answer(self) -> Value {
+        self.next()
     }
 
     /// Waits for the words with which the call is refused.

@@ -6,6 +6,7 @@
 
 mod field;
 mod format;
+mod kind;
 
 use serde_json::{Map, Value, json};
 

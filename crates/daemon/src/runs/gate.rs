@@ -136,6 +136,9 @@ impl Asked {
 pub(super) enum NotTaken {
     #[error("{0}")]
     Refused(String),
+    /// It is none that the gate takes.
+    #[error("{0}")]
+    Misread(String),
     #[error(transparent)]
     NotApproved(NotPassed),
 }
@@ -199,11 +202,15 @@ impl Runs {
     }
 
     /// Returns the run that an answer is for: this one, or the one below it whose gate is meant.
-    fn answered(&self, asked: Arc<Run>, gate_id: Option<&str>) -> Result<Arc<Run>, String> {
+    async fn meant(&self, asked: Arc<Run>, gate_id: Option<&str>) -> Result<Arc<Run>, String> {
         let asking = self.asking(&asked);
         if let Some(step) = gate_id.and_then(|gate| gate.parse::<StepId>().ok()) {
             let is_meant = |run: &&Arc<Run>| run.id == step.run;
-            return Ok(asking.iter().find(is_meant).cloned().unwrap_or(asked));
+            if let Some(run) = asking.iter().find(is_meant) {
+                return Ok(run.clone());
+            }
+            // One that asks no more knows who answered it.
+            return Ok(self.find(step.run.as_str()).await.unwrap_or(asked));
         }
         match &asking[..] {
             [] => Ok(asked),
@@ -218,13 +225,19 @@ impl Runs {
     /// Passes an answer on to the run that waits for it. Returns once it is written down.
     pub(crate) async fn answer(&self, caller: &Caller, approver: &Approver, given: Given) -> AnswerGateReply {
         let run_id = given.run_id.clone();
-        let run = match self.find(&run_id).await {
-            Ok(asked) => self.answered(asked, given.gate_id.as_deref()),
-            Err(error) => Err(error),
+        let unmeant = |error: String| AnswerGateReply {
+            run_id: run_id.clone(),
+            error: Some(error),
+            ..AnswerGateReply::default()
         };
-        let run = match run {
+        let asked = match self.find(&run_id).await {
+            Ok(asked) => asked,
+            Err(error) => return unmeant(error),
+        };
+        let status = asked.state().name().to_owned();
+        let run = match self.meant(asked, given.gate_id.as_deref()).await {
             Ok(run) => run,
-            Err(error) => return AnswerGateReply { run_id, error: Some(error), ..AnswerGateReply::default() },
+            Err(error) => return AnswerGateReply { status, ..unmeant(error) },
         };
         // Of two that answer at once, the second finds what the first one left.
         let _first = run.answering.lock().await;
@@ -239,6 +252,7 @@ impl Runs {
             run_id,
             status: run.state().name().to_owned(),
             passphrase_wanted,
+            misread: matches!(taken, Err(NotTaken::Misread(_))),
             error: taken.err().map(|why| why.to_string()),
         }
     }
@@ -301,7 +315,7 @@ impl Runs {
         if human && let Some(why) = self.no_person(caller).await {
             return Err(refused(why));
         }
-        let choice = asked.read(given).map_err(NotTaken::Refused)?;
+        let choice = asked.read(given).map_err(NotTaken::Misread)?;
         if human {
             approver.passes(given.passphrase.as_ref()).await.map_err(NotTaken::NotApproved)?;
         }

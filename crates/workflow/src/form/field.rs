@@ -1,11 +1,9 @@
 //! One field of a form.
 
-use serde_json::{Map, Number, Value, json};
+use serde_json::{Number, Value, json};
 
 use super::format::Format;
-
-/// The most that a field offers to choose from.
-const MOST_OFFERED: usize = 100;
+use super::kind::{Kind, Offered, offered, read_number, read_text};
 
 /// A plain value to be filled in.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,21 +14,6 @@ pub struct Field {
     required: bool,
     default: Option<Value>,
     kind: Kind,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum Kind {
-    Text { least: Option<u64>, most: Option<u64>, format: Option<Format> },
-    Choice(Vec<Offered>),
-    Number { whole: bool, least: Option<f64>, most: Option<f64> },
-    Truth,
-}
-
-/// What can be chosen, and how it is shown.
-#[derive(Debug, Clone, PartialEq)]
-struct Offered {
-    value: String,
-    title: Option<String>,
 }
 
 impl Field {
@@ -110,7 +93,13 @@ impl Field {
     #[must_use]
     pub fn default_in_words(&self) -> Option<String> {
         self.default.as_ref().map(|default| match default {
-            Value::String(text) => text.clone(),
+            Value::String(text) => match &self.kind {
+                Kind::Choice(offered) => {
+                    let offered = offered.iter().find(|offered| offered.value == *text);
+                    offered.and_then(|offered| offered.title.clone()).unwrap_or_else(|| text.clone())
+                }
+                _ => text.clone(),
+            },
             Value::Bool(truth) => if *truth { "yes" } else { "no" }.to_owned(),
             other => other.to_string(),
         })
@@ -289,83 +278,6 @@ fn bound(bound: f64, whole: bool) -> Value {
         Some(number) => Value::Number(number),
         None => Value::Null,
     }
-}
-
-fn read_text(about: &Map<String, Value>, wrong: &mut Vec<String>) -> Kind {
-    let mut length = |key: &str| match about.get(key) {
-        None | Some(Value::Null) => None,
-        Some(value) => {
-            let length = value.as_u64();
-            if length.is_none() {
-                wrong.push(format!("has {key} {value}, which is no number of characters"));
-            }
-            length
-        }
-    };
-    let (least, most) = (length("minLength"), length("maxLength"));
-    if least.zip(most).is_some_and(|(least, most)| least > most) {
-        wrong.push("has a minLength above its maxLength".to_owned());
-    }
-    let format = about.get("format").filter(|format| !format.is_null()).and_then(|word| {
-        let format = word.as_str().and_then(Format::named);
-        if format.is_none() {
-            wrong.push(format!("has format {word}; formats are {}", Format::ALL.map(Format::name).join(", ")));
-        }
-        format
-    });
-    Kind::Text { least, most, format }
-}
-
-fn read_number(about: &Map<String, Value>, whole: bool, wrong: &mut Vec<String>) -> Kind {
-    let mut bound = |key: &str| match about.get(key) {
-        None | Some(Value::Null) => None,
-        Some(value) => {
-            let bound = value.as_f64();
-            if bound.is_none() {
-                wrong.push(format!("has {key} {value}, which is no number"));
-            }
-            bound
-        }
-    };
-    let (least, most) = (bound("minimum"), bound("maximum"));
-    if least.zip(most).is_some_and(|(least, most)| least > most) {
-        wrong.push("has a minimum above its maximum".to_owned());
-    }
-    Kind::Number { whole, least, most }
-}
-
-fn offered(about: &Map<String, Value>, wrong: &mut Vec<String>) -> Vec<Offered> {
-    let mut offered: Vec<Offered> = Vec::new();
-    if let Some(list) = about.get("oneOf") {
-        for item in list.as_array().into_iter().flatten() {
-            match item.get("const").and_then(Value::as_str) {
-                Some(value) => {
-                    let title = item.get("title").and_then(Value::as_str).map(str::to_owned);
-                    offered.push(Offered { value: value.to_owned(), title });
-                }
-                None => wrong.push(format!("offers {item}, which has no text for 'const'")),
-            }
-        }
-    } else {
-        let titles = about.get("enumNames").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        for (index, item) in about.get("enum").and_then(Value::as_array).into_iter().flatten().enumerate() {
-            match item.as_str() {
-                Some(value) => {
-                    let title = titles.get(index).and_then(Value::as_str).map(str::to_owned);
-                    offered.push(Offered { value: value.to_owned(), title });
-                }
-                None => wrong.push(format!("offers {item}, which is no text")),
-            }
-        }
-    }
-    if wrong.is_empty() && (offered.is_empty() || offered.len() > MOST_OFFERED) {
-        wrong.push(format!("offers {}; 1 to {MOST_OFFERED} texts can be chosen from", offered.len()));
-    }
-    let same = (1..offered.len()).find(|at| offered[..*at].iter().any(|before| before.value == offered[*at].value));
-    if let Some(at) = same {
-        wrong.push(format!("offers '{}' twice", offered[at].value));
-    }
-    offered
 }
 
 fn values(offered: &[Offered]) -> String {

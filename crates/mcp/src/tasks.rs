@@ -1,0 +1,193 @@
+//! Runs as tasks, for clients that poll what takes long
+//! (<https://modelcontextprotocol.io/extensions/tasks>, the extension `io.modelcontextprotocol/tasks`).
+//!
+//! A task is a run and has its id, so it is durable before it is announced, and any server tells of it. What it asks of
+//! the client are the gates that the run waits at: those for people, and judgements as well, which a person may make
+//! while the agent waits for the task.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use rmcp::model::{
+    CreateTaskResult, DetailedTask, ElicitRequest, ElicitResult, InputRequest, InputRequests, InputResponses, Task,
+    TaskPayload, TaskStatus,
+};
+use serde_json::Value;
+use steplatch_protocol::{
+    AskError, CancelWorkflow, GateInfo, GetApprover, GetRun, GetWorkflowRun, RunRecord, RunWorkflow, Verb as _, read,
+};
+
+use crate::gates::{Call, Dialog, People, Refused, answered, dialog, where_to_answer};
+use crate::server::completed;
+
+/// How often a client may look.
+const POLLED_EVERY_MS: u64 = 1000;
+
+/// Gates whose badly filled forms are remembered.
+const MOST_TRIED: usize = 1000;
+
+/// How often a person is asked again who filled a form in badly.
+const ATTEMPTS: usize = 3;
+
+/// Forms that were filled in badly: the gate, how often, and what was wrong the last time. Each question of a task has a
+/// name of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Tried(Mutex<VecDeque<(String, usize, String)>>);
+
+impl Tried {
+    fn of(&self, gate: &GateInfo) -> (usize, Option<String>) {
+        let tried = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = tried.iter().find(|(id, ..)| *id == gate.gate_id);
+        found.map_or((0, None), |(_, count, why)| (*count, Some(why.clone())))
+    }
+
+    /// Returns how often it was tried by now.
+    fn again(&self, gate: &GateInfo, why: &str) -> usize {
+        let (count, _) = self.of(gate);
+        let mut tried = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tried.retain(|(id, ..)| *id != gate.gate_id);
+        if tried.len() == MOST_TRIED {
+            tried.pop_front();
+        }
+        tried.push_back((gate.gate_id.clone(), count + 1, why.to_owned()));
+        count + 1
+    }
+
+    /// The name of the question that a gate is just now.
+    fn key(&self, gate: &GateInfo) -> String {
+        format!("gate:{}:{}", gate.gate_id, self.of(gate).0)
+    }
+}
+
+/// Starts a run as a task. `Err` has the reply of one that is over, or did not start: it is the result of the call.
+///
+/// # Errors
+/// When the daemon can not be asked.
+pub(crate) async fn begin(
+    params: Value,
+    call: &Call<'_>,
+) -> Result<Result<CreateTaskResult, (Value, Vec<String>)>, AskError> {
+    // The daemon says best what is wrong with parameters, so it gets them as they are.
+    let Ok(known) = read::<RunWorkflow>(params.clone()) else {
+        return call.daemon.call_raw(RunWorkflow::NAME, params).await.map(Err);
+    };
+    let verb = RunWorkflow { wait_seconds: Some(0.0), ..known.verb };
+    let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
+    let (reply, _) = call.daemon.call_raw(RunWorkflow::NAME, params).await?;
+    let run = reply["run_id"].as_str().unwrap_or_default();
+    if run.is_empty() || !["running", "waiting"].contains(&reply["status"].as_str().unwrap_or_default()) {
+        return Ok(Err((reply, known.warnings)));
+    }
+    let record = call.daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await?.run;
+    Ok(Ok(CreateTaskResult::new(task(&record.unwrap_or_default(), TaskStatus::Working))))
+}
+
+/// A run as a task, without what belongs to its status.
+fn task(run: &RunRecord, status: TaskStatus) -> Task {
+    let asked = run.pending_gates.iter().map(|gate| &gate.created_at).max();
+    let updated = run.completed_at.as_ref().or(asked).unwrap_or(&run.started_at);
+    Task::new(&run.run_id, status, &run.started_at, updated).with_poll_interval_ms(POLLED_EVERY_MS)
+}
+
+impl People {
+    /// Tells how far a task is. `None` where there is no such run.
+    ///
+    /// # Errors
+    /// When the daemon can not be asked.
+    pub(crate) async fn task(&self, run_id: &str, call: &Call<'_>) -> Result<Option<DetailedTask>, AskError> {
+        let Some(run) = call.daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run else {
+            return Ok(None);
+        };
+        let told = task(&run, TaskStatus::Working);
+        Ok(Some(match run.state.as_str() {
+            "cancelled" => DetailedTask::new(told, TaskPayload::Cancelled),
+            "completed" | "failed" => {
+                let params = serde_json::json!({ "run_id": run_id });
+                let (reply, warnings) = call.daemon.call_raw(GetRun::NAME, params).await?;
+                let result = match serde_json::to_value(completed(reply, warnings)) {
+                    Ok(Value::Object(result)) => result,
+                    other => unreachable!("the result of a tool is an object, not {other:?}"),
+                };
+                DetailedTask::new(told, TaskPayload::Completed { result })
+            }
+            _ => {
+                let (input_requests, elsewhere) = self.questions(&run.pending_gates, call).await?;
+                let told = match elsewhere {
+                    Some(elsewhere) => told.with_status_message(elsewhere),
+                    None => told,
+                };
+                let payload = match input_requests.is_empty() {
+                    true => TaskPayload::Working,
+                    false => TaskPayload::InputRequired { input_requests },
+                };
+                DetailedTask::new(told, payload)
+            }
+        }))
+    }
+
+    /// Returns what the client is to ask its person, and where a gate is answered that it can not ask about.
+    async fn questions(
+        &self,
+        gates: &[GateInfo],
+        call: &Call<'_>,
+    ) -> Result<(InputRequests, Option<String>), AskError> {
+        let (mut questions, mut elsewhere) = (InputRequests::new(), None);
+        for gate in gates {
+            let human = gate.answered_by == "human";
+            let why = if !call.can_ask() || self.asked_in_vain(gate) {
+                "The run waits for an answer."
+            } else if human && call.daemon.call(GetApprover {}).await?.is_set {
+                "The run waits for a person and the approver's passphrase."
+            } else if let Some(form) = dialog::form(gate, self.tried.of(gate).1.as_deref(), call.knows_titles()) {
+                questions.insert(self.tried.key(gate), InputRequest::Elicitation(ElicitRequest::new(form)));
+                continue;
+            } else {
+                "The run waits for a form that clients can not show."
+            };
+            elsewhere.get_or_insert_with(|| match human {
+                true => where_to_answer(gate, call, why),
+                false => format!("{} Judge it with decide: {}", where_to_answer(gate, call, why), gate.prompt),
+            });
+        }
+        Ok((questions, elsewhere))
+    }
+
+    /// Takes what a person answered. What is no answer leaves its gate open.
+    ///
+    /// # Errors
+    /// When the daemon can not be asked.
+    pub(crate) async fn told(&self, run_id: &str, said: InputResponses, call: &Call<'_>) -> Result<bool, AskError> {
+        let Some(run) = call.daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run else {
+            return Ok(false);
+        };
+        for gate in &run.pending_gates {
+            let response = said.get(&self.tried.key(gate)).cloned();
+            let Some(response) = response.and_then(|said| serde_json::from_value::<ElicitResult>(said).ok()) else {
+                continue;
+            };
+            match dialog::read(gate, response) {
+                Dialog::Answered(answer) => match answered(answer, call).await? {
+                    Err(Refused { why, again: true }) if self.tried.again(gate, &why) < ATTEMPTS => {}
+                    Err(_) => self.give_up(gate),
+                    Ok(()) => {}
+                },
+                Dialog::LeftOpen(_) => self.give_up(gate),
+                Dialog::Closed => {}
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Ends the run of a task. Returns whether there is one.
+///
+/// # Errors
+/// When the daemon can not be asked.
+pub(crate) async fn cancel(run_id: &str, call: &Call<'_>) -> Result<bool, AskError> {
+    let known = call.daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run.is_some();
+    if known {
+        // One that is over does not mind.
+        call.daemon.call(CancelWorkflow { run_id: run_id.to_owned() }).await?;
+    }
+    Ok(known)
+}

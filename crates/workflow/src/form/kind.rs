@@ -1,0 +1,104 @@
+//! What a field takes, as it is written.
+
+use serde_json::{Map, Value};
+
+use super::format::Format;
+
+/// The most that a field offers to choose from.
+const MOST_OFFERED: usize = 100;
+
+/// What a field takes.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    Text { least: Option<u64>, most: Option<u64>, format: Option<Format> },
+    Choice(Vec<Offered>),
+    Number { whole: bool, least: Option<f64>, most: Option<f64> },
+    Truth,
+}
+
+/// What can be chosen, and how it is shown.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Offered {
+    pub(super) value: String,
+    pub(super) title: Option<String>,
+}
+
+/// Reads what a text must be.
+pub(super) fn read_text(about: &Map<String, Value>, wrong: &mut Vec<String>) -> Kind {
+    let mut length = |key: &str| match about.get(key) {
+        None | Some(Value::Null) => None,
+        Some(value) => {
+            let length = value.as_u64();
+            if length.is_none() {
+                wrong.push(format!("has {key} {value}, which is no number of characters"));
+            }
+            length
+        }
+    };
+    let (least, most) = (length("minLength"), length("maxLength"));
+    if least.zip(most).is_some_and(|(least, most)| least > most) {
+        wrong.push("has a minLength above its maxLength".to_owned());
+    }
+    let format = about.get("format").filter(|format| !format.is_null()).and_then(|word| {
+        let format = word.as_str().and_then(Format::named);
+        if format.is_none() {
+            wrong.push(format!("has format {word}; formats are {}", Format::ALL.map(Format::name).join(", ")));
+        }
+        format
+    });
+    Kind::Text { least, most, format }
+}
+
+/// Reads what a number must be.
+pub(super) fn read_number(about: &Map<String, Value>, whole: bool, wrong: &mut Vec<String>) -> Kind {
+    let mut bound = |key: &str| match about.get(key) {
+        None | Some(Value::Null) => None,
+        Some(value) => {
+            let bound = value.as_f64();
+            if bound.is_none() {
+                wrong.push(format!("has {key} {value}, which is no number"));
+            }
+            bound
+        }
+    };
+    let (least, most) = (bound("minimum"), bound("maximum"));
+    if least.zip(most).is_some_and(|(least, most)| least > most) {
+        wrong.push("has a minimum above its maximum".to_owned());
+    }
+    Kind::Number { whole, least, most }
+}
+
+/// Reads what can be chosen.
+pub(super) fn offered(about: &Map<String, Value>, wrong: &mut Vec<String>) -> Vec<Offered> {
+    let mut offered: Vec<Offered> = Vec::new();
+    if let Some(list) = about.get("oneOf") {
+        for item in list.as_array().into_iter().flatten() {
+            match item.get("const").and_then(Value::as_str) {
+                Some(value) => {
+                    let title = item.get("title").and_then(Value::as_str).map(str::to_owned);
+                    offered.push(Offered { value: value.to_owned(), title });
+                }
+                None => wrong.push(format!("offers {item}, which has no text for 'const'")),
+            }
+        }
+    } else {
+        let titles = about.get("enumNames").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        for (index, item) in about.get("enum").and_then(Value::as_array).into_iter().flatten().enumerate() {
+            match item.as_str() {
+                Some(value) => {
+                    let title = titles.get(index).and_then(Value::as_str).map(str::to_owned);
+                    offered.push(Offered { value: value.to_owned(), title });
+                }
+                None => wrong.push(format!("offers {item}, which is no text")),
+            }
+        }
+    }
+    if wrong.is_empty() && (offered.is_empty() || offered.len() > MOST_OFFERED) {
+        wrong.push(format!("offers {}; 1 to {MOST_OFFERED} texts can be chosen from", offered.len()));
+    }
+    let same = (1..offered.len()).find(|at| offered[..*at].iter().any(|before| before.value == offered[*at].value));
+    if let Some(at) = same {
+        wrong.push(format!("offers '{}' twice", offered[at].value));
+    }
+    offered
+}

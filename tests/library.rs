@@ -83,14 +83,14 @@ fn what_is_wrong_with_one_is_said_and_the_others_go_on() {
     };
 
     let loaded = types(&["load", big.to_str().unwrap(), good.to_str().unwrap()]);
-    assert_eq!(loaded.code, 2, "{loaded:?}");
+    assert_eq!(loaded.code, 1, "{loaded:?}");
     assert!(loaded.stderr.contains("big.json: the definition takes 1048"), "{loaded:?}");
     assert!(loaded.stdout.contains("good.json: saved as good in "), "{loaded:?}");
     fs::write(library.join("broken.json"), "{").unwrap();
     let listed = types(&["list"]).well();
     let lines: Vec<_> = listed.lines().collect();
-    assert!(lines[0].starts_with("NAME  STATUS  RUNS  LAST RUN  DESCRIPTION"), "{listed}");
-    assert!(lines[1].starts_with("good  draft   -     -         Sleeps as good"), "{listed}");
+    assert!(lines[0].starts_with("NAME  KIND     STATUS  RUNS  LAST RUN  DESCRIPTION"), "{listed}");
+    assert!(lines[1].starts_with("good  machine  draft   -     -         Sleeps as good"), "{listed}");
     assert!(lines[2].starts_with("broken ") && lines[2].contains("broken.json: this is not JSON"), "{listed}");
     let shown = types(&["show", "good"]).well();
     assert!(shown.starts_with("good\nSleeps as good\n"), "{shown}");

@@ -122,7 +122,8 @@ impl List {
     }
 }
 
-fn row(run: &RunRecord) -> Vec<String> {
+/// A run as a row of a table: its id, workflow, state, beginning, time, and what is to be said of it.
+pub(crate) fn row(run: &RunRecord) -> Vec<String> {
     let about = match (&run.pending_gate, &run.error) {
         (Some(gate), _) if gate.choices.is_empty() => gate.prompt.clone(),
         (Some(gate), _) => format!("{} ({} choices)", gate.prompt, gate.choices.len()),
@@ -139,6 +140,11 @@ fn row(run: &RunRecord) -> Vec<String> {
     ]
 }
 
+/// Tells one run, a line each.
+pub(crate) async fn told(place: &Place, id: &str) -> Result<Vec<String>, Failure> {
+    show::lines(place, id).await
+}
+
 /// How long a run took, or how long it is under way.
 fn took(run: &RunRecord) -> String {
     let time = print::between(&run.started_at, run.completed_at.as_deref());
@@ -146,7 +152,7 @@ fn took(run: &RunRecord) -> String {
 }
 
 /// Returns runs of a workflow or in a state, newest first.
-pub(super) async fn listed(
+pub(crate) async fn listed(
     place: &Place,
     workflow: Option<String>,
     state: Option<String>,
@@ -168,7 +174,7 @@ async fn asked_for(place: &Place, wanted: ListWorkflowRuns) -> Result<Vec<RunRec
 }
 
 /// Returns the id of the run that a person means: a whole id as it is, a beginning when it is that of one run only.
-pub(super) async fn find(place: &Place, meant: &str) -> Result<String, Failure> {
+pub(crate) async fn find(place: &Place, meant: &str) -> Result<String, Failure> {
     if meant.parse::<RunId>().is_ok() {
         return Ok(meant.to_owned());
     }
@@ -193,7 +199,7 @@ pub(super) async fn find(place: &Place, meant: &str) -> Result<String, Failure> 
 }
 
 /// Says that there is no such run.
-pub(super) fn not_found(id: &str) -> Failure {
+pub(crate) fn not_found(id: &str) -> Failure {
     Failure::usage(format!("run '{id}' not found; see which there are with: steplatch runs list"))
 }
 

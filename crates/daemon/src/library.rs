@@ -1,34 +1,33 @@
 //! Saved workflows, for whoever asks: found by name, listed, saved, counted.
 //!
-//! Owns which library is meant ([`folders`]) and the words in which it fails. All
-//! work on files is done on threads that may block, a few at a time and not for
-//! ever, so that a folder that hangs holds up nothing else. Readers and writers
-//! take turns apart: a reader needs no lock, and waits for none.
+//! Owns which library is meant ([`folders`]), what is loaded in it ([`functions`]) and
+//! the words in which it fails. All work on files is done on threads that may block,
+//! a few at a time and not for ever, so that a folder that hangs holds up nothing
+//! else. Readers and writers take turns apart: a reader needs no lock, and waits for
+//! none.
 
+mod disk;
 mod folders;
+mod function_verbs;
+mod functions;
+mod load;
+mod origin;
 mod verbs;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use serde_json::Value;
 use steplatch_ids::WorkflowName;
 use steplatch_library::{CreateError, FolderError, Kept, Library, LookupError, Signature, Stored};
-use tokio::sync::Semaphore;
 
 use crate::caller::Caller;
-pub(crate) use folders::Asker;
+use crate::nodes::{FunctionWorkflow, Project, Projects};
+use crate::workers::Workers;
+use disk::Disk;
 use folders::Folders;
-
-/// How many threads read files at the same time.
-const READERS: usize = 8;
-
-/// How many threads write files at the same time; they stand in line for a lock anyway.
-const WRITERS: usize = 4;
-
-/// How long a library may take. A lock that somebody else holds for longer is not one of ours.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) use folders::{Asker, is_in_project};
+pub(crate) use functions::{Functions, Loaded, Shelf};
 
 /// How many names are told to somebody who asked for one that is not there.
 const NAMES_TOLD: usize = 20;
@@ -39,12 +38,21 @@ const NAMES_LISTED: usize = 50;
 /// The saved workflows of everybody. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Workflows {
-    readers: Arc<Semaphore>,
-    writers: Arc<Semaphore>,
-    patience: Duration,
+    disk: Disk,
+    functions: Functions,
+    projects: Projects,
 }
 
-/// A saved workflow, as runs need it.
+/// A saved workflow, whichever way it is written.
+#[derive(Debug, Clone)]
+pub(crate) enum Found {
+    /// A machine.
+    Machine(Saved),
+    /// A function.
+    Function(Box<FunctionWorkflow>),
+}
+
+/// A saved machine, as runs need it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Saved {
     /// Its name.
@@ -63,21 +71,26 @@ impl Workflows {
     ///
     /// # Errors
     /// In whole sentences: when there is none, with the names that there are; or when its file is broken.
-    pub(crate) async fn find(&self, caller: &Caller, name: &str) -> Result<Saved, String> {
+    pub(crate) async fn find(&self, caller: &Caller, name: &str) -> Result<Found, String> {
+        let project = self.projects.of(caller).await?;
         let (asker, name) = (Asker::of(caller), name.to_owned());
-        self.reading(move || {
-            let (library, stored) = look_up(&asker.folders(), &name)?;
-            let Stored { name, definition, metadata } = stored;
-            Ok(Saved { name, definition, signature: metadata.hash, folder: library.folder().to_owned() })
-        })
-        .await
-        .flatten()
+        let found = self.disk.reading(move || match look_up(&asker.folders(), &project, &name)? {
+            Meant::Machine(library, stored) => {
+                let Stored { name, definition, metadata } = *stored;
+                let folder = library.folder().to_owned();
+                Ok(Found::Machine(Saved { name, definition, signature: metadata.hash, folder }))
+            }
+            Meant::Function(workflow) => Ok(Found::Function(Box::new(workflow.clone()))),
+        });
+        found.await.flatten()
     }
 
     /// Returns the names that `caller` may use, sorted, the first 50 of them. A library that can not be read has none.
     pub(crate) async fn available(&self, caller: &Caller) -> Vec<String> {
+        let Ok(project) = self.projects.of(caller).await else { return Vec::new() };
         let asker = Asker::of(caller);
-        let mut names = self.reading(move || names(&asker.folders())).await.unwrap_or_default();
+        let names = self.disk.reading(move || names(&asker.folders(), &project)).await;
+        let mut names = names.unwrap_or_default();
         names.truncate(NAMES_LISTED);
         names
     }
@@ -93,14 +106,19 @@ impl Workflows {
     /// In a whole sentence, when it can not be written.
     pub(crate) async fn keep(&self, folder: &Path, definition: Value) -> Result<Kept, String> {
         let library = Library::open(folder);
-        let kept = self.writing(move || library.keep_proven(&definition, None)).await?;
+        let shelf = self.functions.of(folder).await?;
+        let kept = self.disk.writing(move || {
+            let has = |name: &str| shelf.files.iter().any(|file| file.declares(name));
+            library.keep_proven(&definition, None, &|name| has(name.as_str()))
+        });
+        let kept = kept.await?;
         kept.map_err(|error| words(&error))
     }
 
     /// Whether a run that was over at that time was counted, as far as the last of them tells.
     pub(crate) async fn is_noted(&self, folder: &Path, name: &WorkflowName, at: SystemTime) -> bool {
         let (library, name) = (Library::open(folder), name.clone());
-        let noted = self.reading(move || library.get(&name)).await;
+        let noted = self.disk.reading(move || library.get(&name)).await;
         noted.ok().and_then(Result::ok).is_some_and(|stored| stored.metadata.counts(at))
     }
 
@@ -115,7 +133,7 @@ impl Workflows {
         at: SystemTime,
     ) {
         let (library, saved, signature) = (Library::open(folder), name.clone(), signature.clone());
-        let noted = self.writing(move || library.note_run(&saved, &signature, succeeded, states, at)).await;
+        let noted = self.disk.writing(move || library.note_run(&saved, &signature, succeeded, states, at)).await;
         match noted {
             Ok(Ok(_)) => {}
             // Somebody removed it while it ran.
@@ -127,58 +145,60 @@ impl Workflows {
 }
 
 impl Workflows {
-    pub(crate) fn new() -> Self {
-        Self {
-            readers: Arc::new(Semaphore::new(READERS)),
-            writers: Arc::new(Semaphore::new(WRITERS)),
-            patience: PATIENCE,
-        }
+    /// Begins with nothing in mind. Files of functions are read by `workers`.
+    pub(crate) fn new(workers: Workers) -> Self {
+        let disk = Disk::new();
+        let functions = Functions::new(workers, disk.clone());
+        let projects = Projects::new(functions.clone());
+        Self { disk, functions, projects }
     }
 
-    /// Does work that changes nothing.
-    async fn reading<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
-        self.on_disk(self.readers.clone(), work).await
+    /// Returns what projects declare, which these workflows are part of.
+    pub(crate) fn projects(&self) -> &Projects {
+        &self.projects
     }
 
-    /// Does work that waits for the lock of a library.
-    async fn writing<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
-        self.on_disk(self.writers.clone(), work).await
-    }
-
-    async fn on_disk<T: Send + 'static>(
+    /// Counts a run of a function that is over. What can not be written is logged.
+    pub(crate) async fn note_function(
         &self,
-        turns: Arc<Semaphore>,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, String> {
-        let done = async {
-            let turn = turns.acquire_owned().await.expect("the semaphore is never closed");
-            tokio::task::spawn_blocking(move || {
-                // Given back when the work is over, which may be long after nobody waits for it.
-                let _turn = turn;
-                work()
-            })
-            .await
-        };
-        match tokio::time::timeout(self.patience, done).await {
-            Ok(Ok(done)) => Ok(done),
-            Ok(Err(error)) => Err(format!("The library of workflows could not be asked: {error}.")),
-            Err(_) => Err(format!(
-                "The library of workflows did not answer for {} s, so it is not known what came of this: its disk \
-                 hangs, or another program holds its lock (the file .lock in its folder).",
-                self.patience.as_secs()
-            )),
+        folder: &Path,
+        file: &WorkflowName,
+        id: &str,
+        hash: &Signature,
+        succeeded: bool,
+        at: SystemTime,
+    ) {
+        let (library, name, run) = (Library::open(folder), file.clone(), id.to_owned());
+        let hash = hash.clone();
+        let noted = self.disk.writing(move || library.note_function_run(&name, &run, &hash, succeeded, at)).await;
+        match noted {
+            Ok(Ok(_)) => {}
+            Ok(Err(LookupError::NotFound { .. })) => tracing::debug!(workflow = id, "a run of no saved workflow"),
+            Ok(Err(error)) => tracing::warn!(workflow = id, error = words(&error), "a run was not counted"),
+            Err(error) => tracing::warn!(workflow = id, error, "a run was not counted"),
         }
     }
 }
 
+/// What a name means.
+enum Meant<'p> {
+    /// A machine, and the library that has it.
+    Machine(Library, Box<Stored>),
+    Function(&'p FunctionWorkflow),
+}
+
 /// Returns what `name` means, and where it lies.
-fn look_up(folders: &Folders, name: &str) -> Result<(Library, Stored), String> {
-    let Ok(wanted) = name.parse::<WorkflowName>() else { return Err(not_found(folders, name)) };
+fn look_up<'p>(folders: &Folders, project: &'p Project, name: &str) -> Result<Meant<'p>, String> {
+    let Ok(wanted) = name.parse::<WorkflowName>() else { return Err(not_found(folders, project, name)) };
     for folder in folders.iter() {
         let library = Library::open(folder);
         match library.get(&wanted) {
-            Ok(stored) => return Ok((library, stored)),
-            Err(LookupError::NotFound { .. }) => {}
+            Ok(stored) => return Ok(Meant::Machine(library, Box::new(stored))),
+            Err(LookupError::NotFound { .. }) => {
+                if let Some(workflow) = project.workflow(name).filter(|workflow| workflow.library == folder) {
+                    return Ok(Meant::Function(workflow));
+                }
+            }
             // Another one of the name is not what is meant, even if it could be read.
             Err(error @ LookupError::Broken { .. }) => {
                 let error = words(&error);
@@ -187,23 +207,28 @@ fn look_up(folders: &Folders, name: &str) -> Result<(Library, Stored), String> {
             Err(error) => return Err(words(&error)),
         }
     }
-    Err(not_found(folders, name))
+    Err(not_found(folders, project, name))
 }
 
 /// Returns the names of all that can be asked for, sorted.
-fn names(folders: &Folders) -> Vec<String> {
+fn names(folders: &Folders, project: &Project) -> Vec<String> {
     // A library that can not be read is told about where it is listed; here, it has nothing to offer.
     let listed = folders.iter().filter_map(|folder| Library::open(folder).list().ok());
     let mut names: Vec<String> =
         listed.flat_map(|listing| listing.entries).map(|entry| entry.name.to_string()).collect();
+    names.extend(project.workflows().map(|workflow| workflow.id.clone()));
     names.sort_unstable();
     names.dedup();
     names
 }
 
-fn not_found(folders: &Folders, name: &str) -> String {
-    let names = names(folders);
+fn not_found(folders: &Folders, project: &Project, name: &str) -> String {
+    let names = names(folders, project);
     let shown: String = name.chars().take(80).collect();
+    if let Some(broken) = project.broken.iter().find(|broken| broken.name.as_deref() == Some(name)) {
+        let (file, reason) = (broken.file.display(), &broken.reason);
+        return format!("Workflow '{shown}' can not be used; correct its declaration in {file}:\n{reason}");
+    }
     let mut error = format!("Workflow '{shown}' not found");
     if let Err(invalid) = name.parse::<WorkflowName>() {
         error = format!("{error}: {invalid}");

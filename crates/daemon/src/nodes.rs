@@ -10,6 +10,7 @@ mod panes;
 mod performer;
 mod project;
 mod projects;
+pub(crate) mod python;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -32,8 +33,7 @@ use crate::runs::Runs;
 use ledger::{Asked, Ledger, NoReply};
 pub(crate) use panes::Panes;
 pub(crate) use performer::{Hands, Performer};
-pub(crate) use project::Project;
-use project::{Broken, Declared};
+pub(crate) use project::{Broken, Declared, FunctionWorkflow, Project};
 pub(crate) use projects::Projects;
 
 /// How long calls may take to end what they started when the daemon ends.
@@ -244,7 +244,7 @@ impl Nodes {
         };
         let performer = self.hands.performer(caller, project.folder.clone(), panes);
         let timeout = wanted.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        let call = Call { input: wanted.input, timeout, interrupt, on_text: None };
+        let call = Call { input: wanted.input, timeout, interrupt, ..Call::default() };
         async move {
             let node = &project.nodes[&wanted.id].node;
             let result = performer.run(node, call, &random_name()).await;

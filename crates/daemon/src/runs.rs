@@ -49,10 +49,12 @@ use crate::sessions::Sessions;
 use crate::workers::Workers;
 use begin::Beginning;
 pub use catalog::TerminalTools;
+use function::FunctionFrom;
 use run::{Run, RunState};
 use seal::Seal;
 pub use shared::KeptRuns;
 use shared::Shared;
+use source::Asked;
 
 /// How long a start waits for the end of its run unless it says otherwise.
 const USUAL_WAIT: f64 = 20.0;
@@ -160,18 +162,29 @@ impl Runs {
             Some(key) => self.begun_before(key).await,
             None => None,
         };
+        let another = |run: &Run| {
+            let (id, workflow) = (&run.id, &run.about.workflow);
+            let error = format!("this name belongs to run {id} of '{workflow}'; choose another one");
+            Err(not_started("execution_error", error))
+        };
         if let Some(file) = verb.workflow_file.as_deref().filter(|file| file.ends_with(".py")) {
             return match begun {
                 Some(run) if run.is_function() => Ok(run),
-                Some(run) => {
-                    let (id, workflow) = (&run.id, &run.about.workflow);
-                    let error = format!("this name belongs to run {id} of '{workflow}'; choose another one");
-                    Err(not_started("execution_error", error))
-                }
-                None => self.shared.begin_function(caller, &verb, file, key).await,
+                Some(run) => another(&run),
+                None => self.shared.begin_function(caller, &verb, FunctionFrom::File(file), key).await,
             };
         }
-        let asked = self.shared.definition(caller, &verb).await;
+        let asked = match self.shared.asked(caller, &verb).await {
+            Ok(Asked::Function(workflow)) => {
+                return match begun {
+                    Some(run) if run.is_function() && run.about.workflow == workflow.id => Ok(run),
+                    Some(run) => another(&run),
+                    None => self.shared.begin_function(caller, &verb, FunctionFrom::Library(&workflow), key).await,
+                };
+            }
+            Ok(Asked::Machine(definition, source)) => Ok((*definition, source)),
+            Err(reply) => Err(reply),
+        };
         if let Some(run) = begun {
             // What can not be found any more was what the run began with.
             let other = asked.is_ok_and(|(definition, _)| {

@@ -21,7 +21,7 @@ use crate::caller::Caller;
 use crate::connection::Outgoing;
 use crate::daemon::Ending;
 use crate::library::Workflows;
-use crate::nodes::{Hands, Nodes, Projects};
+use crate::nodes::{Hands, Nodes};
 use crate::runs::{KeptRuns, RunEvents, Runs, Surroundings};
 use crate::secrets::Secrets;
 use crate::sessions::{Sessions, TerminalEvents};
@@ -119,7 +119,8 @@ impl Service {
     ) -> Result<Self, OpenError> {
         let stop = watch::Sender::new(None);
         let sessions = Sessions::new(hosts, secrets.clone(), stop.subscribe());
-        let (workflows, projects) = (Workflows::new(), Projects::new());
+        let workflows = Workflows::new(workers.clone());
+        let projects = workflows.projects().clone();
         let hands = Hands::new(sessions.clone(), secrets.clone());
         let nodes = Arc::new(Nodes::new(projects.clone(), hands.clone()));
         let surroundings = Surroundings {
@@ -139,8 +140,8 @@ impl Service {
             stop,
             listen_again: Arc::default(),
             runs,
-            workflows,
             nodes,
+            workflows,
             secrets,
             sessions,
             clients: AtomicUsize::new(0),
@@ -249,6 +250,7 @@ impl Service {
                 return (Answer::of(reply), events.map(Following::Run));
             }
             Command::CreateWorkflow(verb) => Answer::of(self.workflows.create(caller, verb).await),
+            Command::LoadFunctions(verb) => Answer::of(self.workflows.load(caller, verb).await),
             Command::GetWorkflowSchema(_) => Answer::of(self.workflows.schema()),
             Command::ListWorkflows(verb) => Answer::of(self.workflows.list(caller, verb).await),
             Command::DescribeWorkflow(verb) => Answer::of(self.workflows.describe(caller, verb).await),

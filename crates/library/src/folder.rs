@@ -6,6 +6,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -26,14 +27,32 @@ pub(crate) struct Locked<'f> {
 
 /// By what a file that was replaced or edited is told from the one that was read.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Stamp {
+pub struct Stamp {
     size: u64,
     inode: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
+/// A file that was changed so short a time ago may be changed again without any trace in its times.
+const SETTLED: Duration = Duration::from_secs(2);
+
 impl Stamp {
+    /// Returns the stamp of the ordinary file at `path`. Blocks for a look at the file system.
+    #[must_use]
+    pub fn at(path: &Path) -> Option<Self> {
+        stamp(path)
+    }
+
+    /// Whether the file has been as it is for long enough that another change would be seen.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let seconds = u64::try_from(self.changed.0).unwrap_or_default();
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        // Its seconds are whole ones, so one more is not known.
+        SystemTime::now().duration_since(changed).is_ok_and(|since| since > SETTLED)
+    }
+
     fn of(metadata: &fs::Metadata) -> Self {
         Self {
             size: metadata.size(),
@@ -138,8 +157,8 @@ fn lock_file(folder: &Path) -> Result<File, FolderError> {
     file.map_err(|cause| FolderError::of(&path, cause))
 }
 
-/// Returns the visible files of the folder that end in `.json`, by name; none when there is no folder.
-pub(crate) fn files(folder: &Path) -> Result<Vec<Found>, FolderError> {
+/// Returns the visible files of the folder that end like that, by name; none when there is no folder.
+pub(crate) fn files(folder: &Path, ending: &str) -> Result<Vec<Found>, FolderError> {
     let failed = |cause| FolderError::of(&folder.join("."), cause);
     let listed = match fs::read_dir(folder) {
         Ok(listed) => listed,
@@ -151,7 +170,7 @@ pub(crate) fn files(folder: &Path) -> Result<Vec<Found>, FolderError> {
         let file = file.map_err(failed)?;
         let name = file.file_name();
         let shown = name.to_string_lossy();
-        if shown.ends_with(".json") && !shown.starts_with('.') {
+        if shown.ends_with(ending) && !shown.starts_with('.') {
             files.push(Found { stamp: stamp(&file.path()), path: file.path(), name });
         }
     }
@@ -160,7 +179,7 @@ pub(crate) fn files(folder: &Path) -> Result<Vec<Found>, FolderError> {
 }
 
 /// Returns the stamp of an ordinary file.
-fn stamp(file: &Path) -> Option<Stamp> {
+pub(crate) fn stamp(file: &Path) -> Option<Stamp> {
     let metadata = fs::metadata(file).ok()?;
     metadata.is_file().then(|| Stamp::of(&metadata))
 }

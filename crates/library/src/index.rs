@@ -7,6 +7,7 @@ use steplatch_ids::WorkflowName;
 
 use crate::document::{self, LARGEST, Metadata};
 use crate::folder::{self, Found, Stamp};
+use crate::functions::ABOUT;
 use crate::{FolderError, Stored};
 
 /// The name of the file. No workflow can be called so.
@@ -15,8 +16,6 @@ pub(crate) const FILE: &str = "index.json";
 const FORMAT: u32 = 1;
 /// What an index may take before it is thought to be something else, in bytes.
 const LARGEST_INDEX: usize = 256 << 20;
-/// How a function workflow's metadata end; they are no machine, and none of a person's mistakes.
-const OF_FUNCTIONS: &str = ".meta.json";
 
 /// A workflow, as lists tell of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -78,9 +77,10 @@ impl Index {
     /// Returns the index of the files as they are, reading those that this one does not know.
     pub(crate) fn renewed(&self, folder: &std::path::Path) -> Result<Self, FolderError> {
         let known: HashMap<String, &Indexed> = self.files.iter().map(|known| (known.told.file(), known)).collect();
-        let files = folder::files(folder)?.into_iter().filter(|found| {
+        let files = folder::files(folder, ".json")?.into_iter().filter(|found| {
             let name = found.name.to_string_lossy();
-            name != FILE && !name.ends_with(OF_FUNCTIONS)
+            // What is kept about functions is no machine, and none of a person's mistakes.
+            name != FILE && !name.ends_with(ABOUT)
         });
         let renew = |found: Found| {
             let same = known.get(&*found.name.to_string_lossy()).filter(|known| known.stamp == found.stamp);

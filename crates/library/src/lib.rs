@@ -5,6 +5,9 @@
 //! somebody does to one by hand counts: the name of the file is the name of the
 //! workflow, and an edited definition is a draft again.
 //!
+//! Functions are kept in files of their own: `NAME.py` as its author wrote it, which
+//! may declare several workflows, and `NAME.meta.json` with what became of it.
+//!
 //! Every write is one file put in the place of another, under a lock that all
 //! processes share; readers need no lock. `index.json` only saves time: it is
 //! derived from the files and made anew whenever it does not fit them.
@@ -14,12 +17,16 @@
 mod document;
 mod error;
 mod folder;
+mod function_file;
+mod functions;
 mod index;
 mod library;
 mod signature;
 
 pub use document::{Metadata, Status, Stored};
 pub use error::{CreateError, FolderError, LookupError};
+pub use folder::Stamp;
+pub use function_file::{Counts, Declares, FoundFunctions, FunctionFile, FunctionMetadata, Origin};
 pub use index::{Broken, Entry, Listing};
 pub use library::{Kept, Library};
 pub use signature::Signature;

@@ -81,12 +81,17 @@ impl Library {
     }
 
     /// Keeps a definition that ran to its end, as `name`, else under its own name, else as `workflow_` with its
-    /// signature; with `_2`, `_3` and so on where that is taken. One that does the same as a saved one is not saved
+    /// signature; with `_2`, `_3` and so on where that is the name of a file here, or something else has it. One that does the same as a saved one is not saved
     /// again, and that one is proven now.
     ///
     /// # Errors
     /// As [`Self::create`]; a taken name is none.
-    pub fn keep_proven(&self, definition: &Value, name: Option<&WorkflowName>) -> Result<Kept, CreateError> {
+    pub fn keep_proven(
+        &self,
+        definition: &Value,
+        name: Option<&WorkflowName>,
+        is_taken: &dyn Fn(&WorkflowName) -> bool,
+    ) -> Result<Kept, CreateError> {
         let fields = definition.as_object().ok_or(CreateError::NotAnObject)?;
         let hash = Signature::of(definition);
         let wanted = match (name, fields.get("name").and_then(Value::as_str)) {
@@ -109,7 +114,7 @@ impl Library {
             }
             return Ok(Kept { saved: false, name: entry.name.clone() });
         }
-        let name = self.free_name(&wanted);
+        let name = self.free_name(&wanted, is_taken);
         let definition = document::named(definition.clone(), &name);
         self.put(&locked, &Stored { name: name.clone(), definition, metadata: first(hash, Status::Proven) })?;
         Ok(Kept { saved: true, name })
@@ -204,8 +209,9 @@ impl Library {
     }
 
     /// Returns `wanted`, or with the first number behind it under which there is no file.
-    fn free_name(&self, wanted: &WorkflowName) -> WorkflowName {
-        let is_free = |name: &WorkflowName| !is_reserved(name) && self.file(name).symlink_metadata().is_err();
+    fn free_name(&self, wanted: &WorkflowName, is_taken: &dyn Fn(&WorkflowName) -> bool) -> WorkflowName {
+        let is_free =
+            |name: &WorkflowName| !is_reserved(name) && !is_taken(name) && self.file(name).symlink_metadata().is_err();
         let numbered = (2u64..).map(|number| {
             let suffix = format!("_{number}");
             let stem = wanted.as_str();

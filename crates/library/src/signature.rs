@@ -26,8 +26,17 @@ impl Signature {
             fields.shift_remove("name");
             fields.shift_remove("description");
         }
-        let digest = Sha256::digest(canonical(content).to_string());
-        Self(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+        Self::digested(&canonical(content).to_string())
+    }
+
+    /// Returns the signature of a text that is taken as it is: the SHA-256 of its UTF-8 bytes.
+    #[must_use]
+    pub fn of_text(text: &str) -> Self {
+        Self::digested(text)
+    }
+
+    fn digested(text: &str) -> Self {
+        Self(Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// Returns all 64 hexadecimal digits.

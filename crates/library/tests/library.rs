@@ -142,7 +142,7 @@ fn names_that_no_file_should_have_are_refused_and_nothing_comes_into_being() {
     for bad in ["..", "../evil", "a/b", "/etc/passwd", "", "a b", &"x".repeat(65)] {
         let refused = library.create(&machine(bad, "x"), true);
         assert!(matches!(refused, Err(CreateError::InvalidName(_))), "{bad}");
-        assert!(library.keep_proven(&machine(bad, "x"), None).is_err(), "{bad}");
+        assert!(library.keep_proven(&machine(bad, "x"), None, &|_| false).is_err(), "{bad}");
     }
     assert!(matches!(library.create(&machine("index", "x"), true), Err(CreateError::ReservedName { .. })));
     assert!(matches!(library.create(&unnamed("x"), true), Err(CreateError::NoName)));
@@ -157,7 +157,7 @@ fn names_that_no_file_should_have_are_refused_and_nothing_comes_into_being() {
 fn what_ran_is_kept_once_under_a_name_that_is_free() {
     let (_folder, library) = library();
     let keep = |definition: &Value, wanted: Option<&str>| {
-        let Kept { saved, name } = library.keep_proven(definition, wanted.map(name).as_ref()).unwrap();
+        let Kept { saved, name } = library.keep_proven(definition, wanted.map(name).as_ref(), &|_| false).unwrap();
         (saved, name.to_string())
     };
     assert_eq!(keep(&machine("build", "make\n"), None), (true, "build".into()));
@@ -183,7 +183,7 @@ fn what_ran_is_kept_once_under_a_name_that_is_free() {
 fn a_draft_that_ran_to_its_end_is_proven() {
     let (_folder, library) = library();
     library.create(&machine("build", "make\n"), false).unwrap();
-    let kept = library.keep_proven(&machine("inline", "make\n"), None).unwrap();
+    let kept = library.keep_proven(&machine("inline", "make\n"), None, &|_| false).unwrap();
     assert_eq!(kept, Kept { saved: false, name: name("build") });
     assert_eq!(library.get(&name("build")).unwrap().metadata.status, Status::Proven);
 }
@@ -206,14 +206,14 @@ fn successes_are_counted_when_they_are_successes_of_what_is_saved() {
 #[test]
 fn what_a_person_edits_is_a_draft_again() {
     let (_folder, library) = library();
-    library.keep_proven(&machine("build", "make\n"), None).unwrap();
+    library.keep_proven(&machine("build", "make\n"), None, &|_| false).unwrap();
     assert_eq!(library.list().unwrap().entries[0].metadata.status, Status::Proven);
     edit(&library.file(&name("build")), "make", "just");
     let entry = library.list().unwrap().entries.remove(0);
     assert_eq!((entry.metadata.status, entry.metadata.version), (Status::Draft, 2));
     assert_eq!(entry.metadata.hash, Signature::of(&machine("", "just\n")));
     // Only what a workflow does makes it another.
-    library.keep_proven(&machine("build", "just\n"), None).unwrap();
+    library.keep_proven(&machine("build", "just\n"), None, &|_| false).unwrap();
     edit(&library.file(&name("build")), "Types a command", "Types another command");
     assert_eq!(library.get(&name("build")).unwrap().metadata.status, Status::Proven);
     // A copy has the name of its file, and a file without metadata is a draft.
@@ -271,7 +271,7 @@ fn broken_files_are_named_with_their_reasons_and_hide_nothing() {
     let broken = library.get(&name("cut")).unwrap_err();
     assert!(matches!(broken, LookupError::Broken { .. }), "{broken}");
     assert!(matches!(library.create(&machine("cut", "x"), false), Err(CreateError::Exists { .. })));
-    assert_eq!(library.keep_proven(&machine("cut", "x"), None).unwrap().name, name("cut_2"));
+    assert_eq!(library.keep_proven(&machine("cut", "x"), None, &|_| false).unwrap().name, name("cut_2"));
     library.create(&machine("cut", "mended"), true).unwrap();
     library.delete(&name("text")).unwrap();
     assert_eq!(names(&library), ["cut", "cut_2", "good"]);
@@ -319,7 +319,8 @@ fn a_definition_of_ten_megabytes_is_refused_and_changes_nothing() {
     library.create(&machine("build", "make\n"), false).unwrap();
     let before = files(library.folder());
     let large = machine("build", &"x".repeat(10_000_000));
-    for refused in [library.create(&large, true).map(|_| ()), library.keep_proven(&large, None).map(|_| ())] {
+    for refused in [library.create(&large, true).map(|_| ()), library.keep_proven(&large, None, &|_| false).map(|_| ())]
+    {
         assert!(matches!(refused, Err(CreateError::TooLarge { at_most: 1_044_480, .. })), "{refused:?}");
     }
     assert_eq!(files(library.folder()), before);
@@ -373,7 +374,7 @@ fn a_folder_that_can_only_be_read_is_named_and_can_be_read() {
             let read_only = |error: &FolderError| matches!(error, FolderError::ReadOnly { .. });
             let create = library.create(&machine("other", "x"), false).unwrap_err();
             assert!(matches!(&create, CreateError::Folder(error) if read_only(error)), "{create:?}");
-            let keep = library.keep_proven(&machine("other", "x"), None).unwrap_err();
+            let keep = library.keep_proven(&machine("other", "x"), None, &|_| false).unwrap_err();
             assert!(matches!(&keep, CreateError::Folder(error) if read_only(error)), "{keep:?}");
             let delete = library.delete(&name("build")).unwrap_err();
             assert!(matches!(&delete, LookupError::Folder(error) if read_only(error)), "{delete:?}");

@@ -37,7 +37,8 @@ fn save_from_many_threads() {
         for thread in 0..THREADS {
             let (library, process) = (Library::open(library.folder()), &process);
             scope.spawn(move || {
-                let kept = library.keep_proven(&machine("same", &format!("{process} {thread}")), None).unwrap();
+                let kept =
+                    library.keep_proven(&machine("same", &format!("{process} {thread}")), None, &|_| false).unwrap();
                 assert!(kept.saved);
                 let shared = library.get(&name("shared")).unwrap();
                 library.note_run(&shared.name, &shared.metadata.hash, thread % 2 == 0, 3, SystemTime::now()).unwrap();
@@ -95,7 +96,7 @@ fn save_without_room() {
     let large = "x".repeat(500_000);
     let create = library.create(&machine("build", &large), true).unwrap_err();
     assert!(no_room(&create), "{create:?}");
-    let keep = library.keep_proven(&machine("other", &large), None).unwrap_err();
+    let keep = library.keep_proven(&machine("other", &large), None, &|_| false).unwrap_err();
     assert!(no_room(&keep), "{keep:?}");
     assert_eq!(library.get(&name("build")).unwrap().metadata.status, Status::Draft);
     // What finds room is saved, right after what found none.

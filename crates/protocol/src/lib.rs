@@ -30,9 +30,10 @@ pub use connect::{ConnectError, Starter, connect, connect_or_start};
 pub use daemon::{DaemonStatus, DaemonStatusReply, Hello, HelloReply, HostInfo, StopDaemon, StopDaemonReply};
 pub use follow::{FollowError, Follower};
 pub use library::{
-    BrokenWorkflow, CreateWorkflow, CreateWorkflowReply, DeleteWorkflow, DeleteWorkflowReply, DescribeWorkflow,
-    DescribeWorkflowReply, GetWorkflowSchema, GetWorkflowSchemaReply, ListWorkflows, ListWorkflowsReply,
-    VariableOfContract, WorkflowInfo, WorkflowMetadata,
+    BrokenWorkflow, CreateWorkflow, CreateWorkflowReply, DeclarationInfo, DeleteWorkflow, DeleteWorkflowReply,
+    DescribeWorkflow, DescribeWorkflowReply, FileProblem, FunctionSource, GetWorkflowSchema, GetWorkflowSchemaReply,
+    ListWorkflows, ListWorkflowsReply, LoadFunctions, LoadFunctionsReply, VariableOfContract, WorkflowInfo,
+    WorkflowMetadata,
 };
 pub use message::{ErrorCode, FromClient, FromDaemon, Refusal};
 pub use nodes::{

@@ -64,6 +64,73 @@ pub struct CreateWorkflowReply {
     pub error: Option<String>,
 }
 
+/// Load a file of functions: check it, and keep it in the library, so that what it declares is found by its id.
+///
+/// A file that was loaded before is loaded again, and from then on whenever it has changed.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct LoadFunctions {
+    /// The file, whose name ends in .py; a relative path begins at the caller's folder
+    pub file: String,
+    /// Replace another file of the same name, or one that was edited in the library
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub overwrite: bool,
+    /// Only say what would be wrong with it
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub check_only: bool,
+}
+
+/// What came of loading a file of functions.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct LoadFunctionsReply {
+    /// Whether nothing is wrong with it, and it is kept unless it was only to be checked
+    pub success: bool,
+    /// The file, as a whole path
+    pub file: String,
+    /// Where it is kept
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored_file: Option<String>,
+    /// loaded, reloaded or unchanged
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    /// What it declares, in its order
+    #[serde(default)]
+    pub declares: Vec<DeclarationInfo>,
+    /// Everything that is wrong with it
+    #[serde(default)]
+    pub problems: Vec<FileProblem>,
+    /// What it can be used with, and its author should look at
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<FileProblem>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Something that a file declares, in short.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DeclarationInfo {
+    /// Its id
+    pub id: String,
+    /// workflow, graph, or the type of a node
+    pub kind: String,
+    /// What it is for
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Its line, from 1
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+}
+
+/// Something about a file that its author should look at.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FileProblem {
+    /// The line, from 1
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// What it is; where the interpreter says so, with the place and a mark under it, on several lines
+    pub message: String,
+}
+
 /// Learn to write workflows: the documentation of states, conditions, variables and every action, and the JSON Schema.
 ///
 /// Read it before writing your first workflow.
@@ -126,6 +193,8 @@ pub struct ListWorkflowsReply {
 pub struct WorkflowInfo {
     /// Its name
     pub name: String,
+    /// machine, or function: an async function in Python syntax
+    pub kind: String,
     /// What it is for
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -143,6 +212,9 @@ pub struct WorkflowInfo {
     /// One of the same name lies in the project, and is the one that is meant by it
     #[serde(default, skip_serializing_if = "is_false")]
     pub hidden: bool,
+    /// What its user should know: the file that it was loaded from is gone, or is not valid any more
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// A file of the library that makes no sense.
@@ -169,6 +241,9 @@ pub struct DescribeWorkflowReply {
     /// Its name
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// machine, or function: an async function in Python syntax
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
     /// What it is for
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
@@ -187,7 +262,10 @@ pub struct DescribeWorkflowReply {
     /// What is wrong with it, each with a JSON pointer to its place
     #[serde(default)]
     pub problems: Vec<String>,
-    /// The definition
+    /// The file of a function
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<FunctionSource>,
+    /// The definition of a machine
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub definition: Option<Value>,
@@ -197,6 +275,24 @@ pub struct DescribeWorkflowReply {
     /// What went wrong and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+/// The file in which a function stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FunctionSource {
+    /// What stands in it
+    pub text: String,
+    /// The line of the workflow, from 1
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// Everything that it declares, in its order
+    pub declares: Vec<DeclarationInfo>,
+    /// The file that it was loaded from
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loaded_from: Option<String>,
+    /// What its user should know about that one
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// A variable of the shell that a workflow takes or leaves.
@@ -243,10 +339,10 @@ pub struct WorkflowMetadata {
     pub total_states: u64,
 }
 
-/// Remove a saved workflow, for good. Its runs are not touched.
+/// Remove a saved workflow, for good. Its runs are not touched, and neither is the file that a function was loaded from.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DeleteWorkflow {
-    /// Its name
+    /// Its name; or the name of a file of functions, which ends in .py
     pub name: String,
 }
 
@@ -260,6 +356,9 @@ pub struct DeleteWorkflowReply {
     /// The file that was removed
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// What else stood in it and went with it
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed_besides: Vec<DeclarationInfo>,
     /// Another one of the name, which is the one that is meant by it now
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining: Option<String>,

@@ -1,19 +1,21 @@
 //! `steplatch workflow lint FILE…`
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
-use steplatch_protocol::Place;
+use steplatch_protocol::{FileProblem, Place};
 use steplatch_workflow::{Problem, Severity};
 
+use super::load;
 use super::source::{self, Meant};
 use crate::failure::{Failure, USAGE};
 use crate::print;
 
 #[derive(Debug, Args)]
 pub(crate) struct Lint {
-    /// Files with workflows, in JSON, or names of saved workflows; a file that exists comes first
+    /// Files with workflows, in JSON or, where the name ends in .py, in Python syntax; or names of saved workflows; a file that exists comes first
     #[arg(required = true, value_name = "FILE|NAME")]
     files: Vec<String>,
     /// Print the problems as JSON
@@ -37,7 +39,7 @@ impl Lint {
                     print::line(format!("{file}: in order"))?;
                 }
                 for problem in problems {
-                    print::line(format!("{file}: {problem}"))?;
+                    print::line(format!("{file}: {}", print::visible_lines(&problem.to_string(), "")))?;
                 }
             }
         }
@@ -47,11 +49,31 @@ impl Lint {
 }
 
 async fn problems(file: &str, place: &Place) -> Result<Vec<Problem>, Failure> {
+    if Path::new(file).extension().is_some_and(|ending| ending == "py") {
+        return problems_of_functions(Path::new(file), place).await;
+    }
     Ok(match source::read(file, place).await? {
         Meant::Workflow(parsed) => match *parsed {
             Ok(definition) => definition.warnings().to_vec(),
             Err(problems) => problems.into_iter().collect(),
         },
+        Meant::Function(file) => problems_of_functions(&file, place).await?,
         Meant::Nothing(error) => vec![Problem::error("", error)],
     })
+}
+
+/// Has a file of functions checked as if it were loaded.
+async fn problems_of_functions(file: &Path, place: &Place) -> Result<Vec<Problem>, Failure> {
+    let reply = load::functions(file, false, true, place).await?;
+    if reply.problems.is_empty() && !reply.success {
+        return Ok(vec![Problem::error("", reply.error.unwrap_or_else(|| "it can not be checked".to_owned()))]);
+    }
+    let message = |FileProblem { line, message }: FileProblem| {
+        let place = line.map(|line| format!("line {line}:")).unwrap_or_default();
+        let gap = if message.contains("File \"") { "\n" } else { " " };
+        if place.is_empty() { message } else { format!("{place}{gap}{message}") }
+    };
+    let errors = reply.problems.into_iter().map(|problem| Problem::error("", message(problem)));
+    let warnings = reply.warnings.into_iter().map(|problem| Problem::warning("", message(problem)));
+    Ok(errors.chain(warnings).collect())
 }

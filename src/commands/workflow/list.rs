@@ -43,7 +43,7 @@ fn show(reply: &ListWorkflowsReply) -> std::io::Result<()> {
         print::note(&format!("no workflows are saved; steplatch workflow load FILE saves one in {library}"));
     }
     if !workflows.is_empty() {
-        let head = ["NAME", "STATUS", "RUNS", "LAST RUN", "DESCRIPTION"].map(str::to_owned).to_vec();
+        let head = ["NAME", "KIND", "STATUS", "RUNS", "LAST RUN", "DESCRIPTION"].map(str::to_owned).to_vec();
         let rows: Vec<_> = std::iter::once(head).chain(workflows.iter().map(row)).collect();
         for (index, line) in print::table(&rows).lines().enumerate() {
             let line = print::width().map_or_else(|| line.to_owned(), |width| print::fitted(line, width));
@@ -52,21 +52,27 @@ fn show(reply: &ListWorkflowsReply) -> std::io::Result<()> {
         }
         print::note(&format!("in {}", folders(workflows).join(" and ")));
     }
+    for (file, note) in notes(workflows) {
+        print::note(&format!("{file}: {}", print::visible_lines(note, "  ")));
+    }
     if workflows.len() < *total {
         print::note(&format!("{} of {total} are shown; name a text that yours contain", workflows.len()));
     }
     for broken in broken {
-        print::line(format!("{BAD}broken{BAD:#} {}: {}", broken.file, print::visible(&broken.reason)))?;
+        let reason = print::visible_lines(&broken.reason, "  ");
+        print::line(format!("{BAD}broken{BAD:#} {}: {reason}", broken.file))?;
     }
     Ok(())
 }
 
 fn row(workflow: &WorkflowInfo) -> Vec<String> {
-    let WorkflowInfo { name, description, status, run_count, success_count, last_run, hidden, .. } = workflow;
+    let WorkflowInfo { name, kind, description, status, run_count, success_count, last_run, hidden, .. } = workflow;
     let runs = if *run_count == 0 { "-".to_owned() } else { format!("{success_count}/{run_count}") };
     let status = if *hidden { "hidden".to_owned() } else { status.clone() };
     let last_run = last_run.clone().unwrap_or_else(|| "-".to_owned());
-    vec![name.clone(), status, runs, last_run, print::visible(description.as_deref().unwrap_or_default())]
+    // A description may go on for a page; its first line is what a list has room for.
+    let description = description.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
+    vec![name.clone(), kind.clone(), status, runs, last_run, print::visible(description)]
 }
 
 fn coloured(line: &str, workflow: Option<&WorkflowInfo>) -> String {
@@ -76,6 +82,16 @@ fn coloured(line: &str, workflow: Option<&WorkflowInfo>) -> String {
         Some(workflow) if workflow.status == "proven" => line.replacen("proven", &format!("{GOOD}proven{GOOD:#}"), 1),
         Some(_) => line.to_owned(),
     }
+}
+
+/// Returns what is to be known of files, once for each.
+fn notes(workflows: &[WorkflowInfo]) -> Vec<(&str, &str)> {
+    let mut notes: Vec<(&str, &str)> = Vec::new();
+    for workflow in workflows {
+        let note = workflow.note.as_deref().map(|note| (workflow.file.as_str(), note));
+        notes.extend(note.filter(|note| !notes.contains(note)));
+    }
+    notes
 }
 
 /// Returns the folders in which the workflows lie, each once.

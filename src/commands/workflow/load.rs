@@ -1,21 +1,26 @@
 //! `steplatch workflow load FILE…`
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use serde::Serialize;
 use serde_json::Value;
-use steplatch_protocol::{CreateWorkflow, CreateWorkflowReply, Place};
+use steplatch_protocol::{CreateWorkflow, CreateWorkflowReply, LoadFunctions, LoadFunctionsReply, Place};
 
-use crate::failure::{Failure, USAGE};
+use crate::failure::{FAILED, Failure};
+use crate::print::{BAD, GOOD, QUIET, STRONG};
 use crate::{front, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct Load {
-    /// Files with workflows, in JSON
-    #[arg(required = true)]
-    files: Vec<PathBuf>,
-    /// Replace saved workflows of the same names
+    /// Files: machines in JSON, and functions in Python syntax, whose names end in .py
+    ///
+    /// A pattern such as 'flows/**/*.py' means all files that it matches, also when the shell leaves it as it is.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<String>,
+    /// Replace saved machines of the same names, and files of functions that are another's or were edited in the library
     #[arg(long)]
     overwrite: bool,
     /// Print what came of each file as JSON
@@ -23,29 +28,107 @@ pub(crate) struct Load {
     json: bool,
 }
 
+/// What came of a file.
+#[derive(Serialize)]
+struct Loaded {
+    file: String,
+    #[serde(flatten)]
+    reply: Reply,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Reply {
+    Machine(CreateWorkflowReply),
+    Function(LoadFunctionsReply),
+}
+
 impl Load {
-    /// Saves each; one that is wrong does not keep the others.
+    /// Loads each; one that is wrong does not keep the others.
     pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
-        let mut replies = Vec::new();
-        for file in &self.files {
-            let reply = match definition(file) {
+        let mut all = Vec::new();
+        for named in named(&self.files) {
+            let loaded = match named {
+                Ok(file) => self.load(file, place).await?,
+                Err((file, error)) => {
+                    let reply = CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() };
+                    Loaded { file, reply: Reply::Machine(reply) }
+                }
+            };
+            if !self.json || !loaded.success() {
+                loaded.show()?;
+            }
+            all.push(loaded);
+        }
+        if self.json {
+            print::json(&all)?;
+        } else if all.len() > 1 {
+            print::line(total(&all))?;
+        }
+        Ok(if all.iter().all(Loaded::success) { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    }
+
+    async fn load(&self, file: PathBuf, place: &Place) -> Result<Loaded, Failure> {
+        let shown = file.display().to_string();
+        let reply = if file.extension().is_some_and(|ending| ending == "py") {
+            Reply::Function(functions(&file, self.overwrite, false, place).await?)
+        } else {
+            Reply::Machine(match definition(&file) {
                 Ok(definition) => {
                     let verb = CreateWorkflow { workflow_definition: definition, overwrite_existing: self.overwrite };
                     front::ask(place, verb).await?
                 }
                 Err(error) => CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() },
-            };
-            if !self.json || !reply.success {
-                show(file, &reply)?;
-            }
-            replies.push(reply);
-        }
-        if self.json {
-            print::json(&replies)?;
-        }
-        let saved = replies.iter().all(|reply| reply.success);
-        Ok(if saved { ExitCode::SUCCESS } else { ExitCode::from(USAGE) })
+            })
+        };
+        Ok(Loaded { file: shown, reply })
     }
+}
+
+/// Has the daemon load a file of functions, or only check it.
+pub(super) async fn functions(
+    file: &Path,
+    overwrite: bool,
+    check_only: bool,
+    place: &Place,
+) -> Result<LoadFunctionsReply, Failure> {
+    let shown = file.display();
+    let path = std::path::absolute(file).map_err(|error| Failure::usage(format!("'{shown}' is no path: {error}")))?;
+    front::ask(place, LoadFunctions { file: path.display().to_string(), overwrite, check_only }).await
+}
+
+/// Returns the files that are meant, each once; with a word that means none, and why.
+fn named(words: &[String]) -> Vec<Result<PathBuf, (String, String)>> {
+    let mut named: Vec<Result<PathBuf, (String, String)>> = Vec::new();
+    for word in words {
+        // A file may have any name, and then it is meant.
+        let is_pattern = word.contains(['*', '?', '[']) && Path::new(word).symlink_metadata().is_err();
+        if !is_pattern {
+            named.push(Ok(word.into()));
+            continue;
+        }
+        let before = named.len();
+        match glob::glob(word) {
+            Ok(found) => named.extend(found.filter_map(Result::ok).filter(|file| is_loadable(file)).map(Ok)),
+            Err(error) => {
+                named.push(Err((word.clone(), format!("this is no pattern: {error}"))));
+                continue;
+            }
+        }
+        if named.len() == before {
+            named.push(Err((word.clone(), "no file that ends in .json or .py is called so".to_owned())));
+        }
+    }
+    let mut seen = std::collections::HashSet::new();
+    named.retain(|one| one.as_ref().ok().is_none_or(|file| seen.insert(file.clone())));
+    named
+}
+
+/// Tells whether a file that a pattern matches is one to load: not what a library keeps beside its workflows.
+fn is_loadable(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let is_ours = name.ends_with(".meta.json") || name == "index.json";
+    file.is_file() && (name.ends_with(".py") || name.ends_with(".json")) && !is_ours
 }
 
 /// Reads a workflow, or what the library made of one: then it stands beside its metadata.
@@ -58,8 +141,27 @@ fn definition(file: &Path) -> Result<Value, String> {
     }
 }
 
-fn show(file: &Path, reply: &CreateWorkflowReply) -> std::io::Result<()> {
-    let file = file.display();
+impl Loaded {
+    fn success(&self) -> bool {
+        match &self.reply {
+            Reply::Machine(reply) => reply.success,
+            Reply::Function(reply) => reply.success,
+        }
+    }
+
+    fn show(&self) -> std::io::Result<()> {
+        match &self.reply {
+            Reply::Machine(reply) => show_machine(&self.file, reply),
+            Reply::Function(reply) if reply.success => show_functions(&self.file, reply),
+            Reply::Function(reply) => {
+                print::error(&wrong(&self.file, reply));
+                Ok(())
+            }
+        }
+    }
+}
+
+fn show_machine(file: &str, reply: &CreateWorkflowReply) -> std::io::Result<()> {
     if let (true, Some(name)) = (reply.success, &reply.workflow_name) {
         print::line(format!("{file}: saved as {name} in {}", reply.stored_file.as_deref().unwrap_or_default()))?;
     } else if reply.validation_errors.is_empty() {
@@ -74,4 +176,79 @@ fn show(file: &Path, reply: &CreateWorkflowReply) -> std::io::Result<()> {
         print::note(&format!("{file}: warning: {}", print::visible(warning)));
     }
     Ok(())
+}
+
+fn show_functions(file: &str, reply: &LoadFunctionsReply) -> std::io::Result<()> {
+    print::line(format!("{file}: {}", reply.outcome.as_deref().unwrap_or("in order")))?;
+    let rows: Vec<Vec<String>> = reply
+        .declares
+        .iter()
+        .map(|declared| {
+            let about = declared.description.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
+            vec![format!("  {}", declared.id), declared.kind.clone(), print::visible(about)]
+        })
+        .collect();
+    for line in print::table(&rows).lines() {
+        print::line(print::width().map_or_else(|| line.to_owned(), |width| print::fitted(line, width)))?;
+    }
+    for warning in &reply.warnings {
+        let message = print::visible_lines(&warning.message, "  ");
+        print::note(&format!("{file}{}: warning: {message}", line(warning.line)));
+    }
+    Ok(())
+}
+
+/// Says what is wrong with a file of functions: every problem with its line, the interpreter's words as they are.
+pub(super) fn wrong(file: &str, reply: &LoadFunctionsReply) -> String {
+    if reply.problems.is_empty() {
+        let error = reply.error.clone().unwrap_or_else(|| format!("{file} was not loaded"));
+        return print::visible_lines(&error, "");
+    }
+    let mut text = String::new();
+    for (index, problem) in reply.problems.iter().enumerate() {
+        let begin = if index == 0 { "" } else { "\n" };
+        let message = print::visible_lines(&problem.message, "");
+        // What the interpreter says shows the place itself, and keeps its columns on lines of its own.
+        let gap = if message.contains("File \"") { "\n" } else { " " };
+        // Writing to a text does not fail.
+        let _ = write!(text, "{begin}{file}{}:{gap}{message}", line(problem.line));
+    }
+    text
+}
+
+fn line(line: Option<u32>) -> String {
+    line.map(|line| format!(", line {line}")).unwrap_or_default()
+}
+
+/// Counts what came of all files.
+fn total(all: &[Loaded]) -> String {
+    let good = all.iter().filter(|loaded| loaded.success());
+    let (mut files, mut workflows, mut nodes, mut graphs) = (0, 0, 0, 0);
+    for loaded in good {
+        files += 1;
+        match &loaded.reply {
+            Reply::Machine(_) => workflows += 1,
+            Reply::Function(reply) => {
+                for declared in &reply.declares {
+                    match declared.kind.as_str() {
+                        "workflow" => workflows += 1,
+                        "graph" => graphs += 1,
+                        _ => nodes += 1,
+                    }
+                }
+            }
+        }
+    }
+    let counted = |count: usize, what: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        count => Some(format!("{count} {what}s")),
+    };
+    let declared = [counted(workflows, "workflow"), counted(nodes, "node"), counted(graphs, "graph")];
+    let declared: Vec<String> = declared.into_iter().flatten().collect();
+    let what = if declared.is_empty() { String::new() } else { format!(": {}", declared.join(", ")) };
+    let wrong = all.len() - files;
+    let mark = if wrong == 0 { format!("{GOOD}✓{GOOD:#}") } else { format!("{BAD}✗{BAD:#}") };
+    let rest = if wrong == 0 { String::new() } else { format!("{QUIET}; {wrong} not{QUIET:#}") };
+    format!("{mark} {STRONG}{files} of {} files loaded{STRONG:#}{what}{rest}", all.len())
 }

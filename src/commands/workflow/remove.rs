@@ -10,7 +10,7 @@ use crate::{front, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct Remove {
-    /// Names of workflows
+    /// Names of workflows; or of files of functions, as notes.py, with everything that they declare
     #[arg(required = true)]
     names: Vec<String>,
     /// Print what came of each as JSON
@@ -32,6 +32,11 @@ impl Remove {
                 print::error(reply.error.as_deref().unwrap_or(&format!("'{name}' was not removed")));
             } else if !self.json {
                 print::line(format!("removed {}", reply.file.as_deref().unwrap_or(&name)))?;
+                if !reply.removed_besides.is_empty() {
+                    let besides =
+                        reply.removed_besides.iter().map(|besides| format!("{} ({})", besides.id, besides.kind));
+                    print::note(&format!("with it went {}", besides.collect::<Vec<_>>().join(", ")));
+                }
                 if let Some(remaining) = &reply.remaining {
                     print::note(&format!("'{name}' is {remaining} now"));
                 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
-use steplatch_protocol::{DescribeWorkflow, DescribeWorkflowReply, Place, VariableOfContract};
+use steplatch_protocol::{DescribeWorkflow, DescribeWorkflowReply, FunctionSource, Place, VariableOfContract};
 
 use crate::failure::Failure;
 use crate::print::{BAD, QUIET, STRONG};
@@ -42,7 +42,7 @@ fn page(reply: &DescribeWorkflowReply) -> String {
     // Writing to a text does not fail, here and below.
     let _ = writeln!(page, "{STRONG}{name}{STRONG:#}");
     if let Some(description) = &reply.description {
-        let _ = writeln!(page, "{}", print::visible(description));
+        let _ = writeln!(page, "{}", print::visible_lines(description, ""));
     }
     page.push('\n');
     for (title, variables) in [("takes", &reply.arguments), ("leaves", &reply.return_values)] {
@@ -50,6 +50,13 @@ fn page(reply: &DescribeWorkflowReply) -> String {
             let rows: Vec<Vec<String>> = variables.iter().map(variable).collect();
             let _ = write!(page, "{}", block(title, &print::table(&rows)));
         }
+    }
+    if let Some(FunctionSource { declares, .. }) = &reply.source {
+        let rows = declares.iter().map(|declared| {
+            let about = declared.description.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
+            vec![declared.id.clone(), declared.kind.clone(), print::visible(about)]
+        });
+        let _ = write!(page, "{}", block("declares", &print::table(&rows.collect::<Vec<_>>())));
     }
     if let Some(definition) = &reply.definition {
         let _ = write!(page, "{}", block("states", &states(definition)));
@@ -72,7 +79,16 @@ fn page(reply: &DescribeWorkflowReply) -> String {
             let _ = write!(page, "{}", block(title, &print::visible(&fact)));
         }
     }
-    let _ = write!(page, "{}", block("file", reply.file.as_deref().unwrap_or_default()));
+    let line = reply.source.as_ref().and_then(|source| source.line).map(|line| format!(", line {line}"));
+    let file = format!("{}{}", reply.file.as_deref().unwrap_or_default(), line.unwrap_or_default());
+    let _ = write!(page, "{}", block("file", &file));
+    if let Some(FunctionSource { loaded_from, note, .. }) = &reply.source {
+        for (title, text) in
+            [("loaded", loaded_from.as_ref().map(|file| format!("from {file}"))), ("note", note.clone())]
+        {
+            let _ = write!(page, "{}", block(title, &print::visible_lines(text.as_deref().unwrap_or_default(), "")));
+        }
+    }
     for problem in &reply.problems {
         let _ = writeln!(page, "{BAD}problem{BAD:#}  {}", print::visible(problem));
     }

@@ -1,6 +1,6 @@
 //! A workflow that a person means by a file or by its name.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use steplatch_daemon::TerminalTools;
 use steplatch_ids::WorkflowName;
@@ -14,6 +14,8 @@ use crate::front;
 pub(super) enum Meant {
     /// This is, valid or not.
     Workflow(Box<Result<Definition, Problems>>),
+    /// This file of functions, which is in the library.
+    Function(PathBuf),
     /// Nothing that can be read, for this reason.
     Nothing(String),
 }
@@ -31,6 +33,7 @@ pub(super) async fn read(workflow: &str, place: &Place) -> Result<Meant, Failure
     let reply = front::ask(place, DescribeWorkflow { name: workflow.to_owned() }).await?;
     Ok(match reply.definition {
         Some(definition) => Meant::Workflow(Box::new(Definition::parse(&definition, &TerminalTools))),
+        None if reply.source.is_some() => Meant::Function(reply.file.unwrap_or_default().into()),
         None => {
             let error = reply.error.unwrap_or_else(|| "there is no such workflow".to_owned());
             Meant::Nothing(format!("there is no file of that name. {error}"))
@@ -43,6 +46,10 @@ pub(super) async fn definition(workflow: &str, place: &Place) -> Result<Definiti
     match read(workflow, place).await? {
         Meant::Workflow(parsed) => {
             parsed.map_err(|problems| Failure::usage(format!("the workflow in '{workflow}' is not valid:\n{problems}")))
+        }
+        Meant::Function(file) => {
+            let file = file.display();
+            Err(Failure::usage(format!("'{workflow}' is a function, in {file}; only machines are drawn and rehearsed")))
         }
         Meant::Nothing(error) => Err(Failure::usage(format!("'{workflow}': {error}"))),
     }

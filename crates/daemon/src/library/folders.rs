@@ -94,6 +94,11 @@ impl Asker {
         self.folders_on(&Disk)
     }
 
+    /// Returns the folders of their libraries, in the order in which names are looked up. Blocks as [`Self::folders`].
+    pub(crate) fn libraries(&self) -> Vec<PathBuf> {
+        self.folders().iter().map(Path::to_owned).collect()
+    }
+
     /// Returns the nearest folder of their project in which one of these files lies, by looking at what is where, as for
     /// the library. Blocks for a few looks at the file system.
     pub(crate) fn with_file(&self, names: &[&str]) -> Option<PathBuf> {
@@ -157,7 +162,17 @@ impl Asker {
     }
 }
 
+/// Tells whether a library lies in a project, which is the folder above it.
+pub(crate) fn is_in_project(library: &Path) -> bool {
+    library.file_name().is_some_and(|name| name == NAME)
+}
+
 impl Folders {
+    /// Tells whether a file lies in the user's own library, where something else is meant first.
+    pub(super) fn is_of_other(&self, file: Option<&Path>) -> bool {
+        self.other.as_deref().is_some_and(|other| file.is_some_and(|file| file.parent() == Some(other)))
+    }
+
     /// Returns the folders in the order in which names are looked up.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Path> {
         [Some(&self.first), self.other.as_ref()].into_iter().flatten().map(PathBuf::as_path)

@@ -9,7 +9,9 @@ use serde_json::json;
 use steplatch_protocol::{CreateWorkflow, DeleteWorkflow};
 use tempfile::TempDir;
 
+use super::disk::{PATIENCE, WRITERS};
 use super::*;
+use crate::workers::WorkerStarter;
 
 /// Somebody whose library is the folder `name` of a temporary one.
 fn caller(folder: &TempDir, name: &str) -> Caller {
@@ -22,6 +24,16 @@ fn caller(folder: &TempDir, name: &str) -> Caller {
         surface: None,
         process: None,
     }
+}
+
+/// Workflows of somebody who has no functions.
+fn alone() -> Workflows {
+    Workflows::new(Workers::new(WorkerStarter::Nobody))
+}
+
+/// A project that declares nothing.
+fn empty() -> Project {
+    Project::of(PathBuf::new(), Vec::new(), &[])
 }
 
 fn machine(name: &str, seconds: u32) -> Value {
@@ -37,7 +49,7 @@ fn machine(name: &str, seconds: u32) -> Value {
 async fn what_ran_to_its_end_is_kept_once_found_by_name_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
-    let workflows = Workflows::new();
+    let workflows = alone();
     let library = workflows.folder(&caller);
     assert_eq!(library, folder.path().join("library"));
     let kept = workflows.keep(&library, machine("nap", 1)).await.unwrap();
@@ -46,7 +58,7 @@ async fn what_ran_to_its_end_is_kept_once_found_by_name_and_counted() {
     assert_eq!(workflows.keep(&library, machine("nap", 2)).await.unwrap().name.as_str(), "nap_2");
     assert_eq!(workflows.available(&caller).await, ["nap", "nap_2"]);
 
-    let saved = workflows.find(&caller, "nap").await.unwrap();
+    let Found::Machine(saved) = workflows.find(&caller, "nap").await.unwrap() else { panic!("a machine") };
     assert_eq!((&saved.definition, &saved.folder), (&machine("nap", 1), &library));
     let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_262_400);
     for succeeded in [true, false] {
@@ -67,7 +79,7 @@ async fn what_ran_to_its_end_is_kept_once_found_by_name_and_counted() {
 async fn no_more_names_are_available_than_somebody_reads() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
-    let workflows = Workflows::new();
+    let workflows = alone();
     for number in 0..60 {
         workflows.keep(&workflows.folder(&caller), machine(&format!("w{number:02}"), number)).await.unwrap();
     }
@@ -79,16 +91,17 @@ async fn no_more_names_are_available_than_somebody_reads() {
 async fn a_lock_that_somebody_holds_for_ever_keeps_nobody_for_ever_and_no_reader_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
-    let workflows = Workflows { patience: Duration::from_millis(100), ..Workflows::new() };
+    let disk = Disk::new();
+    let workflows = Workflows { disk: disk.within(Duration::from_millis(100)), ..alone() };
     let library = workflows.folder(&caller);
-    Workflows::new().keep(&library, machine("nap", 1)).await.unwrap();
+    alone().keep(&library, machine("nap", 1)).await.unwrap();
     let lock = fs::File::open(library.join(".lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     for _ in 0..=WRITERS {
         let error = workflows.keep(&library, machine("other", 2)).await.unwrap_err();
         assert!(error.contains("another program holds its lock"), "{error}");
     }
-    let patient = Workflows { patience: PATIENCE, ..workflows.clone() };
+    let patient = Workflows { disk: workflows.disk.within(PATIENCE), ..workflows.clone() };
     assert!(patient.find(&caller, "nap").await.is_ok());
     drop(lock);
     assert!(patient.keep(&library, machine("third", 3)).await.unwrap().saved, "the turns were given back");
@@ -100,7 +113,7 @@ fn a_library_that_can_only_be_read_is_read_and_says_what_to_do() {
     let caller = caller(&folder, "library");
     let folders = Asker::of(&caller).folders();
     let verb = |name: &str| CreateWorkflow { workflow_definition: machine(name, 1), overwrite_existing: false };
-    assert!(verbs::create(&folders, &verb("nap")).success);
+    assert!(verbs::create(&folders, &empty(), &verb("nap")).success);
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&folders.first, fs::Permissions::from_mode(0o555)).unwrap();
     // Who runs the tests may be root, for whom permissions do not count; a thread can be somebody else.
@@ -109,15 +122,15 @@ fn a_library_that_can_only_be_read_is_read_and_says_what_to_do() {
             let nobody = rustix::process::Uid::from_raw(65534);
             rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
         }
-        let refused = verbs::create(&folders, &verb("other")).error.unwrap();
+        let refused = verbs::create(&folders, &empty(), &verb("other")).error.unwrap();
         let expected =
             format!("The workflow was not saved: the library '{}' can only be read", folders.first.display());
         assert!(refused.starts_with(&expected), "{refused}");
         assert!(refused.contains("Set STEPLATCH_LIBRARY to a folder that you may write"), "{refused}");
-        let refused = verbs::delete(&folders, "nap").unwrap_err();
+        let refused = verbs::delete(&folders, &empty(), "nap").unwrap_err();
         assert!(refused.starts_with("Workflow 'nap' was not removed: the library '"), "{refused}");
-        assert_eq!(names(&folders), ["nap"]);
-        assert!(look_up(&folders, "nap").is_ok());
+        assert_eq!(names(&folders, &empty()), ["nap"]);
+        assert!(look_up(&folders, &empty(), "nap").is_ok());
     };
     std::thread::scope(|scope| scope.spawn(as_somebody).join().unwrap());
     fs::set_permissions(&folders.first, fs::Permissions::from_mode(0o755)).unwrap();

@@ -10,8 +10,9 @@ use steplatch_protocol::{
 use steplatch_workflow::{Contract, Definition, Problem, SEMANTICS_VERSION, Severity, documentation, mermaid, schema};
 
 use super::folders::{Asker, Folders};
-use super::{Workflows, look_up, not_found, words};
+use super::{Meant, Workflows, function_verbs, look_up, not_found, words};
 use crate::caller::Caller;
+use crate::nodes::Project;
 use crate::runs::TerminalTools;
 
 /// The page for authors, which people read as a file.
@@ -27,14 +28,19 @@ const PROBLEMS_TOLD: usize = 100;
 const BROKEN_TOLD: usize = 50;
 
 /// The longest description in a list, in characters; a valid one has no more.
-const LONGEST_DESCRIPTION: usize = 500;
+pub(super) const LONGEST_DESCRIPTION: usize = 500;
 
 impl Workflows {
     /// Saves a definition for `caller`, if it is valid.
     pub(crate) async fn create(&self, caller: &Caller, verb: CreateWorkflow) -> CreateWorkflowReply {
+        let refused = |error: String| CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() };
+        let project = match self.projects().of(caller).await {
+            Ok(project) => project,
+            Err(error) => return refused(error),
+        };
         let asker = Asker::of(caller);
-        let created = self.writing(move || create(&asker.folders(), &verb)).await;
-        created.unwrap_or_else(|error| CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() })
+        let created = self.disk.writing(move || create(&asker.folders(), &project, &verb)).await;
+        created.unwrap_or_else(refused)
     }
 
     /// Tells how workflows are written.
@@ -56,14 +62,20 @@ impl Workflows {
     /// Lists what `caller` may run by name.
     pub(crate) async fn list(&self, caller: &Caller, verb: ListWorkflows) -> ListWorkflowsReply {
         let asker = Asker::of(caller);
-        let listed = self.reading(move || list(&asker.folders(), &verb)).await;
+        let listed = match self.projects().of(caller).await {
+            Ok(project) => self.disk.reading(move || list(&asker.folders(), &project, &verb)).await,
+            Err(error) => Err(error),
+        };
         listed.unwrap_or_else(|error| ListWorkflowsReply { error: Some(error), ..ListWorkflowsReply::default() })
     }
 
     /// Tells everything about a saved workflow.
     pub(crate) async fn describe(&self, caller: &Caller, verb: DescribeWorkflow) -> DescribeWorkflowReply {
         let asker = Asker::of(caller);
-        let described = self.reading(move || describe(&asker.folders(), &verb.name)).await.flatten();
+        let described = match self.projects().of(caller).await {
+            Ok(project) => self.disk.reading(move || describe(&asker.folders(), &project, &verb.name)).await.flatten(),
+            Err(error) => Err(error),
+        };
         described
             .unwrap_or_else(|error| DescribeWorkflowReply { error: Some(error), ..DescribeWorkflowReply::default() })
     }
@@ -71,7 +83,10 @@ impl Workflows {
     /// Removes a saved workflow.
     pub(crate) async fn delete(&self, caller: &Caller, verb: DeleteWorkflow) -> DeleteWorkflowReply {
         let (asker, name) = (Asker::of(caller), verb.name.clone());
-        let deleted = self.writing(move || delete(&asker.folders(), &name)).await.flatten();
+        let deleted = match self.projects().of(caller).await {
+            Ok(project) => self.disk.writing(move || delete(&asker.folders(), &project, &name)).await.flatten(),
+            Err(error) => Err(error),
+        };
         deleted.unwrap_or_else(|error| DeleteWorkflowReply {
             workflow_name: verb.name,
             error: Some(error),
@@ -80,7 +95,7 @@ impl Workflows {
     }
 }
 
-pub(super) fn create(folders: &Folders, verb: &CreateWorkflow) -> CreateWorkflowReply {
+pub(super) fn create(folders: &Folders, project: &Project, verb: &CreateWorkflow) -> CreateWorkflowReply {
     let document = &verb.workflow_definition;
     let name = document.get("name").and_then(Value::as_str).map(|name| name.chars().take(80).collect());
     let refused = |error: String| CreateWorkflowReply {
@@ -103,6 +118,11 @@ pub(super) fn create(folders: &Folders, verb: &CreateWorkflow) -> CreateWorkflow
         let error =
             format!("The workflow was not saved: {what}. get_workflow_schema documents how workflows are written.");
         return CreateWorkflowReply { validation_errors, warnings: told(&warnings), ..refused(error) };
+    }
+    // Of the user's own, what the project has by the same name is meant.
+    let owner = name.as_deref().and_then(|name| project.owner(name));
+    if let (Some(owner), Some(name)) = (owner.filter(|owner| !folders.is_of_other(owner.file)), &name) {
+        return refused(format!("The workflow was not saved: {}; choose another name", owner.conflict(name)));
     }
     let library = Library::open(&folders.first);
     match library.create(document, verb.overwrite_existing) {
@@ -148,7 +168,7 @@ fn told(problems: &[&Problem]) -> Vec<String> {
     told
 }
 
-fn list(folders: &Folders, verb: &ListWorkflows) -> ListWorkflowsReply {
+fn list(folders: &Folders, project: &Project, verb: &ListWorkflows) -> ListWorkflowsReply {
     let wanted = verb.containing.as_deref().unwrap_or_default().to_lowercase();
     let is_wanted = |entry: &Entry| {
         let description = entry.description.as_deref().unwrap_or_default();
@@ -183,6 +203,13 @@ fn list(folders: &Folders, verb: &ListWorkflows) -> ListWorkflowsReply {
             }
         }
     }
+    let functions = function_verbs::list(folders, project, &of_project);
+    let is_meant = |info: &WorkflowInfo| {
+        let description = info.description.as_deref().unwrap_or_default();
+        [info.name.as_str(), description].iter().any(|text| text.to_lowercase().contains(&wanted))
+    };
+    reply.workflows.extend(functions.into_iter().filter(is_meant));
+    reply.broken.extend(function_verbs::broken(folders, project));
     if !reply.success {
         reply.error = reply.broken.first().map(|broken| broken.reason.clone());
     }
@@ -203,6 +230,7 @@ fn info(library: &Library, entry: &Entry, hidden: bool) -> WorkflowInfo {
     let description = entry.description.as_ref();
     WorkflowInfo {
         name: entry.name.to_string(),
+        kind: "machine".to_owned(),
         description: description.map(|text| text.chars().take(LONGEST_DESCRIPTION).collect()),
         status: name_of(*status).to_owned(),
         run_count: *run_count,
@@ -210,24 +238,29 @@ fn info(library: &Library, entry: &Entry, hidden: bool) -> WorkflowInfo {
         last_run: last_run.clone(),
         file: library.file(&entry.name).display().to_string(),
         hidden,
+        note: None,
     }
 }
 
-fn name_of(status: Status) -> &'static str {
+pub(super) fn name_of(status: Status) -> &'static str {
     match status {
         Status::Draft => "draft",
         Status::Proven => "proven",
     }
 }
 
-fn describe(folders: &Folders, name: &str) -> Result<DescribeWorkflowReply, String> {
-    let (library, stored) = look_up(folders, name)?;
+fn describe(folders: &Folders, project: &Project, name: &str) -> Result<DescribeWorkflowReply, String> {
+    let (library, stored) = match look_up(folders, project, name)? {
+        Meant::Machine(library, stored) => (library, *stored),
+        Meant::Function(workflow) => return Ok(function_verbs::describe(workflow)),
+    };
     let Metadata { hash, created, version, status, run_count, success_count, last_run, total_states, .. } =
         stored.metadata;
     let description = stored.definition.get("description").and_then(Value::as_str).map(str::to_owned);
     let mut reply = DescribeWorkflowReply {
         success: true,
         name: Some(stored.name.to_string()),
+        kind: Some("machine".to_owned()),
         description,
         file: Some(library.file(&stored.name).display().to_string()),
         metadata: Some(WorkflowMetadata {
@@ -268,8 +301,14 @@ fn contract(contract: &Contract, written: &Value) -> Vec<VariableOfContract> {
     variable.collect()
 }
 
-pub(super) fn delete(folders: &Folders, name: &str) -> Result<DeleteWorkflowReply, String> {
-    let Ok(wanted) = name.parse() else { return Err(not_found(folders, name)) };
+pub(super) fn delete(folders: &Folders, project: &Project, name: &str) -> Result<DeleteWorkflowReply, String> {
+    if let Some(stem) = name.strip_suffix(".py") {
+        return function_verbs::delete_file(folders, project, stem);
+    }
+    let Ok(wanted) = name.parse() else { return Err(not_found(folders, project, name)) };
+    if let Ok(Meant::Function(workflow)) = look_up(folders, project, name) {
+        return function_verbs::delete(folders, workflow);
+    }
     let mut removed = None;
     for folder in folders.iter() {
         let library = Library::open(folder);
@@ -281,7 +320,7 @@ pub(super) fn delete(folders: &Folders, name: &str) -> Result<DeleteWorkflowRepl
                     workflow_name: name.to_owned(),
                     file: removed,
                     remaining: Some(file),
-                    error: None,
+                    ..DeleteWorkflowReply::default()
                 });
             }
             (None, Ok(_) | Err(LookupError::Broken { .. })) => match library.delete(&wanted) {
@@ -298,8 +337,9 @@ pub(super) fn delete(folders: &Folders, name: &str) -> Result<DeleteWorkflowRepl
             success: true,
             workflow_name: name.to_owned(),
             file: Some(file),
+            remaining: project.workflow(name).map(|workflow| workflow.loaded.path.display().to_string()),
             ..DeleteWorkflowReply::default()
         }),
-        None => Err(not_found(folders, name)),
+        None => Err(not_found(folders, project, name)),
     }
 }

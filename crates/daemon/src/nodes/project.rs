@@ -1,18 +1,23 @@
-//! What nodes a project declares.
+//! What a project declares: nodes, graphs, and workflows that are functions.
 //!
-//! They stand in `steplatch.toml` (TOML 1.0, <https://toml.io/en/v1.0.0>) or in
+//! Nodes and graphs stand in `steplatch.toml` (TOML 1.0, <https://toml.io/en/v1.0.0>) or in
 //! `steplatch.json` beside it: `[nodes.NAME]` and `[graphs.NAME]`, with the keys of
-//! a node but for its id, which is the name. One that is wrong is told with its
+//! a node but for its id, which is the name. Everything stands in the files in Python
+//! syntax that are loaded. What the project's own files declare comes first; what is
+//! in the user's library by a name that the project has is not seen. One that is wrong is told with its
 //! reason and hides no other. Nothing here looks at a disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use steplatch_nodes::{Node, NodeKind};
+use steplatch_python::Declaration;
 use steplatch_workflow::suggestion;
 
-use super::nesting;
+use super::{nesting, python};
+use crate::library::{Loaded, Shelf};
 
 /// The files in which nodes are declared.
 pub(super) const FILES: [&str; 2] = ["steplatch.toml", "steplatch.json"];
@@ -23,33 +28,89 @@ const MOST_DECLARED: usize = 2000;
 /// The tables of a file.
 const TABLES: [&str; 2] = ["nodes", "graphs"];
 
-/// The nodes of a project.
+/// What a project declares.
 #[derive(Debug)]
 pub(crate) struct Project {
     /// Where its nodes work.
     pub(crate) folder: PathBuf,
     /// What declares them.
     pub(super) files: Vec<PathBuf>,
-    pub(super) nodes: BTreeMap<String, Declared>,
-    pub(super) broken: Vec<Broken>,
+    /// Its nodes and graphs, by their ids.
+    pub(crate) nodes: BTreeMap<String, Declared>,
+    workflows: BTreeMap<String, FunctionWorkflow>,
+    /// The files in Python syntax.
+    loaded: Vec<Arc<Loaded>>,
+    pub(crate) broken: Vec<Broken>,
+}
+
+/// A workflow that is a function.
+#[derive(Debug, Clone)]
+pub(crate) struct FunctionWorkflow {
+    pub(crate) id: String,
+    /// What it is for.
+    pub(crate) description: Option<String>,
+    /// Where it is declared in its file, from 1.
+    pub(crate) line: Option<u32>,
+    /// The library in which its file lies.
+    pub(crate) library: PathBuf,
+    /// The file.
+    pub(crate) loaded: Arc<Loaded>,
+    declared: Arc<[Declaration]>,
+}
+
+impl FunctionWorkflow {
+    /// Returns how failures name its file.
+    pub(crate) fn file(&self) -> String {
+        format!("{}.py", self.loaded.name)
+    }
+
+    /// Returns what stands in its file.
+    pub(crate) fn text(&self) -> &str {
+        &self.loaded.text
+    }
+
+    /// Returns everything that its file declares, in its order.
+    pub(crate) fn declared(&self) -> &[Declaration] {
+        &self.declared
+    }
 }
 
 /// A node that can be called.
 #[derive(Debug)]
-pub(super) struct Declared {
-    pub(super) node: Node,
+pub(crate) struct Declared {
+    pub(crate) node: Node,
     /// None for the one that is always there.
-    pub(super) file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
 }
 
 /// What is declared and can not be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Broken {
+pub(crate) struct Broken {
     /// None when it is about the file.
-    pub(super) name: Option<String>,
-    pub(super) file: PathBuf,
+    pub(crate) name: Option<String>,
+    pub(crate) file: PathBuf,
     /// Everything that is wrong, a line each.
-    pub(super) reason: String,
+    pub(crate) reason: String,
+}
+
+/// Who has an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner<'p> {
+    /// `node`, `graph` or `workflow`.
+    pub(crate) kind: &'static str,
+    /// None for the node that is always there.
+    pub(crate) file: Option<&'p Path>,
+}
+
+impl Owner<'_> {
+    /// Says that somebody else wants the same id.
+    pub(crate) fn conflict(&self, id: &str) -> String {
+        let place = match self.file {
+            Some(file) => format!("in {}", file.display()),
+            None => "which is always there".to_owned(),
+        };
+        format!("ID '{id}' conflicts with existing {}, {place}", self.kind)
+    }
 }
 
 impl Project {
@@ -58,21 +119,100 @@ impl Project {
         self.nodes.get(id).map(|declared| &declared.node.kind)
     }
 
-    /// Reads what the files of a project say; a file that could not be read comes with the reason.
-    pub(super) fn of(folder: PathBuf, files: Vec<(PathBuf, Result<String, String>)>) -> Self {
+    /// Reads what the files of a project say; a file that could not be read comes with the reason. The shelves have
+    /// what is loaded: the library of the project first, then the user's own.
+    pub(crate) fn of(folder: PathBuf, files: Vec<(PathBuf, Result<String, String>)>, shelves: &[Arc<Shelf>]) -> Self {
         let identity = serde_json::json!({"id": "identity", "type": "identity", "description": "Returns its input"});
         let node = Node::parse(&identity).expect("a node without any choice is valid");
         let nodes = BTreeMap::from([(node.id.to_string(), Declared { node, file: None })]);
-        let mut project =
-            Self { folder, files: files.iter().map(|(file, _)| file.clone()).collect(), nodes, broken: Vec::new() };
+        let (workflows, broken) = (BTreeMap::new(), Vec::new());
+        let names = files.iter().map(|(file, _)| file.clone()).collect();
+        let mut project = Self { folder, files: names, nodes, workflows, loaded: Vec::new(), broken };
         for (file, text) in files {
             match text.and_then(|text| document(&file, &text)) {
                 Ok(document) => project.take(&file, document),
                 Err(reason) => project.broken.push(Broken { name: None, file, reason }),
             }
         }
+        for (index, shelf) in shelves.iter().enumerate() {
+            project.take_shelf(shelf, index == 0);
+        }
         project.check_graphs();
         project
+    }
+
+    /// Returns the workflow of this id, if it is a function.
+    pub(crate) fn workflow(&self, id: &str) -> Option<&FunctionWorkflow> {
+        self.workflows.get(id)
+    }
+
+    /// Returns all workflows that are functions, by their ids.
+    pub(crate) fn workflows(&self) -> impl Iterator<Item = &FunctionWorkflow> {
+        self.workflows.values()
+    }
+
+    /// Returns the loaded file at `path`.
+    pub(crate) fn loaded(&self, path: &Path) -> Option<&Arc<Loaded>> {
+        self.loaded.iter().find(|loaded| loaded.path == path)
+    }
+
+    /// Returns who has an id, machines apart.
+    pub(crate) fn owner(&self, id: &str) -> Option<Owner<'_>> {
+        if let Some(workflow) = self.workflows.get(id) {
+            return Some(Owner { kind: "workflow", file: Some(&workflow.loaded.path) });
+        }
+        let declared = self.nodes.get(id)?;
+        let kind = if matches!(declared.node.kind, NodeKind::Graph(_)) { "graph" } else { "node" };
+        Some(Owner { kind, file: declared.file.as_deref() })
+    }
+
+    /// Takes what is loaded in a library. What others have by the same id is a mistake in the project's library, and
+    /// goes before what is in the user's own.
+    fn take_shelf(&mut self, shelf: &Shelf, is_projects: bool) {
+        let broken = shelf.broken.iter().cloned();
+        self.broken.extend(broken.map(|(file, reason)| Broken { name: None, file, reason }));
+        for loaded in &shelf.files {
+            self.files.push(loaded.path.clone());
+            self.loaded.push(loaded.clone());
+            match &loaded.declared {
+                Ok(declared) => self.take_loaded(shelf, loaded, declared, is_projects),
+                Err(reason) => {
+                    self.broken.push(Broken { name: None, file: loaded.path.clone(), reason: reason.clone() });
+                }
+            }
+        }
+    }
+
+    fn take_loaded(&mut self, shelf: &Shelf, loaded: &Arc<Loaded>, all: &Arc<[Declaration]>, is_projects: bool) {
+        for declared in all.iter() {
+            let id = declared.id.clone();
+            let trouble = |reason: String| Broken { name: Some(id.clone()), file: loaded.path.clone(), reason };
+            if let Some(owner) = self.owner(&id) {
+                let is_of_same_library = owner.file.is_some_and(|file| file.parent() == Some(&*shelf.folder));
+                if is_projects || is_of_same_library || owner.file.is_none() {
+                    let trouble = trouble(owner.conflict(&id));
+                    self.broken.push(trouble);
+                }
+                continue;
+            }
+            match python::node(declared, &format!("{}.py", loaded.name), &loaded.text) {
+                Ok(Some(node)) => {
+                    self.nodes.insert(id, Declared { node, file: Some(loaded.path.clone()) });
+                }
+                Ok(None) => {
+                    let workflow = FunctionWorkflow {
+                        id: id.clone(),
+                        description: declared.description.clone(),
+                        line: declared.line,
+                        library: shelf.folder.clone(),
+                        loaded: loaded.clone(),
+                        declared: all.clone(),
+                    };
+                    self.workflows.insert(id, workflow);
+                }
+                Err(reason) => self.broken.push(trouble(reason)),
+            }
+        }
     }
 
     /// Returns what is declared as documents that mean the same in every folder.
@@ -215,12 +355,93 @@ fn not_toml(error: &toml::de::Error, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
+    use serde_json::json;
+    use steplatch_library::Signature;
+    use steplatch_python::Kind;
 
     use super::*;
 
     fn project(files: &[(&str, &str)]) -> Project {
         let files = files.iter().map(|(name, text)| (PathBuf::from(name), Ok((*text).to_owned()))).collect();
-        Project::of("/p".into(), files)
+        Project::of("/p".into(), files, &[])
+    }
+
+    fn declaration(id: &str, kind: Kind, settings: Value) -> Declaration {
+        let function = matches!(kind, Kind::Workflow | Kind::Function).then(|| format!("{id}_fn"));
+        let settings = settings.as_object().cloned().unwrap_or_default();
+        Declaration {
+            id: id.to_owned(),
+            kind,
+            function,
+            description: None,
+            metadata: Value::Null,
+            settings,
+            line: None,
+        }
+    }
+
+    fn loaded(folder: &str, name: &str, declared: Result<Vec<Declaration>, &str>) -> Arc<Loaded> {
+        let text = format!("# {name}");
+        Arc::new(Loaded {
+            name: name.parse().expect("a name"),
+            path: format!("{folder}/{name}.py").into(),
+            hash: Signature::of_text(&text),
+            text: text.into(),
+            declared: declared.map(Into::into).map_err(str::to_owned),
+            original: None,
+            note: None,
+        })
+    }
+
+    #[test]
+    fn what_is_loaded_stands_beside_what_files_declare_and_no_id_is_used_twice() {
+        let bash = |id: &str| declaration(id, Kind::Bash, json!({"command": "ls"}));
+        let workflow = |id: &str| declaration(id, Kind::Workflow, Value::Null);
+        let steps = |node: &str| json!({"steps": [{"id": "one", "node": node}]});
+        let shelf = |folder: &str, files| Arc::new(Shelf { folder: folder.into(), files, broken: Vec::new() });
+        let first = shelf(
+            "/p/l",
+            vec![
+                loaded("/p/l", "a", Ok(vec![workflow("notes"), bash("log"), bash("list"), bash("identity")])),
+                loaded("/p/l", "b", Err("SyntaxError: no")),
+                loaded(
+                    "/p/l",
+                    "c",
+                    Ok(vec![
+                        workflow("list"),
+                        bash("notes"),
+                        declaration("shout", Kind::Function, Value::Null),
+                        declaration("bad", Kind::Bash, json!({"comand": "ls"})),
+                        declaration("both", Kind::Graph, steps("log")),
+                        declaration("none", Kind::Graph, steps("bad")),
+                    ]),
+                ),
+            ],
+        );
+        let own = shelf("/own", vec![loaded("/own", "a", Ok(vec![workflow("notes"), workflow("mine"), bash("log")]))]);
+        let toml = ("steplatch.toml".into(), Ok("[nodes.log]\ntype = \"bash\"\ncommand = \"git log\"".to_owned()));
+        let project = Project::of("/p".into(), vec![toml], &[first, own]);
+        expect![[r#"
+            + both
+            + identity
+            + list
+            + log
+            + shout
+            - log in /p/l/a.py: ID 'log' conflicts with existing node, in steplatch.toml
+            - identity in /p/l/a.py: ID 'identity' conflicts with existing node, which is always there
+            - (file) in /p/l/b.py: SyntaxError: no
+            - list in /p/l/c.py: ID 'list' conflicts with existing node, in /p/l/a.py
+            - notes in /p/l/c.py: ID 'notes' conflicts with existing workflow, in /p/l/a.py
+            - bad in /p/l/c.py: /comand: unknown key 'comand' in a bash node, did you mean 'command'?
+            - none in /p/l/c.py: /steps/0: step 'one' calls 'bad', which can not be used itself"#]]
+        .assert_eq(&told(&project));
+        let files = |id: &str| project.workflow(id).map(|found| found.loaded.path.display().to_string());
+        assert_eq!(files("notes").as_deref(), Some("/p/l/a.py"));
+        assert_eq!(files("mine").as_deref(), Some("/own/a.py"));
+        assert_eq!(files("list"), None);
+        let NodeKind::Function(shout) = &project.nodes["shout"].node.kind else { panic!("a function") };
+        let told = (shout.function.as_str(), shout.source.as_deref(), shout.file.as_deref());
+        assert_eq!(told, ("shout_fn", Some("# c"), Some("c.py")));
     }
 
     fn told(project: &Project) -> String {

@@ -1,6 +1,6 @@
 //! Which project somebody is in, and what it declares now.
 //!
-//! Files are read when somebody asks, and kept for as long as they stay as they
+//! What is loaded is looked at by the library. Other files are read when somebody asks, and kept for as long as they stay as they
 //! are. All of it is done on threads that may block, a few at a time and not for
 //! ever.
 
@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 
 use super::project::{FILES, Project};
 use crate::caller::Caller;
-use crate::library::Asker;
+use crate::library::{Asker, Functions, Shelf, is_in_project};
 
 /// The most bytes that a file of declarations has.
 const MOST_BYTES: u64 = 1 << 20;
@@ -35,6 +35,7 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// The projects of everybody. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Projects {
+    functions: Functions,
     readers: Arc<Semaphore>,
     /// The one that was asked for last is the last one.
     kept: Arc<Mutex<Vec<Kept>>>,
@@ -43,6 +44,7 @@ pub(crate) struct Projects {
 #[derive(Debug)]
 struct Kept {
     stamps: [Option<Stamp>; 2],
+    shelves: Vec<Arc<Shelf>>,
     project: Arc<Project>,
 }
 
@@ -56,8 +58,8 @@ struct Stamp {
 }
 
 impl Projects {
-    pub(crate) fn new() -> Self {
-        Self { readers: Arc::new(Semaphore::new(READERS)), kept: Arc::default() }
+    pub(crate) fn new(functions: Functions) -> Self {
+        Self { functions, readers: Arc::new(Semaphore::new(READERS)), kept: Arc::default() }
     }
 
     /// Returns what the project declares in which `caller` is. One that declares nothing has `identity` only.
@@ -65,20 +67,34 @@ impl Projects {
     /// # Errors
     /// In a whole sentence, when the disk does not answer.
     pub(crate) async fn of(&self, caller: &Caller) -> Result<Arc<Project>, String> {
-        let (asker, folder) = (Asker::of(caller), caller.folder.clone());
-        let (readers, kept) = (self.readers.clone(), self.kept.clone());
+        let asker = Asker::of(caller);
+        let (libraries, folder) = self.looked_at(caller, move || (asker.libraries(), asker.with_file(&FILES))).await?;
+        let mut shelves = Vec::with_capacity(libraries.len());
+        for library in &libraries {
+            shelves.push(self.functions.of(library).await?);
+        }
+        let kept = self.kept.clone();
+        let folder = folder.or_else(|| home(&shelves)).unwrap_or_else(|| caller.folder.clone());
+        self.looked_at(caller, move || current(&kept, folder, shelves)).await
+    }
+
+    async fn looked_at<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        look: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let readers = self.readers.clone();
         let looking = async move {
             let turn = readers.acquire_owned().await.expect("the semaphore is never closed");
             tokio::task::spawn_blocking(move || {
                 // Given back when the work is over, which may be long after nobody waits for it.
                 let _turn = turn;
-                let folder = asker.with_file(&FILES).unwrap_or(folder);
-                current(&kept, folder)
+                look()
             })
             .await
         };
         match tokio::time::timeout(PATIENCE, looking).await {
-            Ok(Ok(project)) => Ok(project),
+            Ok(Ok(found)) => Ok(found),
             Ok(Err(error)) => Err(format!("The nodes of the project could not be read: {error}.")),
             Err(_) => {
                 let folder = caller.folder.display();
@@ -89,14 +105,22 @@ impl Projects {
     }
 }
 
-/// Returns the project in `folder`, read anew unless its files are as they were.
-fn current(kept: &Mutex<Vec<Kept>>, folder: PathBuf) -> Arc<Project> {
+/// Returns the folder of a project that has nothing else to tell it by than what is loaded in it.
+fn home(shelves: &[Arc<Shelf>]) -> Option<PathBuf> {
+    let first = shelves.first().filter(|shelf| !shelf.files.is_empty() && is_in_project(&shelf.folder))?;
+    first.folder.parent().map(Path::to_owned)
+}
+
+/// Returns the project in `folder`, read anew unless its files and what is loaded are as they were.
+fn current(kept: &Mutex<Vec<Kept>>, folder: PathBuf, shelves: Vec<Arc<Shelf>>) -> Arc<Project> {
     let stamps = FILES.map(|name| stamp(&folder.join(name)));
     {
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = kept.iter().position(|kept| kept.project.folder == folder) {
             let known = kept.remove(place);
-            if known.stamps == stamps {
+            let is_loaded = known.shelves.len() == shelves.len()
+                && known.shelves.iter().zip(&shelves).all(|(one, other)| Arc::ptr_eq(one, other));
+            if known.stamps == stamps && is_loaded {
                 let project = known.project.clone();
                 kept.push(known);
                 return project;
@@ -105,13 +129,13 @@ fn current(kept: &Mutex<Vec<Kept>>, folder: PathBuf) -> Arc<Project> {
     }
     let files = FILES.iter().zip(&stamps).filter(|(_, stamp)| stamp.is_some()).map(|(name, _)| folder.join(name));
     let files = files.map(|file| (file.clone(), read(&file))).collect();
-    let project = Arc::new(Project::of(folder, files));
+    let project = Arc::new(Project::of(folder, files, &shelves));
     if stamps.iter().flatten().all(Stamp::is_settled) {
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= MOST_KEPT {
             kept.remove(0);
         }
-        kept.push(Kept { stamps, project: project.clone() });
+        kept.push(Kept { stamps, shelves, project: project.clone() });
     }
     project
 }
@@ -158,7 +182,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (kept, file) = (Mutex::default(), folder.path().join("steplatch.json"));
         let ids = |project: &Project| project.nodes.keys().cloned().collect::<Vec<_>>().join(" ");
-        let look = || current(&kept, folder.path().to_owned());
+        let look = || current(&kept, folder.path().to_owned(), Vec::new());
         fs::write(&file, r#"{"nodes": {"one": {"type": "identity"}}}"#).unwrap();
         assert_eq!(ids(&look()), "identity one");
         fs::write(&file, r#"{"nodes": {"two": {"type": "identity"}}}"#).unwrap();
@@ -168,7 +192,7 @@ mod tests {
         assert_eq!(ids(&first), "identity");
         assert!(Arc::ptr_eq(&first, &second), "what did not change is kept");
         for at in 0..2 * MOST_KEPT {
-            current(&kept, folder.path().join(at.to_string()));
+            current(&kept, folder.path().join(at.to_string()), Vec::new());
         }
         assert_eq!(kept.lock().unwrap().len(), MOST_KEPT);
     }
@@ -177,7 +201,7 @@ mod tests {
     fn what_is_no_text_of_a_reasonable_length_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let reason = |project: &Project| project.broken[0].reason.clone();
-        let look = || current(&Mutex::default(), folder.path().to_owned());
+        let look = || current(&Mutex::default(), folder.path().to_owned(), Vec::new());
         let file = folder.path().join("steplatch.toml");
         fs::create_dir(&file).unwrap();
         assert_eq!(reason(&look()), "it is not a file");

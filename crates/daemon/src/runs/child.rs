@@ -13,10 +13,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::begin::Beginning;
 use super::catalog::TerminalTools;
+use super::function::{Begins, begin_saved, outcome_of};
 use super::run::Run;
 use super::source::Source;
 use super::{Seal, Shared};
 use crate::caller::Caller;
+use crate::library::Found;
 
 /// How long the end of a cancelled child is waited for.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
@@ -62,6 +64,9 @@ pub(super) fn perform(
         if !over.await {
             give_up(&watched.run).await;
             return Outcome::TimedOut;
+        }
+        if run.is_function() {
+            return outcome_of(&shared, &run).await;
         }
         let events = match shared.events_of(&run.id, 1, &Seal::default()).await {
             Ok(events) => events,
@@ -135,10 +140,17 @@ async fn begin(
 ) -> Result<Arc<Run>, String> {
     let (document, source) = match &child.workflow {
         ChildWorkflow::Inline(document) => (document.clone(), Source::Given),
-        ChildWorkflow::Named(name) => {
-            let saved = shared.workflows.find(caller, name.as_str()).await?;
-            (saved.definition, Source::Saved { folder: saved.folder, name: saved.name })
-        }
+        ChildWorkflow::Named(name) => match shared.workflows.find(caller, name.as_str()).await? {
+            Found::Machine(saved) => (saved.definition, Source::Saved { folder: saved.folder, name: saved.name }),
+            Found::Function(found) => {
+                let params = child.variables.into_iter().map(|(name, value)| (name, Value::String(value)));
+                let params: Map<String, Value> = params.collect();
+                let input = params.get("input").cloned().unwrap_or_default();
+                let timeout = Some(child.limits.execution_timeout().as_secs_f64());
+                let begins = Begins { run, step, input, params, depth: child.depth, timeout };
+                return begin_saved(shared, caller, &found, begins).await;
+            }
+        },
     };
     let definition = Definition::parse(&document, &TerminalTools)
         .map_err(|problems| format!("the workflow is not valid:\n{problems}"))?;

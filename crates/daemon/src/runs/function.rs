@@ -16,8 +16,8 @@ mod perform;
 mod told;
 mod work;
 
-pub(super) use begin::FoundFunction;
-pub(super) use child::result_of;
+pub(super) use begin::{FoundFunction, FunctionFrom};
+pub(super) use child::{Begins, begin_saved, outcome_of, result_of};
 pub(super) use drive::OwnFile;
 pub(super) use gate::Question;
 pub(super) use told::{event, report};

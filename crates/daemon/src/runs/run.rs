@@ -214,7 +214,7 @@ impl Run {
 
     /// Whether it is the run of a function: its history is of another kind then.
     pub(super) fn is_function(&self) -> bool {
-        self.about.source == Source::Function
+        self.about.source.is_function()
     }
 
     /// Gives the run something to answer to; one that is over does not mind.

@@ -15,6 +15,8 @@ use steplatch_workflow::{Definition, LONGEST_DOCUMENT, Timestamp};
 use super::catalog::TerminalTools;
 use super::{Seal, Shared, not_started};
 use crate::caller::Caller;
+use crate::library::Found;
+use crate::nodes::FunctionWorkflow;
 
 /// Bytes of a file that is read: a definition with much white space in it.
 const LONGEST: u64 = 4 * LONGEST_DOCUMENT as u64;
@@ -28,6 +30,15 @@ pub(super) enum Source {
     Given,
     /// It is a function, which stands in the history.
     Function,
+    /// It is a function, which stands in the history, and in this library, which counts its runs.
+    SavedFunction {
+        /// The library.
+        folder: PathBuf,
+        /// The name of its file there.
+        file: WorkflowName,
+        /// What the file says.
+        hash: Signature,
+    },
     /// It was given, and is saved in this library if it runs to its end.
     ToKeep {
         /// The library.
@@ -61,11 +72,28 @@ pub(super) struct Ending {
     pub(super) again: bool,
 }
 
+/// What somebody asks to be run.
+pub(super) enum Asked {
+    Machine(Box<Definition>, Source),
+    Function(Box<FunctionWorkflow>),
+}
+
 impl Source {
+    /// Returns that it is this function of a library.
+    pub(super) fn of_function(workflow: &FunctionWorkflow) -> Self {
+        let FunctionWorkflow { library, loaded, .. } = workflow;
+        Self::SavedFunction { folder: library.clone(), file: loaded.name.clone(), hash: loaded.hash.clone() }
+    }
+
+    /// Whether it is a function, which is driven in another way.
+    pub(super) fn is_function(&self) -> bool {
+        matches!(self, Self::Function | Self::SavedFunction { .. })
+    }
+
     /// Whether a library has something to do once the run is over.
     pub(super) fn awaits(&self, completed: bool) -> bool {
         match self {
-            Self::Given | Self::Function => false,
+            Self::Given | Self::Function | Self::SavedFunction { .. } => false,
             Self::ToKeep { .. } => completed,
             Self::Saved { .. } => true,
         }
@@ -91,11 +119,7 @@ impl Shared {
     ///
     /// # Errors
     /// With the reply that says why there is nothing to run.
-    pub(super) async fn definition(
-        &self,
-        caller: &Arc<Caller>,
-        verb: &RunWorkflow,
-    ) -> Result<(Definition, Source), Box<RunReply>> {
+    pub(super) async fn asked(&self, caller: &Arc<Caller>, verb: &RunWorkflow) -> Result<Asked, Box<RunReply>> {
         let invalid = |problems: String| not_started("definition_invalid", problems);
         let given = [&verb.workflow_name, &verb.workflow_file].into_iter().flatten().count()
             + usize::from(verb.workflow_definition.is_some());
@@ -110,10 +134,14 @@ impl Shared {
             (Some(document), ..) => Definition::parse(document, &TerminalTools),
             (None, Some(name), _) => {
                 let saved = self.workflows.find(caller, name).await;
-                let saved = saved.map_err(|error| not_started("workflow_not_found", error))?;
+                let saved = match saved.map_err(|error| not_started("workflow_not_found", error))? {
+                    Found::Machine(saved) => saved,
+                    Found::Function(workflow) => return Ok(Asked::Function(workflow)),
+                };
                 let definition = Definition::parse(&saved.definition, &TerminalTools)
                     .map_err(|problems| invalid(format!("the workflow '{}' is not valid:\n{problems}", saved.name)))?;
-                return Ok((definition, Source::Saved { folder: saved.folder, name: saved.name }));
+                let source = Source::Saved { folder: saved.folder, name: saved.name };
+                return Ok(Asked::Machine(Box::new(definition), source));
             }
             (None, None, Some(file)) => {
                 let path = caller.folder.join(file);
@@ -128,12 +156,13 @@ impl Shared {
             }
         };
         let definition = parsed.map_err(|problems| invalid(format!("the workflow is not valid:\n{problems}")))?;
+        let definition = Box::new(definition);
         if !verb.save_on_success {
-            return Ok((definition, Source::Given));
+            return Ok(Asked::Machine(definition, Source::Given));
         }
         let (workflows, caller) = (self.workflows.clone(), caller.clone());
         let folder = tokio::task::spawn_blocking(move || workflows.folder(&caller)).await;
-        Ok((definition, folder.map_or(Source::Given, |folder| Source::ToKeep { folder })))
+        Ok(Asked::Machine(definition, folder.map_or(Source::Given, |folder| Source::ToKeep { folder })))
     }
 
     /// Does what the end of a run means for the library. Returns where the definition is, if it is there.
@@ -146,7 +175,7 @@ impl Shared {
     ) -> Option<Kept> {
         let Ending { completed, states, at, again } = ending;
         let (folder, kept) = match source {
-            Source::Given | Source::Function => return None,
+            Source::Given | Source::Function | Source::SavedFunction { .. } => return None,
             Source::Saved { folder, name } => (folder, Kept { saved: false, name: name.clone() }),
             Source::ToKeep { .. } if !completed => return None,
             Source::ToKeep { folder } => {

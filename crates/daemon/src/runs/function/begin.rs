@@ -1,8 +1,9 @@
-//! How runs of functions begin: from a file, or left behind by another daemon.
+//! How runs of functions begin: from a file or the library, or left behind by another daemon.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, Weak};
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
 use steplatch_ids::{RunId, StepId};
@@ -18,7 +19,7 @@ use super::node::{Declared, documents};
 use super::work::Work;
 use crate::caller::Caller;
 use crate::moment;
-use crate::nodes::Project;
+use crate::nodes::{FunctionWorkflow, Project};
 use crate::runs::drive::ENTRY_VERSION;
 use crate::runs::origin::Origin;
 use crate::runs::run::{About, Progress, Run, RunState};
@@ -42,12 +43,20 @@ impl FoundFunction {
 
     /// Goes on with it, to its end or until the daemon stops.
     pub(in crate::runs) async fn resume(self) {
-        self.0.drive(true).await;
+        drive(self.0, true).await;
     }
 }
 
+/// Where a function is found that is to be run.
+pub(in crate::runs) enum FunctionFrom<'f> {
+    /// In a file that somebody names.
+    File(&'f str),
+    /// In the library.
+    Library(&'f FunctionWorkflow),
+}
+
 impl Shared {
-    /// Begins a run of a function in a file, or finds the one that began under the same key. Returns once it is
+    /// Begins a run of a function, or finds the one that began under the same key. Returns once it is
     /// written down.
     ///
     /// # Errors
@@ -56,7 +65,7 @@ impl Shared {
         self: &Arc<Self>,
         caller: &Arc<Caller>,
         verb: &RunWorkflow,
-        file: &str,
+        from: FunctionFrom<'_>,
         key: Option<String>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
         let invalid = |error: String| not_started("definition_invalid", error);
@@ -68,15 +77,26 @@ impl Shared {
         if let Some((name, _)) = meaningless.iter().find(|(_, given)| *given) {
             return Err(invalid(format!("'{name}' means nothing to a workflow that is a function; leave it out")));
         }
-        let path: PathBuf = caller.folder.join(file);
-        let shown = path.display().to_string();
-        let text = read(path.clone()).await;
-        let text = text.map_err(|error| invalid(format!("workflow file '{shown}' can not be read: {error}")))?;
-        let name = path.file_name().map_or_else(|| shown.clone(), |name| Path::new(name).display().to_string());
-        let declared = self.workers.load(&name, &text).await;
-        let declared = declared.map_err(|error| invalid(format!("the workflow is not valid:\n{error}")))?;
-        let workflow = workflow_of(&declared, verb.workflow_name.as_deref())
-            .map_err(|error| invalid(format!("'{shown}' {error}")))?;
+        let (name, text, declared, workflow, source) = match from {
+            FunctionFrom::File(file) => {
+                let path: PathBuf = caller.folder.join(file);
+                let shown = path.display().to_string();
+                let text = read(path.clone()).await;
+                let text =
+                    text.map_err(|error| invalid(format!("workflow file '{shown}' can not be read: {error}")))?;
+                let name = path.file_name().map_or_else(|| shown.clone(), |name| Path::new(name).display().to_string());
+                let declared = self.workers.load(&name, &text).await;
+                let declared = declared.map_err(|error| invalid(format!("the workflow is not valid:\n{error}")))?;
+                let workflow = workflow_of(&declared, verb.workflow_name.as_deref())
+                    .map_err(|error| invalid(format!("'{shown}' {error}")))?;
+                (name, text, declared, workflow, Source::Function)
+            }
+            FunctionFrom::Library(found) => {
+                let (text, declared) = (found.text().to_owned(), found.declared().to_owned());
+                (found.file(), text, declared, found.id.clone(), Source::of_function(found))
+            }
+        };
+        let nodes = nodes_of(self, caller, &declared).await.map_err(|error| not_started("execution_error", error))?;
         let params: BTreeMap<String, String> = verb.initial_variables.clone().unwrap_or_default();
         let params: serde_json::Map<String, Value> =
             params.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
@@ -90,11 +110,11 @@ impl Shared {
             input: params.get("input").cloned().unwrap_or_else(|| Value::String(String::new())),
             params,
             limits: Limits::default(),
-            nodes: nodes_of(self, caller, &declared).await.map_err(|error| not_started("execution_error", error))?,
+            nodes,
             depth: 0,
             timeout: verb.execution_timeout,
         };
-        let begun = self.clone().begin_written(caller.clone(), started, None, key).await;
+        let begun = self.clone().begin_written(caller.clone(), started, source, None, key).await;
         begun.map_err(|error| not_started("execution_error", error))
     }
 
@@ -106,11 +126,12 @@ impl Shared {
         self: Arc<Self>,
         caller: Arc<Caller>,
         started: Started,
+        source: Source,
         parent: Option<StepId>,
         key: Option<String>,
     ) -> Result<Arc<Run>, String> {
         // Whoever asked may go away at any moment, and a run that is written down must be driven.
-        let beginning = tokio::spawn(self.begin_to_its_end(caller, started, parent, key));
+        let beginning = tokio::spawn(self.begin_to_its_end(caller, started, source, parent, key));
         beginning.await.unwrap_or_else(|error| Err(format!("the run could not be started: {error}")))
     }
 
@@ -118,6 +139,7 @@ impl Shared {
         self: Arc<Self>,
         caller: Arc<Caller>,
         started: Started,
+        source: Source,
         parent: Option<StepId>,
         key: Option<String>,
     ) -> Result<Arc<Run>, String> {
@@ -131,7 +153,7 @@ impl Shared {
             input: started.params.clone(),
             parent,
             signature: None,
-            source: Source::Function,
+            source,
         };
         let (run, inputs, progress) = Run::driven(started.run.clone(), about.clone());
         let run = Arc::new(run);
@@ -174,7 +196,7 @@ impl Shared {
                     timeout,
                     file,
                 };
-                self.drivers.spawn(driver.drive(false));
+                self.drivers.spawn(drive(driver, false));
                 Ok(run)
             }
             Ok(Appended::Existing { run: existing }) => self.known(&existing).await,
@@ -301,7 +323,19 @@ impl Shared {
             depth: 0,
             timeout,
         };
-        self.clone().begin_written(caller.clone(), started, None, key).await
+        self.clone().begin_written(caller.clone(), started, Source::Function, None, key).await
+    }
+}
+
+/// Drives a run as far as it goes, and has the library count it when it is over.
+async fn drive(driver: Driver, again: bool) {
+    let (shared, about, progress) = (driver.shared.clone(), driver.about.clone(), driver.progress.subscribe());
+    driver.drive(again).await;
+    let Progress { state, ended, .. } = progress.borrow().clone();
+    if let (Source::SavedFunction { folder, file, hash }, Some(ended)) = (&about.source, ended) {
+        let succeeded = state == RunState::Completed;
+        let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(ended.0).unwrap_or(0));
+        shared.workflows.note_function(folder, file, &about.workflow, hash, succeeded, at).await;
     }
 }
 

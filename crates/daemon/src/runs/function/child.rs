@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 use steplatch_nodes::NodeResult;
 use steplatch_protocol::NodeReply;
-use steplatch_python::{Answer, Limits};
+use steplatch_python::{Answer, Declaration, Limits};
 use steplatch_store::Journal as _;
 use steplatch_workflow::{Definition, History, Input, Limits as RunLimits, Outcome, Timestamp, child_outcome};
 use tokio::sync::mpsc;
@@ -17,7 +17,9 @@ use super::drive::OwnFile;
 use super::entry::{Entry, Started};
 use super::work::{Came, after};
 use crate::caller::Caller;
+use crate::library::{Found, Saved};
 use crate::moment;
+use crate::nodes::FunctionWorkflow;
 use crate::runs::begin::Beginning;
 use crate::runs::catalog::TerminalTools;
 use crate::runs::child::{Watched, give_up, tell_of_waits};
@@ -39,6 +41,18 @@ pub(super) struct Wanted {
     pub(super) depth: u32,
     pub(super) at: Timestamp,
     pub(super) timeout: Option<f64>,
+}
+
+/// What a run begins with that a step of another one starts.
+pub(in crate::runs) struct Begins {
+    pub(in crate::runs) run: RunId,
+    pub(in crate::runs) step: StepId,
+    pub(in crate::runs) input: Value,
+    pub(in crate::runs) params: Map<String, Value>,
+    /// How many runs are above it.
+    pub(in crate::runs) depth: u32,
+    /// Seconds that it may be at work.
+    pub(in crate::runs) timeout: Option<f64>,
 }
 
 /// Starts the run, or finds it, and waits for its end. `file` is where workflows are looked for first.
@@ -92,32 +106,81 @@ async fn begin(
     file: Option<&OwnFile>,
     wanted: Wanted,
 ) -> Result<Arc<Run>, String> {
-    let Wanted { step, workflow, input, params, depth, .. } = wanted;
-    if let Some(OwnFile { name, text }) = file {
-        let declared = shared.workers.load(name, text).await.map_err(|error| error.to_string())?;
-        if super::begin::workflow_of(&declared, Some(&workflow)).is_ok() {
-            let input = if input.is_null() { Value::String(String::new()) } else { input };
-            let started = Started {
-                at: moment::now(),
-                run,
-                workflow,
-                is_call: false,
-                file: name.clone(),
-                text: text.to_string(),
-                input,
-                params,
-                limits: Limits::default(),
-                nodes: super::begin::nodes_of(shared, caller, &declared).await?,
-                depth,
-                timeout: None,
-            };
-            return shared.clone().begin_written(caller.clone(), started, Some(step), None).await;
+    let own = match file {
+        Some(OwnFile { name, text }) => {
+            let declared = shared.workers.load(name, text).await.map_err(|error| error.to_string())?;
+            let is_own = super::begin::workflow_of(&declared, Some(&wanted.workflow)).is_ok();
+            is_own.then(|| (name.clone(), text.to_string(), declared, Source::Function))
         }
-    }
-    let saved = shared.workflows.find(caller, &workflow).await?;
+        None => None,
+    };
+    let (file, text, declared, source) = match own {
+        Some(own) => own,
+        None => match shared.workflows.find(caller, &wanted.workflow).await? {
+            Found::Machine(saved) => return begin_machine(shared, caller, run, wanted, saved).await,
+            Found::Function(found) => {
+                let Wanted { step, input, params, depth, .. } = wanted;
+                let begins = Begins { run, step, input, params, depth, timeout: None };
+                return begin_saved(shared, caller, &found, begins).await;
+            }
+        },
+    };
+    let Wanted { step, workflow, input, params, depth, .. } = wanted;
+    let begins = Begins { run, step, input, params, depth, timeout: None };
+    let function = (file, text, declared, workflow);
+    begin_function(shared, caller, function, source, begins).await
+}
+
+/// Begins a run of a function of the library.
+///
+/// # Errors
+/// In whole sentences, when it can not begin.
+pub(in crate::runs) async fn begin_saved(
+    shared: &Arc<Shared>,
+    caller: &Arc<Caller>,
+    found: &FunctionWorkflow,
+    begins: Begins,
+) -> Result<Arc<Run>, String> {
+    let (text, declared) = (found.text().to_owned(), found.declared().to_owned());
+    let function = (found.file(), text, declared, found.id.clone());
+    begin_function(shared, caller, function, Source::of_function(found), begins).await
+}
+
+async fn begin_function(
+    shared: &Arc<Shared>,
+    caller: &Arc<Caller>,
+    (file, text, declared, workflow): (String, String, Vec<Declaration>, String),
+    source: Source,
+    begins: Begins,
+) -> Result<Arc<Run>, String> {
+    let Begins { run, step, input, params, depth, timeout } = begins;
+    let started = Started {
+        at: moment::now(),
+        run,
+        workflow,
+        is_call: false,
+        file,
+        text,
+        input: if input.is_null() { Value::String(String::new()) } else { input },
+        params,
+        limits: Limits::default(),
+        nodes: super::begin::nodes_of(shared, caller, &declared).await?,
+        depth,
+        timeout,
+    };
+    shared.clone().begin_written(caller.clone(), started, source, Some(step), None).await
+}
+
+async fn begin_machine(
+    shared: &Arc<Shared>,
+    caller: &Arc<Caller>,
+    run: RunId,
+    wanted: Wanted,
+    saved: Saved,
+) -> Result<Arc<Run>, String> {
+    let Wanted { step, input, params: mut variables, depth, .. } = wanted;
     let definition = Definition::parse(&saved.definition, &TerminalTools)
         .map_err(|problems| format!("the workflow '{}' is not valid:\n{problems}", saved.name))?;
-    let mut variables = params;
     if !input.is_null() {
         variables.entry("input").or_insert(input);
     }
@@ -160,6 +223,34 @@ pub(in crate::runs) async fn result_of(shared: &Shared, run: &Run) -> Result<Nod
     let result: NodeResult =
         serde_json::from_value(result).map_err(|error| format!("Run {id} has no result: {error}."))?;
     Ok(NodeReply { run_id: Some(id), ..crate::nodes::told(result) })
+}
+
+/// Returns what a run of a function came to that is over, as the machine that waits for it is told.
+pub(in crate::runs) async fn outcome_of(shared: &Shared, run: &Run) -> Outcome {
+    let state = run.state();
+    let mut result = Map::new();
+    let mut tell = |name: &str, value: Value| result.insert(name.to_owned(), value);
+    tell("success", (state == RunState::Completed).into());
+    tell("run_id", run.id.as_str().into());
+    tell("status", state.name().into());
+    tell("workflow_name", run.about.workflow.clone().into());
+    let error = match state {
+        RunState::Completed => match returned(shared, run).await {
+            Ok(returned) => {
+                tell("result", returned);
+                None
+            }
+            Err(error) => {
+                tell("success", false.into());
+                Some(format!("Run {} {error}", run.id))
+            }
+        },
+        _ => run.progress().error,
+    };
+    if let Some(error) = error {
+        tell("error", error.into());
+    }
+    Outcome::Finished { result }
 }
 
 /// Says what a run that is over came to, as the function that waits for it is told.

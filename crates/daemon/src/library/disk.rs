@@ -1,0 +1,86 @@
+//! Work on files, on threads that may block: a few at a time, and not for ever.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+/// How many threads read files at the same time.
+const READERS: usize = 8;
+
+/// How many threads write files at the same time; they stand in line for a lock anyway.
+pub(super) const WRITERS: usize = 4;
+
+/// How long a library may take. A lock that somebody else holds for longer is not one of ours.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The threads that work on libraries. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Disk {
+    readers: Arc<Semaphore>,
+    writers: Arc<Semaphore>,
+    patience: Duration,
+}
+
+impl Disk {
+    pub(crate) fn new() -> Self {
+        Self {
+            readers: Arc::new(Semaphore::new(READERS)),
+            writers: Arc::new(Semaphore::new(WRITERS)),
+            patience: PATIENCE,
+        }
+    }
+
+    /// Returns the same threads, for somebody who waits this long.
+    #[cfg(test)]
+    pub(super) fn within(&self, patience: Duration) -> Self {
+        Self { patience, ..self.clone() }
+    }
+
+    /// Does work that changes nothing.
+    ///
+    /// # Errors
+    /// In a whole sentence, when it takes too long.
+    pub(crate) async fn reading<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, String> {
+        self.on_disk(self.readers.clone(), work).await
+    }
+
+    /// Does work that waits for the lock of a library.
+    ///
+    /// # Errors
+    /// In a whole sentence, when it takes too long.
+    pub(crate) async fn writing<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, String> {
+        self.on_disk(self.writers.clone(), work).await
+    }
+
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        turns: Arc<Semaphore>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let done = async {
+            let turn = turns.acquire_owned().await.expect("the semaphore is never closed");
+            tokio::task::spawn_blocking(move || {
+                // Given back when the work is over, which may be long after nobody waits for it.
+                let _turn = turn;
+                work()
+            })
+            .await
+        };
+        match tokio::time::timeout(self.patience, done).await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(error)) => Err(format!("The library of workflows could not be asked: {error}.")),
+            Err(_) => Err(format!(
+                "The library of workflows did not answer for {} s, so it is not known what came of this: its disk \
+                 hangs, or another program holds its lock (the file .lock in its folder).",
+                self.patience.as_secs()
+            )),
+        }
+    }
+}

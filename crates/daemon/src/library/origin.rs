@@ -1,0 +1,134 @@
+//! The file that something in the library was loaded from, as it is now.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use steplatch_library::{Origin, Signature, Stamp};
+
+/// The most bytes that a file of functions has.
+pub(super) const MOST_BYTES: u64 = 1 << 20;
+
+/// An original, looked at.
+#[derive(Debug)]
+pub(super) struct Original {
+    pub(super) path: PathBuf,
+    pub(super) stamp: Option<Stamp>,
+    /// What stands in it, or why that is not known.
+    pub(super) text: Result<String, String>,
+}
+
+/// Returns where the original of a file in the library at `folder` is.
+pub(super) fn path(folder: &Path, origin: &Origin) -> PathBuf {
+    // A library is shared together with the project in which it lies, wherever that is.
+    folder.parent().unwrap_or(folder).join(&origin.file)
+}
+
+/// Returns how the library at `folder` names a file that is loaded into it.
+pub(super) fn of(folder: &Path, file: &Path, text: &str) -> Origin {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let file = real(file);
+    let within = folder.parent().and_then(|parent| file.strip_prefix(real(parent)).ok().map(Path::to_owned));
+    Origin { file: within.unwrap_or(file), hash: Signature::of_text(text) }
+}
+
+impl Original {
+    /// Looks at the original of a file in the library at `folder`. Blocks.
+    pub(super) fn read(folder: &Path, origin: &Origin) -> Self {
+        let path = path(folder, origin);
+        let stamp = Stamp::at(&path);
+        let text = if path.extension().is_none_or(|ending| ending != "py") {
+            Err("its name does not end in .py".to_owned())
+        } else if is_trusted(&path, folder) {
+            read(&path)
+        } else {
+            Err("it belongs to another user".to_owned())
+        };
+        Self { text, stamp, path }
+    }
+}
+
+/// Tells whether what stands at `path` may be taken into the library: a library that came from somewhere names files,
+/// and what a stranger puts there must not run by name.
+fn is_trusted(path: &Path, folder: &Path) -> bool {
+    let owner = |path: &Path| fs::metadata(path).ok().map(|found| found.uid());
+    let us = rustix::process::geteuid().as_raw();
+    owner(path).is_none_or(|uid| uid == us || uid == 0 || owner(folder) == Some(uid))
+}
+
+/// Reads a file of functions that somebody names. Blocks.
+///
+/// # Errors
+/// In words that follow "it can not be used, because ".
+pub(super) fn read(path: &Path) -> Result<String, String> {
+    let unreadable = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => "it is not there".to_owned(),
+        _ => format!("it can not be read: {error}"),
+    };
+    // Opening a pipe would wait for somebody to write into it.
+    let found = fs::metadata(path).map_err(unreadable)?;
+    if found.is_dir() {
+        return Err("it is a folder".to_owned());
+    }
+    if !found.is_file() {
+        return Err("it is not a file".to_owned());
+    }
+    let mut text = Vec::new();
+    let file = fs::File::open(path).map_err(unreadable)?;
+    file.take(MOST_BYTES + 1).read_to_end(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(format!("it has more than {} KB, which is the most", MOST_BYTES >> 10));
+    }
+    String::from_utf8(text).map_err(|_| "it is not UTF-8".to_owned())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_the_project_is_named_from_there_and_another_one_wherever_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().canonicalize().unwrap();
+        let library = folder.path().join("project/.terminal_control_workflows");
+        fs::create_dir_all(&library).unwrap();
+        fs::create_dir(folder.path().join("project/flows")).unwrap();
+        for (file, named) in [("project/flows/a.py", "flows/a.py".into()), ("b.py", real.join("b.py"))] {
+            let file = folder.path().join(file);
+            fs::write(&file, "x = 1\n").unwrap();
+            let origin = of(&library, &file, "x = 1\n");
+            assert_eq!(origin.file, named);
+            assert_eq!(Original::read(&library, &origin).text.unwrap(), "x = 1\n");
+        }
+    }
+
+    #[test]
+    fn what_a_library_names_is_followed_only_where_nobody_else_can_have_put_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("library");
+        fs::create_dir(&library).unwrap();
+        let reads = |file: &str| {
+            let origin = Origin { file: folder.path().join(file), hash: Signature::default() };
+            Original::read(&library, &origin).text
+        };
+        fs::write(folder.path().join("secret.txt"), "x").unwrap();
+        assert_eq!(reads("secret.txt").unwrap_err(), "its name does not end in .py");
+        assert_eq!(reads("gone.py").unwrap_err(), "it is not there");
+        fs::create_dir(folder.path().join("folder.py")).unwrap();
+        assert_eq!(reads("folder.py").unwrap_err(), "it is a folder");
+        fs::write(folder.path().join("large.py"), "#".repeat((1 << 20) + 1)).unwrap();
+        assert_eq!(reads("large.py").unwrap_err(), "it has more than 1024 KB, which is the most");
+        let strange = folder.path().join("strange.py");
+        fs::write(&strange, "x = 1\n").unwrap();
+        assert!(reads("strange.py").is_ok());
+        // Only root can give a file away.
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&strange, Some(65534), None).unwrap();
+            assert_eq!(reads("strange.py").unwrap_err(), "it belongs to another user");
+            std::os::unix::fs::chown(&library, Some(65534), None).unwrap();
+            assert!(reads("strange.py").is_ok(), "it belongs to whom the library belongs");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! One file of functions in the library: its text, and what became of it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use steplatch_ids::WorkflowName;
+
+use crate::document::{Status, told};
+use crate::{Signature, Stamp};
+
+/// A file of functions, as the library has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FunctionFile {
+    /// Its name without the ending.
+    pub name: WorkflowName,
+    /// What stands in it.
+    pub text: String,
+    /// What is kept about it. The hash is that of the text as it is, and the workflows of an edited one are drafts.
+    pub metadata: FunctionMetadata,
+    /// Why what was kept about it could not be read, if that is so.
+    pub trouble: Option<String>,
+}
+
+/// What is kept about a file of functions, in `NAME.meta.json` beside it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FunctionMetadata {
+    /// The signature of the text.
+    pub hash: Signature,
+    /// When it was first loaded, as in RFC 3339.
+    pub created: String,
+    /// How often the text has changed, counted from 1.
+    pub version: u32,
+    /// The file that it was loaded from, if it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+    /// What it declared when it was loaded, for people who read it. Nothing is taken from here.
+    pub declares: Vec<Declares>,
+    /// The runs of its workflows, by their ids.
+    pub workflows: BTreeMap<String, Counts>,
+    /// What a newer build wrote there; it is left as it is.
+    #[serde(flatten)]
+    pub other: Map<String, Value>,
+}
+
+/// The file that something was loaded from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// Where it is; a relative path begins at the folder in which the library lies.
+    pub file: PathBuf,
+    /// The signature of its text when it was loaded.
+    pub hash: Signature,
+}
+
+/// Something that a file declares, in short.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Declares {
+    /// Its id.
+    pub id: String,
+    /// `workflow`, `graph`, or the type of a node.
+    pub kind: String,
+    /// What it is for, in its author's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+/// What became of the runs of a workflow.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counts {
+    /// Whether it is known to work.
+    pub status: Status,
+    /// How many of its runs are over.
+    pub run_count: u64,
+    /// How many of them did what it is for.
+    pub success_count: u64,
+    /// When the last of them was over, as in RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_run: Option<String>,
+}
+
+/// A file of functions, before it is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundFunctions {
+    /// Its name within the folder.
+    pub file: String,
+    /// Its name without the ending, or why it can have none.
+    pub name: Result<WorkflowName, String>,
+    /// How it is told from another one; nothing for what is no ordinary file.
+    pub stamp: Option<Stamp>,
+    /// The same for what is kept about it.
+    pub about: Option<Stamp>,
+}
+
+impl FunctionMetadata {
+    /// Reads what is kept about a file with this text; what makes no sense is as good as nothing, with the reason.
+    pub(crate) fn read(kept: Result<Option<Vec<u8>>, String>, text: &str) -> (Self, Option<String>) {
+        let read = kept.and_then(|kept| match kept {
+            Some(kept) => serde_json::from_slice::<Self>(&kept).map(Some).map_err(|error| error.to_string()),
+            None => Ok(None),
+        });
+        let (kept, trouble) = match read {
+            Ok(kept) => (kept.unwrap_or_default(), None),
+            Err(reason) => (Self::default(), Some(reason)),
+        };
+        (kept.of_text(text), trouble)
+    }
+
+    /// Returns what is kept about the file when this is its text.
+    pub(crate) fn of_text(mut self, text: &str) -> Self {
+        let hash = Signature::of_text(text);
+        if self.hash != hash {
+            self.version = self.version.saturating_add(1);
+            self.workflows.values_mut().for_each(|counts| counts.status = Status::Draft);
+            self.hash = hash;
+        }
+        self
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("texts are the only keys");
+        text.push('\n');
+        text
+    }
+
+    /// Whether the text is another one than that which was loaded: somebody edited it in the library.
+    #[must_use]
+    pub fn is_edited(&self) -> bool {
+        self.origin.as_ref().is_some_and(|origin| origin.hash != self.hash)
+    }
+}
+
+impl Counts {
+    pub(crate) fn count(&mut self, succeeded: bool, at: SystemTime) {
+        self.run_count = self.run_count.saturating_add(1);
+        self.last_run = Some(told(at));
+        if succeeded {
+            self.success_count = self.success_count.saturating_add(1);
+            self.status = Status::Proven;
+        }
+    }
+}

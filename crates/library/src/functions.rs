@@ -1,0 +1,137 @@
+//! Files of functions: kept, found, replaced, counted and forgotten.
+
+use std::time::SystemTime;
+
+use steplatch_ids::WorkflowName;
+
+use crate::document::{LARGEST, told};
+use crate::folder::{self, Locked};
+use crate::function_file::{Declares, FoundFunctions, FunctionFile, FunctionMetadata, Origin};
+use crate::{CreateError, FolderError, Library, LookupError, Signature};
+
+/// How files of functions end.
+const TEXT: &str = ".py";
+/// How what is kept about them ends.
+pub(crate) const ABOUT: &str = ".meta.json";
+
+impl Library {
+    /// Returns the file of functions of that name, whether or not there is one.
+    #[must_use]
+    pub fn function_path(&self, name: &WorkflowName) -> std::path::PathBuf {
+        self.folder().join(text_name(name))
+    }
+
+    /// Returns the files of functions that are there, by name. None of them is read.
+    ///
+    /// # Errors
+    /// When the folder can not be read. One that is not there is empty.
+    pub fn functions(&self) -> Result<Vec<FoundFunctions>, FolderError> {
+        let found = folder::files(self.folder(), TEXT)?.into_iter().map(|found| {
+            let file = found.name.to_string_lossy().into_owned();
+            let stem = file.strip_suffix(TEXT).unwrap_or(&file);
+            let name = stem.parse().map_err(|error| format!("its name can not be that of a workflow: {error}"));
+            let about = folder::stamp(&self.folder().join(format!("{stem}{ABOUT}")));
+            FoundFunctions { name, stamp: found.stamp, about, file }
+        });
+        Ok(found.collect())
+    }
+
+    /// Returns a file of functions. What is kept about it may be missing, or make no sense.
+    ///
+    /// # Errors
+    /// When there is none of that name, or its text can not be read.
+    pub fn function_file(&self, name: &WorkflowName) -> Result<FunctionFile, LookupError> {
+        let file = self.function_path(name);
+        let broken = |reason: String| LookupError::Broken { file: file.clone(), reason };
+        let text = folder::read(&file, LARGEST).map_err(broken)?;
+        let text = text.ok_or_else(|| LookupError::NotFound { name: name.clone() })?;
+        let text = String::from_utf8(text).map_err(|_| broken("it is not UTF-8".to_owned()))?;
+        let kept = folder::read(&self.folder().join(about_name(name)), LARGEST);
+        let (metadata, trouble) = FunctionMetadata::read(kept, &text);
+        Ok(FunctionFile { name: name.clone(), text, metadata, trouble })
+    }
+
+    /// Keeps a file of functions as `name`. In the place of another one only if that is the text with the signature
+    /// `over`; the counts of that one are kept. Its workflows are drafts when the text is another one.
+    ///
+    /// # Errors
+    /// When another one is there, the text is too long, or the folder can not be written.
+    pub fn keep_functions(
+        &self,
+        name: &WorkflowName,
+        text: &str,
+        origin: Option<Origin>,
+        declares: Vec<Declares>,
+        over: Option<&Signature>,
+    ) -> Result<FunctionFile, CreateError> {
+        if text.len() > LARGEST {
+            return Err(CreateError::TooLarge { bytes: text.len(), at_most: LARGEST });
+        }
+        let locked = Locked::wait(self.folder())?;
+        let metadata = match self.function_file(name) {
+            Ok(old) if old.text == text || over == Some(&old.metadata.hash) => old.metadata,
+            // What is there and can not be read has no signature that somebody could know.
+            Ok(_) | Err(LookupError::Broken { .. }) => return Err(CreateError::Exists { name: name.clone() }),
+            Err(LookupError::NotFound { .. }) => {
+                FunctionMetadata { created: told(SystemTime::now()), ..FunctionMetadata::default() }
+            }
+            Err(LookupError::Folder(error)) => return Err(error.into()),
+        };
+        let mut metadata = metadata.of_text(text);
+        metadata.origin = origin;
+        metadata.declares = declares;
+        // The text first: with what was kept about another one it is an edited one, which is what it is.
+        locked.put(&text_name(name), text.as_bytes())?;
+        locked.put(&about_name(name), metadata.text().as_bytes())?;
+        Ok(FunctionFile { name: name.clone(), text: text.to_owned(), metadata, trouble: None })
+    }
+
+    /// Removes a file of functions with what is kept about it, also one that can not be read.
+    ///
+    /// # Errors
+    /// When there is none of that name, or the folder can not be written.
+    pub fn delete_functions(&self, name: &WorkflowName) -> Result<(), LookupError> {
+        let not_found = || LookupError::NotFound { name: name.clone() };
+        if !self.folder().is_dir() {
+            return Err(not_found());
+        }
+        let locked = Locked::wait(self.folder())?;
+        let removed = locked.remove(&text_name(name))?;
+        locked.remove(&about_name(name))?;
+        if removed { Ok(()) } else { Err(not_found()) }
+    }
+
+    /// Counts a run of the workflow `id` of a file that is over. A success proves it. Returns whether it was counted:
+    /// a run of a text that has another `hash` than the saved one says nothing about it.
+    ///
+    /// # Errors
+    /// When there is none of that name, it can not be read, or the folder can not be written.
+    pub fn note_function_run(
+        &self,
+        name: &WorkflowName,
+        id: &str,
+        hash: &Signature,
+        succeeded: bool,
+        at: SystemTime,
+    ) -> Result<bool, LookupError> {
+        if !self.folder().is_dir() {
+            return Err(LookupError::NotFound { name: name.clone() });
+        }
+        let locked = Locked::wait(self.folder())?;
+        let FunctionFile { mut metadata, .. } = self.function_file(name)?;
+        if metadata.hash != *hash {
+            return Ok(false);
+        }
+        metadata.workflows.entry(id.to_owned()).or_default().count(succeeded, at);
+        locked.put(&about_name(name), metadata.text().as_bytes())?;
+        Ok(true)
+    }
+}
+
+fn text_name(name: &WorkflowName) -> String {
+    format!("{name}{TEXT}")
+}
+
+fn about_name(name: &WorkflowName) -> String {
+    format!("{name}{ABOUT}")
+}

@@ -272,8 +272,9 @@ impl Shown {
                 vec![line(&format!("{QUIET}◌{QUIET:#}"), text("state"), "gate", detail, "", self.width(taken))]
             }
             "workflow_paused" => {
-                let (by, run) = (visible(text("by")), &event.run_id);
-                vec![format!("  {QUIET}paused by {by}; let it go on with: steplatch runs resume {run}{QUIET:#}")]
+                let by = visible(text("by"));
+                let resume = format!("let it go on with: steplatch runs resume {}", event.run_id);
+                vec![format!("  {QUIET}paused by {by}; {resume}{QUIET:#}")]
             }
             "workflow_resumed" => vec![format!("  {QUIET}{} lets it go on{QUIET:#}", visible(text("by")))],
             "contract_checked" => {

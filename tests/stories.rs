@@ -94,7 +94,7 @@ fn workflows_are_checked_drawn_and_described_without_a_daemon() {
     let schema: Value = serde_json::from_str(&home.runs(&["workflow", "schema"]).well()).unwrap();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     let actions = schema["$defs"]["Action"]["oneOf"].as_array().unwrap();
-    assert_eq!(actions.len(), 10, "six tools, sleep, fail, gate and run_workflow");
+    assert_eq!(actions.len(), 12, "six tools, run_node, run_graph, sleep, fail, gate and run_workflow");
     assert!(home.runs(&["workflow", "schema", "--documentation"]).well().contains("| `wait_for_quiet_ms` | "));
     assert!(!home.path().join(".local/state/steplatch").exists(), "and nothing was started for it");
 }

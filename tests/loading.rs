@@ -287,6 +287,11 @@ fn an_id_that_somebody_has_is_refused_and_it_is_said_who() {
         .collect();
     assert_eq!(kept.iter().filter(|name| name.ends_with(".py")).count(), 1, "{kept:?}");
 
+    // A machine that is saved because it ran to its end takes another name.
+    let machine: Value = serde_json::from_str(&NAP.replace("\"nap\"", "\"hello\"").replace("0.01", "0.02")).unwrap();
+    let ran = project.agent().calls("run_workflow", json!({"workflow_definition": machine}));
+    assert_eq!((&ran["workflow_saved"], &ran["saved_workflow_name"]), (&json!(true), &json!("hello_2")), "{ran}");
+
     // The same kind, another kind, from the same file: it is loaded again.
     project.writes("hello.py", "BashNode(id='hello', command='ls')\n");
     assert!(project.loads(&["hello.py"]).well().starts_with("hello.py: reloaded\n"));

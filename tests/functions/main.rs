@@ -72,7 +72,7 @@ fn a_function_goes_on_when_its_worker_was_killed_at_a_gate() {
 fn a_command_whose_daemon_was_killed_is_in_doubt_and_not_run_again() {
     let story = Story::of(
         "result = await ctx.run('slow')\nreturn [result['success'], result['error_type']]",
-        "BashNode(id='slow', session=session, command='echo once >>begun; while [ -e begun ]; do sleep 0.1; done')",
+        "BashNode(id='slow', session=session, command='trap \"echo ended >>ended; exit\" TERM; echo once >>begun; while true; do sleep 0.1; done')",
     );
     let run = story.begins(0.0);
     written(&story.path("begun"));
@@ -80,7 +80,7 @@ fn a_command_whose_daemon_was_killed_is_in_doubt_and_not_run_again() {
     let over = story.looks(&run, 60.0);
     assert_eq!((&over["status"], &over["result"]), (&json!("completed"), &json!([false, "unknown"])), "{over}");
     assert_eq!(lines_in(&story.path("begun")), 1);
-    std::fs::remove_file(story.path("begun")).unwrap();
+    assert_eq!(lines_in(&story.path("ended")), 1, "what was left of it is ended");
 }
 
 #[test]

@@ -244,7 +244,7 @@ impl Nodes {
         };
         let performer = self.hands.performer(caller, project.folder.clone(), panes);
         let timeout = wanted.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        let call = Call { input: wanted.input, timeout, interrupt, on_text: None };
+        let call = Call { input: wanted.input, timeout, interrupt, ..Call::default() };
         async move {
             let node = &project.nodes[&wanted.id].node;
             let result = performer.run(node, call, &random_name()).await;

@@ -26,7 +26,13 @@ use capture::Capture;
 /// How long the output of a command that has ended may be kept open by what it left running.
 const GRACE: Duration = Duration::from_millis(100);
 
-pub(crate) async fn run(bash: &Bash, filling: &Filling, surroundings: &Surroundings, cut: &Cut) -> Came {
+pub(crate) async fn run(
+    bash: &Bash,
+    filling: &Filling,
+    surroundings: &Surroundings,
+    family: Option<String>,
+    cut: &Cut,
+) -> Came {
     let command = match &bash.command {
         Some(command) => filling.text(command),
         None => match filling.input() {
@@ -43,6 +49,7 @@ pub(crate) async fn run(bash: &Bash, filling: &Filling, surroundings: &Surroundi
         folder: folder(bash.cwd.as_deref(), filling, surroundings),
         environment: environment(&bash.env, filling, surroundings),
         stdin: if stdin.is_some() { Stdin::Piped } else { Stdin::Nothing },
+        family,
     };
     let mut piped = match surroundings.programs.start(spec).await {
         Ok(piped) => piped,

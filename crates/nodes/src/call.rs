@@ -23,6 +23,9 @@ pub struct Call {
     /// Is told the answer of a model as it comes. Must return soon, and keep what it was told in bounds. A secret that
     /// the model was told and repeats is still in it: it may be cut anywhere.
     pub on_text: Option<OnText>,
+    /// What the programs are called that it starts, so that another process finds them: see
+    /// [`Programs::end_left`](steplatch_terminal::Programs::end_left).
+    pub family: Option<String>,
 }
 
 /// Somebody who is told pieces of a text.

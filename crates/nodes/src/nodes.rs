@@ -137,7 +137,7 @@ impl Nodes {
         match kind {
             NodeKind::Identity(_) => Came::success(call.input.clone()),
             // It has to end its programs before it says that it is over.
-            NodeKind::Bash(bash) => bash::run(bash, filling, surroundings, cut).await,
+            NodeKind::Bash(bash) => bash::run(bash, filling, surroundings, call.family.clone(), cut).await,
             NodeKind::Http(http) => within(cut, http::run(http, filling, web)).await,
             NodeKind::Mcp(mcp) => within(cut, mcp::run(mcp, filling, servers, surroundings)).await,
             NodeKind::Llm(llm) => llm::run(llm, filling, web, call.on_text.as_ref(), cut).await,

@@ -8,6 +8,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 fn spec(command: &str) -> PipedSpec {
     PipedSpec {
+        family: None,
         arguments: ["sh", "-c", command].map(Into::into).to_vec(),
         folder: "/".into(),
         environment: std::env::vars_os().collect(),
@@ -80,4 +81,19 @@ async fn what_can_not_be_started_is_told_apart() {
     assert!(matches!(programs.start(nothing).await, Err(SpawnError::NotFound(name)) if name == "no-such-program"));
     let nowhere = PipedSpec { folder: "/no/such".into(), ..spec("") };
     assert!(matches!(programs.start(nowhere).await, Err(SpawnError::NoFolder(_))));
+}
+
+#[tokio::test]
+async fn what_a_process_that_is_gone_started_is_found_by_its_name() {
+    let family = format!("left {}", std::process::id());
+    let named = PipedSpec { family: Some(family.clone()), ..spec("setsid sleep 1000 & echo $!; exec sleep 1000") };
+    let mut piped = Programs::new().start(named).await.unwrap();
+    let mut reader = BufReader::new(piped.take_stdout().unwrap());
+    let mut line = String::new();
+    reader.read_line(&mut line).await.unwrap();
+    assert!(Programs::new().end_left("somebody else's").await.is_empty());
+    assert!(runs(line.trim()));
+    assert!(Programs::new().end_left(&family).await.is_empty());
+    assert!(!runs(line.trim()));
+    assert!(piped.wait().await.is_ok(), "it has ended");
 }

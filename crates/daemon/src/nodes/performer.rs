@@ -57,6 +57,13 @@ impl Hands {
         Self { programs: Programs::new(), secrets, turns: Arc::new(Semaphore::new(MOST_AT_ONCE)), sessions }
     }
 
+    /// Ends what a daemon that is gone started for a step.
+    pub(crate) async fn end_left(&self, step: &str) {
+        for survivor in self.programs.end_left(step).await {
+            tracing::warn!(step, pid = survivor.pid, name = survivor.name, "a program of the last daemon goes on");
+        }
+    }
+
     /// Returns the terminals of nodes that stay, named after who opens them.
     pub(crate) fn panes(&self, owner: String) -> Arc<Panes> {
         Arc::new(Panes::new(self.sessions.clone(), owner))
@@ -77,8 +84,9 @@ impl Hands {
 }
 
 impl Performer {
-    /// Performs one call. `step` is its name, under which what it types is typed once.
+    /// Performs one call. `step` is its name, under which what it types is typed once, and what it starts is found.
     pub(crate) async fn run(&self, node: &Node, call: Call, step: &str) -> NodeResult {
+        let call = Call { family: Some(step.to_owned()), ..call };
         let turn = tokio::select! {
             turn = self.turns.acquire() => turn,
             () = call.interrupt.cancelled() => {

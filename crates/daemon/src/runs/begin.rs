@@ -1,5 +1,6 @@
 //! How runs begin: asked for, started by another run, or left behind by another daemon.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use steplatch_ids::{RunId, StepId};
@@ -126,11 +127,12 @@ impl Shared {
             }
         };
         let (mut drivers, mut functions) = (Vec::new(), Vec::new());
+        let mut callers = HashMap::new();
         // The oldest first, as they began.
         for known in left.into_iter().rev() {
             let run = known.run.clone();
             let found = if Run::told(known.clone()).is_function() {
-                self.found_function(known).await.map(|found| functions.push(found))
+                self.found_function(known, &mut callers).await.map(|found| functions.push(found))
             } else {
                 self.found(known).await.map(|found| drivers.push(found))
             };
@@ -193,7 +195,7 @@ impl Shared {
 }
 
 /// A run that another daemon left, ready to go on.
-type Left = (Arc<Run>, Driver, mpsc::UnboundedReceiver<Input>);
+type Left = (Arc<Run>, Driver, mpsc::UnboundedReceiver<Box<Input>>);
 
 /// Whether a step of one of these runs is under way.
 fn is_awaited(step: &StepId, runs: &[Left]) -> bool {

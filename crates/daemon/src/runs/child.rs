@@ -33,7 +33,7 @@ pub(super) const LEFT_ALONE: &str = "the run that started it went on without it"
 pub(super) fn perform(
     shared: Arc<Shared>,
     caller: Arc<Caller>,
-    parent: mpsc::UnboundedSender<Input>,
+    parent: mpsc::UnboundedSender<Box<Input>>,
     step: StepId,
     child: Child,
     limit: Option<Duration>,
@@ -86,12 +86,16 @@ pub(super) fn perform(
 }
 
 /// Tells the parent whenever its child begins to wait for somebody, and when it goes on.
-pub(super) async fn tell_of_waits(child: &Run, parent: &mpsc::UnboundedSender<Input>, step: &StepId) -> Infallible {
+pub(super) async fn tell_of_waits(
+    child: &Run,
+    parent: &mpsc::UnboundedSender<Box<Input>>,
+    step: &StepId,
+) -> Infallible {
     let mut progress = child.follow();
     loop {
         let waits = progress.borrow_and_update().state == RunState::Waiting;
         // What it knows already decides nothing.
-        let _ = parent.send(Input::ChildWaits { step: step.clone(), waits });
+        let _ = parent.send(Box::new(Input::ChildWaits { step: step.clone(), waits }));
         if progress.wait_for(|now| (now.state == RunState::Waiting) != waits).await.is_err() {
             // It is over, and whoever waits for that is told.
             std::future::pending::<()>().await;

@@ -31,7 +31,7 @@ pub(super) struct Driver {
     run: RunId,
     about: About,
     /// The way for outcomes and deadlines to come back.
-    inputs: mpsc::UnboundedSender<Input>,
+    inputs: mpsc::UnboundedSender<Box<Input>>,
     progress: watch::Sender<Progress>,
     history: History,
     seq: u64,
@@ -57,7 +57,7 @@ pub(super) struct Parts {
     pub(super) definition: Definition,
     pub(super) run: RunId,
     pub(super) about: About,
-    pub(super) inputs: mpsc::UnboundedSender<Input>,
+    pub(super) inputs: mpsc::UnboundedSender<Box<Input>>,
     pub(super) progress: watch::Sender<Progress>,
 }
 
@@ -130,25 +130,25 @@ impl Driver {
     }
 
     /// Drives the run to its end, or until the daemon stops.
-    pub(super) async fn drive(mut self, effects: Vec<Effect>, mut received: mpsc::UnboundedReceiver<Input>) {
+    pub(super) async fn drive(mut self, effects: Vec<Effect>, mut received: mpsc::UnboundedReceiver<Box<Input>>) {
         self.perform_all(effects, false).await;
         self.go_on(&mut received).await;
     }
 
     /// Drives a run that another daemon began.
-    pub(super) async fn resume(mut self, mut received: mpsc::UnboundedReceiver<Input>) {
+    pub(super) async fn resume(mut self, mut received: mpsc::UnboundedReceiver<Box<Input>>) {
         let effects = resume(&self.history, moment::now());
         self.perform_all(effects, true).await;
         self.go_on(&mut received).await;
     }
 
-    async fn go_on(mut self, received: &mut mpsc::UnboundedReceiver<Input>) {
+    async fn go_on(mut self, received: &mut mpsc::UnboundedReceiver<Box<Input>>) {
         let stopping = self.shared.stopping.clone();
         while !self.history.is_over() {
             let input = tokio::select! {
                 biased;
                 () = stopping.cancelled() => return self.leave(),
-                input = received.recv() => input,
+                input = received.recv() => input.map(|input| *input),
             };
             // The sender is ours as well, so there is always another one.
             let Some(input) = input else { return self.leave() };
@@ -343,7 +343,7 @@ impl Driver {
                 let timer = tokio::spawn(async move {
                     tokio::time::sleep(after).await;
                     // A run that is over does not mind.
-                    let _ = inputs.send(Input::DeadlinePassed);
+                    let _ = inputs.send(Box::new(Input::DeadlinePassed));
                 });
                 if let Some(before) = self.deadline.replace(timer.abort_handle()) {
                     before.abort();
@@ -373,11 +373,11 @@ impl Driver {
         // What is known at once needs no task, and costs no other thread a turn.
         if let Poll::Ready(input) = input.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             // A run that is over does not mind, here and below.
-            let _ = inputs.send(input);
+            let _ = inputs.send(Box::new(input));
             return;
         }
         let task = tokio::spawn(async move {
-            let _ = inputs.send(input.await);
+            let _ = inputs.send(Box::new(input.await));
         });
         self.in_flight = Some((step, task.abort_handle()));
     }

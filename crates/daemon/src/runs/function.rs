@@ -18,5 +18,6 @@ mod work;
 
 pub(super) use begin::{FoundFunction, FunctionFrom};
 pub(super) use child::{Begins, begin_saved, outcome_of, result_of};
+pub(super) use drive::OwnFile;
 pub(super) use gate::Question;
 pub(super) use told::{event, report};

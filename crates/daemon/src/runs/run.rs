@@ -21,7 +21,7 @@ use crate::secrets::Secrets;
 pub(super) struct Run {
     pub(super) id: RunId,
     pub(super) about: About,
-    inputs: mpsc::UnboundedSender<Input>,
+    inputs: mpsc::UnboundedSender<Box<Input>>,
     progress: watch::Receiver<Progress>,
     /// Held while somebody answers what it asks.
     pub(super) answering: tokio::sync::Mutex<()>,
@@ -128,7 +128,10 @@ impl Progress {
 
 impl Run {
     /// Returns a run that somebody drives, with what they need for it.
-    pub(super) fn driven(id: RunId, about: About) -> (Self, mpsc::UnboundedReceiver<Input>, watch::Sender<Progress>) {
+    pub(super) fn driven(
+        id: RunId,
+        about: About,
+    ) -> (Self, mpsc::UnboundedReceiver<Box<Input>>, watch::Sender<Progress>) {
         let (inputs, received) = mpsc::unbounded_channel();
         let (told, progress) = watch::channel(Progress::default());
         (Self { id, about, inputs, progress, answering: tokio::sync::Mutex::default() }, received, told)
@@ -183,7 +186,7 @@ impl Run {
         self.progress.clone()
     }
 
-    pub(super) fn inputs(&self) -> mpsc::UnboundedSender<Input> {
+    pub(super) fn inputs(&self) -> mpsc::UnboundedSender<Box<Input>> {
         self.inputs.clone()
     }
 
@@ -199,7 +202,7 @@ impl Run {
 
     /// Gives the run something to answer to; one that is over does not mind.
     pub(super) fn tell(&self, input: Input) {
-        let _ = self.inputs.send(input);
+        let _ = self.inputs.send(Box::new(input));
     }
 
     pub(super) fn cancel(&self, reason: &str) {

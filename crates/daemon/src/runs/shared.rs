@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use steplatch_ids::RunId;
@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Surroundings;
 use super::drive::ENTRY_VERSION;
+use super::function::OwnFile;
 use super::run::{Progress, Run, RunState};
 use crate::library::Workflows;
 use crate::moment;
@@ -70,6 +71,8 @@ pub(super) struct Shared {
     pub(super) workers: Workers,
     pub(super) projects: Projects,
     pub(super) hands: Hands,
+    /// Files of functions, for the runs that are under way.
+    pub(super) files: Mutex<Vec<Weak<OwnFile>>>,
     /// The runs that are under way.
     pub(super) driven: Mutex<HashMap<RunId, Arc<Run>>>,
     /// Runs that are not over and can not go on, and why.
@@ -102,6 +105,7 @@ impl Shared {
             workers,
             projects,
             hands,
+            files: Mutex::default(),
             driven: Mutex::default(),
             broken: Mutex::default(),
             stopping: CancellationToken::new(),

@@ -67,6 +67,7 @@ impl Server {
             folder: folder(program.cwd.as_deref(), filling, surroundings),
             environment: environment(&program.env, filling, surroundings),
             stdin: Stdin::Piped,
+            family: None,
         };
         let mut piped = surroundings.programs.start(spec).await.map_err(|error| not_started(&error))?;
         let said = Arc::new(Mutex::new(Vec::new()));

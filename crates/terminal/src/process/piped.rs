@@ -22,7 +22,7 @@ use super::TERMINAL_VARIABLE;
 use super::child::{Child, Exit};
 use super::orphans::Orphans;
 use super::spawn::{Program, SpawnError, Streams};
-use super::tree::{Leader, Survivor, end_all};
+use super::tree::{Leader, Survivor, end_all, end_left};
 
 /// How long the end of a program that was killed may take to be told.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -44,6 +44,9 @@ pub struct PipedSpec {
     pub environment: Vec<(OsString, OsString)>,
     /// Where its standard input comes from.
     pub stdin: Stdin,
+    /// What its family is called, by which [`Programs::end_left`] finds it in another process; no two have the same.
+    /// Without one it gets a name that nobody else knows.
+    pub family: Option<String>,
 }
 
 /// Where a program's standard input comes from.
@@ -100,12 +103,17 @@ impl Programs {
         self.orphans.adopt()
     }
 
+    /// Ends what a process that is gone started as this family. Returns who could not be ended.
+    pub async fn end_left(&self, family: &str) -> Vec<Survivor> {
+        end_left(family.to_owned()).await
+    }
+
     /// Starts a program as the leader of a session of its own, without a terminal.
     ///
     /// # Errors
     /// When the program or its folder is not there, or the system has nothing to give.
     pub async fn start(&self, spec: PipedSpec) -> Result<Piped, SpawnError> {
-        let mark = TerminalId::random().as_str().to_owned();
+        let mark = spec.family.clone().unwrap_or_else(|| TerminalId::random().as_str().to_owned());
         let orphans = self.orphans.clone();
         let handle = tokio::runtime::Handle::current();
         let started = tokio::task::spawn_blocking(move || {

@@ -57,6 +57,16 @@ pub(crate) struct Leader {
 ///
 /// `first` is the signal to begin with; then come SIGTERM and SIGKILL. Returns who is left.
 pub(crate) async fn end_all(leader: Leader, id: String, first: Option<Signal>, kin: Kin) -> Vec<Survivor> {
+    end_known(Some(leader), id, first, Some(kin)).await
+}
+
+/// The same for what another process started under `id` and did not live to end: whoever carries that mark, with all
+/// descendants.
+pub(crate) async fn end_left(id: String) -> Vec<Survivor> {
+    end_known(None, id, Some(Signal::TERM), None).await
+}
+
+async fn end_known(leader: Option<Leader>, id: String, first: Option<Signal>, kin: Option<Kin>) -> Vec<Survivor> {
     let polite = [(first.unwrap_or(Signal::HUP), 400), (Signal::TERM, 400)];
     let firm = [(Signal::KILL, 1000), (Signal::KILL, 1000)];
     let steps = polite.into_iter().filter(|_| first != Some(Signal::KILL)).chain(firm);
@@ -65,7 +75,7 @@ pub(crate) async fn end_all(leader: Leader, id: String, first: Option<Signal>, k
     for (signal, patience) in steps {
         seen.retain(|_, member| member.lives());
         let known = seen.keys().copied().collect();
-        for pid in family(leader, &id, known, &kin).await.members.into_keys() {
+        for pid in family(leader, &id, known, kin.as_ref()).await.members.into_keys() {
             if !seen.contains_key(&pid)
                 && let Some(member) = Member::open(pid)
             {
@@ -88,7 +98,7 @@ pub(crate) async fn end_all(leader: Leader, id: String, first: Option<Signal>, k
         }
     }
     seen.retain(|_, member| member.lives());
-    let left = family(leader, &id, seen.into_keys().collect(), &kin).await;
+    let left = family(leader, &id, seen.into_keys().collect(), kin.as_ref()).await;
     let survivors = left.members.into_iter().map(|member| (member, false));
     let survivors = survivors.chain(left.doubtful.into_iter().map(|process| (process, true)));
     survivors.map(|((pid, process), doubtful)| Survivor { pid, name: process.name, doubtful }).collect()
@@ -137,22 +147,24 @@ struct Found {
     doubtful: BTreeMap<i32, Process>,
 }
 
-async fn family(leader: Leader, id: &str, mut known: BTreeSet<i32>, kin: &Kin) -> Found {
+async fn family(leader: Option<Leader>, id: &str, mut known: BTreeSet<i32>, kin: Option<&Kin>) -> Found {
     let mark = format!("{TERMINAL_VARIABLE}={id}");
     let looked_up = tokio::task::spawn_blocking(processes).await;
     let mut processes = looked_up.unwrap_or_default();
     let mut doubtful = BTreeMap::new();
-    for (&pid, process) in processes.iter().filter(|(pid, process)| {
-        !process.ended
-            && process.parent == us()
-            && kin.orphans.includes(**pid)
-            && !is_marked(**pid)
-            && !serves_others(**pid, &process.name)
-    }) {
-        match kin.family.claim(process.started) {
-            Claim::No => {}
-            Claim::Sure => drop(known.insert(pid)),
-            Claim::Shared => drop(doubtful.insert(pid, process.clone())),
+    if let Some(kin) = kin {
+        for (&pid, process) in processes.iter().filter(|(pid, process)| {
+            !process.ended
+                && process.parent == us()
+                && kin.orphans.includes(**pid)
+                && !is_marked(**pid)
+                && !serves_others(**pid, &process.name)
+        }) {
+            match kin.family.claim(process.started) {
+                Claim::No => {}
+                Claim::Sure => drop(known.insert(pid)),
+                Claim::Shared => drop(doubtful.insert(pid, process.clone())),
+            }
         }
     }
     // A daemon that somebody started from inside of a terminal keeps what is not of this terminal.
@@ -186,14 +198,18 @@ pub(super) fn started(pid: Pid) -> Option<Ticks> {
 /// Who belongs to a terminal, given all processes of the system and those that are known to.
 fn members(
     processes: &BTreeMap<i32, Process>,
-    leader: Leader,
+    leader: Option<Leader>,
     known: BTreeSet<i32>,
     marked: impl Fn(i32) -> bool,
 ) -> BTreeSet<i32> {
     let us = us();
-    let session = leader.pid.as_raw_nonzero().get();
     let mut members = known;
     members.extend(processes.iter().filter_map(|(&pid, process)| {
+        let Some(leader) = leader else {
+            // Whoever started it is gone, and so is everything by which it could be known besides.
+            return (pid != us && marked(pid)).then_some(pid);
+        };
+        let session = leader.pid.as_raw_nonzero().get();
         let of_session = pid == session || process.session == session;
         let adopted = (process.parent == us || process.parent == 1) && pid != us;
         // A number that was given back may be a stranger's, who does not carry the mark.
@@ -280,7 +296,7 @@ mod tests {
             (20, process(1, 20)),  // somebody else
         ]);
         let leader = Leader { pid: Pid::from_raw(10).unwrap(), collected: false };
-        let members = members(&processes, leader, BTreeSet::new(), |pid| pid == 13);
+        let members = members(&processes, Some(leader), BTreeSet::new(), |pid| pid == 13);
         assert_eq!(members.into_iter().collect::<Vec<_>>(), [10, 11, 12, 13, 14, 15]);
     }
 
@@ -288,7 +304,7 @@ mod tests {
     fn a_stranger_with_the_number_of_a_leader_that_was_collected_is_left_alone() {
         let processes = BTreeMap::from([(1, process(0, 1)), (10, process(1, 10)), (11, process(1, 10))]);
         let leader = Leader { pid: Pid::from_raw(10).unwrap(), collected: true };
-        let members = members(&processes, leader, BTreeSet::new(), |pid| pid == 11);
+        let members = members(&processes, Some(leader), BTreeSet::new(), |pid| pid == 11);
         assert_eq!(members.into_iter().collect::<Vec<_>>(), [11], "only who carries the mark");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
@@ -165,7 +165,7 @@ impl Shared {
         append.summary = Some(beginning.summary(&about));
         append.private = Some(Origin::whole(&caller).text());
         append.key = key;
-        let (file, depth) = (OwnFile::of(&started), started.depth);
+        let (file, depth) = (self.file_of(&started), started.depth);
         let (frame, timeout) = (self.frame_of(&started, file.as_deref()), started.limit());
         let entry = Entry::Started(Box::new(started));
         let mut folded = Folded::default();
@@ -207,14 +207,26 @@ impl Shared {
         }
     }
 
-    /// Makes a run of a function out of what the journal has of it.
-    pub(in crate::runs) async fn found_function(self: &Arc<Self>, known: KnownRun) -> Result<FoundFunction, String> {
+    /// Makes a run of a function out of what the journal has of it. `callers` are those who are known already, by what
+    /// the journal has of them: many runs were begun by few.
+    pub(in crate::runs) async fn found_function(
+        self: &Arc<Self>,
+        known: KnownRun,
+        callers: &mut HashMap<String, Arc<Caller>>,
+    ) -> Result<FoundFunction, String> {
         let id = known.run.clone();
         let unreadable = |error: &dyn std::fmt::Display| format!("its history can not be read: {error}");
         let private = self.journal.private(&id).await.map_err(|error| unreadable(&error))?;
-        let origin: Origin = serde_json::from_str(&private.unwrap_or_default())
-            .map_err(|error| format!("what it needs to go on can not be read: {error}"))?;
-        let (caller, _) = origin.into_parts();
+        let private = private.unwrap_or_default();
+        let caller = match callers.get(&private) {
+            Some(caller) => caller.clone(),
+            None => {
+                let origin: Origin = serde_json::from_str(&private)
+                    .map_err(|error| format!("what it needs to go on can not be read: {error}"))?;
+                let caller = Arc::new(origin.into_parts().0);
+                callers.entry(private).or_insert(caller).clone()
+            }
+        };
         let records = self.journal.read(&id, 1).await.map_err(|error| unreadable(&error))?;
         let mut entries = Vec::with_capacity(records.len());
         for record in &records {
@@ -227,14 +239,14 @@ impl Shared {
         };
         let declared = Declared::read(&started.nodes, &self.hands, &id)?;
         declared.adopt(std::mem::take(&mut folded.terminals));
-        let file = OwnFile::of(&started);
+        let file = self.file_of(&started);
         let frame = self.frame_of(&started, file.as_deref());
         let about = Run::told(known).about;
         let (run, inputs, progress) = Run::driven(id.clone(), about.clone());
         self.lock().insert(id.clone(), Arc::new(run));
         Ok(FoundFunction(Driver {
             shared: self.clone(),
-            caller: Arc::new(caller),
+            caller,
             run: id,
             about,
             inputs,
@@ -250,6 +262,22 @@ impl Shared {
             depth: started.depth,
             timeout: started.limit(),
             file,
+        }))
+    }
+
+    /// Returns the file of a run, which all runs of the same text share; none where it is a call of a node.
+    fn file_of(&self, started: &Started) -> Option<Arc<OwnFile>> {
+        if started.is_call {
+            return None;
+        }
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        files.retain(|file| file.strong_count() > 0);
+        let is_same = |file: &Arc<OwnFile>| file.name == started.file && *file.text == *started.text;
+        let known = files.iter().filter_map(Weak::upgrade).find(is_same);
+        Some(known.unwrap_or_else(|| {
+            let file = Arc::new(OwnFile { name: started.file.clone(), text: started.text.as_str().into() });
+            files.push(Arc::downgrade(&file));
+            file
         }))
     }
 

@@ -10,7 +10,7 @@ use steplatch_store::Append;
 use steplatch_workflow::{By, Input};
 use tokio::sync::{mpsc, watch};
 
-use super::entry::{Entry, Started};
+use super::entry::Entry;
 use super::frame::Frame;
 use super::gate::{Question, answer_of, step};
 use super::history::{Folded, What};
@@ -28,7 +28,7 @@ pub(super) struct Driver {
     pub(super) caller: Arc<Caller>,
     pub(super) run: RunId,
     pub(super) about: About,
-    pub(super) inputs: mpsc::UnboundedReceiver<Input>,
+    pub(super) inputs: mpsc::UnboundedReceiver<Box<Input>>,
     pub(super) progress: watch::Sender<Progress>,
     pub(super) declared: Arc<Declared>,
     /// Who makes calls, by the numbers of the calls that they are the answers to.
@@ -51,16 +51,9 @@ pub(super) struct Driver {
 
 /// The file that a run was begun with.
 #[derive(Debug)]
-pub(super) struct OwnFile {
+pub(in crate::runs) struct OwnFile {
     pub(super) name: String,
     pub(super) text: Arc<str>,
-}
-
-impl OwnFile {
-    pub(super) fn of(started: &Started) -> Option<Arc<Self>> {
-        let Started { is_call, file, text, .. } = started;
-        (!is_call).then(|| Arc::new(Self { name: file.clone(), text: text.as_str().into() }))
-    }
 }
 
 /// What makes a run go on.
@@ -78,7 +71,7 @@ impl Driver {
     /// Drives the run to its end, or until the daemon stops. `again` is whether another daemon began it.
     pub(super) async fn drive(mut self, again: bool) {
         if again {
-            if let Err(error) = self.take_up().await {
+            if let Err(error) = Box::pin(self.take_up()).await {
                 tracing::error!(run = %self.run, error, "a run can not be taken up");
                 if !self.append(vec![Entry::Failed { at: moment::now(), error }]).await {
                     return;
@@ -90,11 +83,12 @@ impl Driver {
         self.publish();
         while self.folded.end.is_none() {
             let happened = self.next().await;
-            if !self.take(happened).await {
+            // A run at rest keeps no room for what it does when something happens.
+            if !Box::pin(self.take(happened)).await {
                 return;
             }
         }
-        self.finish().await;
+        Box::pin(self.finish()).await;
     }
 
     /// Waits for an answer, or for somebody who ends the run.
@@ -108,7 +102,7 @@ impl Driver {
                 biased;
                 () = self.shared.stopping.cancelled() => return Happened::Stopping,
                 input = self.inputs.recv() => match input {
-                    Some(input) => if let Some(happened) = self.heard(input) {
+                    Some(input) => if let Some(happened) = self.heard(*input) {
                         return happened;
                     },
                     None => return Happened::Stopping,

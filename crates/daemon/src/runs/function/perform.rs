@@ -122,7 +122,11 @@ impl Driver {
                 let message = "The daemon ended while the node was running; whether it was done is not known, and it is \
                                not done again.";
                 let result = NodeResult::failed(&node, input, ErrorType::Unknown, message);
-                self.work.came(number, Came::node(result));
+                let (hands, step) = (self.shared.hands.clone(), super::history::call_step(&self.run, number));
+                self.work.spawn(number, async move {
+                    hands.end_left(&step.to_string()).await;
+                    Came::node(result)
+                });
             }
             _ => {
                 let interrupt = self.work.interrupt_for(number);
@@ -198,7 +202,7 @@ impl Driver {
         true
     }
 
-    fn parent(&self) -> mpsc::UnboundedSender<Input> {
+    fn parent(&self) -> mpsc::UnboundedSender<Box<Input>> {
         let run = self.shared.driven(&self.run);
         // One that nobody knows is told nothing, which nobody minds.
         run.map_or_else(|| mpsc::unbounded_channel().0, |run| run.inputs())

@@ -4,12 +4,12 @@ mod approver;
 mod config;
 mod daemon;
 mod gates;
-mod graphs;
+pub(crate) mod graphs;
 mod host;
 mod mcp;
 mod nodes;
 mod run;
-mod runs;
+pub(crate) mod runs;
 mod terminal;
 mod worker;
 mod workflow;
@@ -19,6 +19,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use crate::commander::Commander;
 use crate::failure::Failure;
 use crate::front;
 
@@ -63,6 +64,8 @@ enum Command {
     /// Open, watch, drive and close terminals
     #[command(subcommand)]
     Terminal(terminal::Terminal),
+    /// Call nodes, run graphs and workflows and answer their questions, line by line
+    Commander(Commander),
     /// Serve an MCP client on standard input and output
     Mcp,
     /// Start, stop and look at the daemon
@@ -133,6 +136,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Nodes(command) => command.run(&place).await,
         Command::Graph(command) => command.run(&place).await,
         Command::Terminal(command) => command.run(&place).await,
+        Command::Commander(command) => command.run(&place).await,
         Command::Mcp => mcp::run(place).await,
         Command::Daemon(command) => command.run(place).await,
         Command::Config(command) => command.run(),
@@ -154,7 +158,8 @@ mod tests {
     }
 
     /// Commands without `--json`, each with its reason.
-    const WITHOUT_JSON: [(&str, &str); 7] = [
+    const WITHOUT_JSON: [(&str, &str); 8] = [
+        ("commander", "is a conversation"),
         ("completions", "prints a script for a shell"),
         ("daemon host", "is a process, and prints nothing"),
         ("daemon serve", "is a process, and prints nothing"),

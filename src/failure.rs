@@ -62,6 +62,16 @@ impl Failure {
         self
     }
 
+    /// What people are told.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The exit code.
+    pub(crate) fn code(&self) -> u8 {
+        self.code
+    }
+
     /// Says so on standard error, with `json` on standard output too, and returns the exit code.
     pub(crate) fn tell(self, json: bool) -> ExitCode {
         if json {

@@ -46,6 +46,12 @@ pub(crate) fn steady(place: &Place) -> Result<Steady, Failure> {
     Ok(Steady::new(place.clone(), starter()?, hello("steplatch")))
 }
 
+/// The same, for a person at another surface than the command line.
+pub(crate) fn steady_at(place: &Place, surface: &str) -> Result<Steady, Failure> {
+    let hello = Hello { surface: Some(surface.to_owned()), ..hello("steplatch") };
+    Ok(Steady::new(place.clone(), starter()?, hello))
+}
+
 /// Asks the daemon for `verb`, and starts it when there is none. Asks again when it goes away in the middle, where that
 /// does no harm.
 pub(crate) async fn ask<V: Verb>(place: &Place, verb: V) -> Result<V::Reply, Failure> {

@@ -7,6 +7,7 @@ mod asciicast;
 mod asking;
 mod attach;
 mod calls_view;
+mod commander;
 mod commands;
 mod failure;
 mod family;

@@ -41,6 +41,22 @@ pub(crate) fn exactly(text: &str) -> io::Result<()> {
     out.flush()
 }
 
+/// Whether standard output is shown with colours.
+pub(crate) fn coloured() -> bool {
+    anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
+}
+
+/// Returns lines as [`line`] prints them, for who writes to the terminal of standard output by another way.
+pub(crate) fn as_printed(lines: &[String]) -> String {
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    if coloured() { text } else { anstream::adapter::strip_str(&text).to_string() }
+}
+
+/// Clears the terminal that standard output is, with what was scrolled off it.
+pub(crate) fn clear() -> io::Result<()> {
+    exactly("\x1b[H\x1b[2J\x1b[3J")
+}
+
 /// Prints a value as JSON on standard output.
 pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;

@@ -35,6 +35,11 @@ pub(crate) trait View {
         Ok(())
     }
 
+    /// Whether what was asked for last still stands where it can be typed behind.
+    fn is_asking(&self) -> bool {
+        false
+    }
+
     /// Says something that is not of the run.
     fn remark(&mut self, _text: &str) -> io::Result<()> {
         Ok(())
@@ -227,9 +232,60 @@ impl Shown {
         Self { watched, ..Self::default() }
     }
 
-    /// Shows the states of a nested run as they end, within the state that started it.
-    fn show_nested(&mut self, event: &RunEvent, out: &mut impl io::Write) -> io::Result<()> {
-        let width = if self.watched { width().map(|width| width.saturating_sub(2)) } else { None };
+    /// The columns that a line may take, without those that are `taken`; all where nobody watches.
+    fn width(&self, taken: usize) -> Option<usize> {
+        if self.watched { width().map(|width| width.saturating_sub(taken)) } else { None }
+    }
+
+    /// Tells an event as the lines that it adds; one that adds none is only remembered.
+    ///
+    /// For whoever writes elsewhere than on standard output, such as above a line that is being typed; so many columns
+    /// are `taken` by what that puts before each line.
+    pub(crate) fn told(&mut self, event: &RunEvent, taken: usize) -> Vec<String> {
+        if self.run.is_empty() {
+            self.run.clone_from(&event.run_id);
+        }
+        if event.run_id != self.run {
+            return self.told_nested(event, taken).into_iter().map(|line| format!("  {line}")).collect();
+        }
+        let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
+        match event.event_type.as_str() {
+            "workflow_started" => {
+                self.story.began.clone_from(&event.timestamp);
+                vec![title(event)]
+            }
+            "state_entered" => {
+                self.story.enter(event);
+                Vec::new()
+            }
+            "state_completed" => {
+                let width = self.width(taken);
+                self.story.leave(event, width).into_iter().collect()
+            }
+            "log" => {
+                let lines = text("text").lines();
+                lines.map(|line| format!("    {QUIET}│{QUIET:#} {}", visible(line))).collect()
+            }
+            "gate_answered" => vec![answered(event, self.width(taken))],
+            "gate_timeout" | "gate_cancelled" => {
+                let detail = if event.event_type == "gate_timeout" { "nobody answered in time" } else { "taken back" };
+                vec![line(&format!("{QUIET}◌{QUIET:#}"), text("state"), "gate", detail, "", self.width(taken))]
+            }
+            "contract_checked" => {
+                self.story.check(event);
+                Vec::new()
+            }
+            _ if event.is_last() => self.story.finished(event),
+            _ => {
+                let width = self.width(taken);
+                self.story.calls.take(event, width).into_iter().collect()
+            }
+        }
+    }
+
+    /// Tells the states of a nested run as they end, within the state that started it.
+    fn told_nested(&mut self, event: &RunEvent, taken: usize) -> Option<String> {
+        let width = self.width(taken + 2);
         let story = self.nested.entry(event.run_id.clone()).or_default();
         let ended = match event.event_type.as_str() {
             "state_entered" => {
@@ -243,13 +299,14 @@ impl Shown {
         if event.is_last() {
             self.nested.remove(&event.run_id);
         }
-        match ended {
-            Some(line) => {
-                self.clear(out)?;
-                writeln!(out, "  {line}")
-            }
-            None => Ok(()),
-        }
+        ended
+    }
+
+    /// Takes away the line that moves on in place, before somebody else prints.
+    pub(crate) fn rest(&mut self) -> io::Result<()> {
+        let mut out = anstream::stdout().lock();
+        self.clear(&mut out)?;
+        out.flush()
     }
 
     fn clear(&mut self, out: &mut impl io::Write) -> io::Result<()> {
@@ -263,73 +320,18 @@ impl Shown {
 
 impl View for Shown {
     fn show(&mut self, event: &RunEvent) -> io::Result<()> {
+        let lines = self.told(event, 0);
         let mut out = anstream::stdout().lock();
-        if self.run.is_empty() {
-            self.run.clone_from(&event.run_id);
+        if !lines.is_empty() {
+            self.clear(&mut out)?;
         }
-        if event.run_id != self.run {
-            return self.show_nested(event, &mut out);
-        }
-        match event.event_type.as_str() {
-            "workflow_started" => {
-                self.story.began.clone_from(&event.timestamp);
-                writeln!(out, "{}", title(event))
-            }
-            "state_entered" => {
-                self.story.enter(event);
-                Ok(())
-            }
-            "state_completed" => {
-                self.clear(&mut out)?;
-                let width = if self.watched { width() } else { None };
-                match self.story.leave(event, width) {
-                    Some(line) => writeln!(out, "{line}"),
-                    None => Ok(()),
-                }
-            }
-            "log" => {
-                self.clear(&mut out)?;
-                let text = event.data.get("text").and_then(Value::as_str).unwrap_or_default();
-                text.lines().try_for_each(|line| writeln!(out, "    {QUIET}│{QUIET:#} {}", visible(line)))
-            }
-            "gate_answered" => {
-                self.clear(&mut out)?;
-                let width = if self.watched { width() } else { None };
-                writeln!(out, "{}", answered(event, width))
-            }
-            "gate_timeout" | "gate_cancelled" => {
-                self.clear(&mut out)?;
-                let state = event.data.get("state").and_then(Value::as_str).unwrap_or_default();
-                let detail = if event.event_type == "gate_timeout" { "nobody answered in time" } else { "taken back" };
-                let width = if self.watched { width() } else { None };
-                writeln!(out, "{}", line(&format!("{QUIET}◌{QUIET:#}"), state, "gate", detail, "", width))
-            }
-            "contract_checked" => {
-                self.story.check(event);
-                Ok(())
-            }
-            _ if event.is_last() => {
-                self.clear(&mut out)?;
-                self.story.finished(event).iter().try_for_each(|line| writeln!(out, "{line}"))
-            }
-            _ => {
-                let width = if self.watched { width() } else { None };
-                match self.story.calls.take(event, width) {
-                    Some(line) => {
-                        self.clear(&mut out)?;
-                        writeln!(out, "{line}")
-                    }
-                    None => Ok(()),
-                }
-            }
-        }
+        lines.iter().try_for_each(|line| writeln!(out, "{line}"))
     }
 
     fn question(&mut self, gate: &GateInfo) -> io::Result<()> {
         let mut out = anstream::stdout().lock();
         self.clear(&mut out)?;
-        let width = if self.watched { width() } else { None };
-        question::shown(gate, width).iter().try_for_each(|line| writeln!(out, "{line}"))
+        question::shown(gate, self.width(0)).iter().try_for_each(|line| writeln!(out, "{line}"))
     }
 
     fn lead(&mut self, text: &str) -> io::Result<()> {
@@ -344,6 +346,10 @@ impl View for Shown {
         write!(out, "  {QUIET}{text}{QUIET:#} ")?;
         self.open = true;
         out.flush()
+    }
+
+    fn is_asking(&self) -> bool {
+        self.open
     }
 
     fn remark(&mut self, text: &str) -> io::Result<()> {

@@ -343,6 +343,26 @@ fn a_question_of_a_nested_run_is_asked_and_its_states_are_shown_within() {
 }
 
 #[test]
+fn a_question_of_a_run_that_a_function_started_is_asked_where_the_function_is_watched() {
+    let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
+    let mut judged: Value = serde_json::from_str(JUDGED).unwrap();
+    judged["description"] = "Asks what holds".into();
+    std::fs::write(home.path().join("judged.json"), judged.to_string()).unwrap();
+    home.runs(&["workflow", "load", "judged.json"]).well();
+    let function = "async def twice(ctx):\n                        ended = await asyncio.gather(ctx.run_workflow('judged'), ctx.run_workflow('judged'))\n                        return len(ended)\n\nimport asyncio\nWorkflow(id='twice', session=session, fn=twice)\n";
+    std::fs::write(home.path().join("twice.py"), function).unwrap();
+    let agent = Agent::new(&outer);
+    let person = Person::watches(&agent, &home, "twice.py");
+    for expected in 1..=2 {
+        person.sees(&format!("(?s)(by number or text:.*){{{expected}}}$"));
+        person.types(json!({"input_text": "1\n"}));
+    }
+    let screen = person.sees("exit-code-0");
+    assert_eq!(screen.matches("    ✓ release ").count(), 2, "the states of both are shown:\n{screen}");
+    assert_eq!(screen.matches("answered: it is clean").count(), 2, "{screen}");
+}
+
+#[test]
 fn a_daemon_that_is_killed_under_a_run_is_not_seen_by_who_watches() {
     let home = Home::new(STEPLATCH);
     let definition = json!({"name": "steady", "initial_state": "open", "states": {

@@ -43,7 +43,7 @@ impl Graphs {
             Self::Run(Run { name, given }) => {
                 let (input, timeout) = (given.input()?, given.timeout()?);
                 let reply = front::ask(place, RunGraph { graph_id: name, input, timeout }).await?;
-                steps(&reply);
+                steps(&reply).iter().for_each(|line| print::note(line));
                 given.tell(&reply)
             }
         }
@@ -75,9 +75,9 @@ impl List {
     }
 }
 
-/// Tells on standard error how each step ended, in the order in which they began; those that did not, last.
-fn steps(reply: &NodeReply) {
-    let Some(steps) = reply.attributes.get("steps").and_then(Value::as_object) else { return };
+/// Tells how each step ended, in the order in which they began; those that did not, last. One line each.
+pub(crate) fn steps(reply: &NodeReply) -> Vec<String> {
+    let Some(steps) = reply.attributes.get("steps").and_then(Value::as_object) else { return Vec::new() };
     let order = reply.attributes.get("execution_order").and_then(Value::as_array);
     let began: Vec<&str> = order.into_iter().flatten().filter_map(Value::as_str).collect();
     let not_begun = steps.keys().map(String::as_str).filter(|step| !began.contains(step));
@@ -89,7 +89,5 @@ fn steps(reply: &NodeReply) {
         let about = attempts.into_iter().chain(Some(visible(error))).collect::<Vec<_>>().join(" ");
         Some(vec![name.to_owned(), step["status"].as_str().unwrap_or_default().replace('_', " "), about])
     });
-    for line in print::table(&rows.collect::<Vec<_>>()).lines() {
-        print::note(line);
-    }
+    print::table(&rows.collect::<Vec<_>>()).lines().map(str::to_owned).collect()
 }

@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::asking::Asking;
 use crate::failure::{FAILED, Failure};
-use crate::family::Family;
+use crate::family::{Family, child};
 use crate::question::Person;
 use crate::run_view::{Shown, View};
 use crate::{front, print};
@@ -217,20 +217,28 @@ impl Watching<'_> {
 
     /// Shows an event of the run, or of one that it started.
     async fn show(&mut self, event: &RunEvent) -> Result<Option<Rest>, Failure> {
+        self.family.meet(event);
+        // What is nested stands before the end of what it is nested in, and its questions go with it.
+        for nested in self.family.part(event).await {
+            self.view.show(&nested)?;
+        }
         match event.event_type.as_str() {
-            "state_entered" => self.family.meet(event),
-            // What is nested stands before the end of what it is nested in.
-            "state_completed" => {
-                for nested in self.family.part(&event.run_id).await {
-                    self.view.show(&nested)?;
-                }
+            "state_completed" if event.run_id == self.run => {
                 self.questions.retain(|question| question.gate().run_id == self.run);
+            }
+            "nested_workflow_completed" | "nested_workflow_failed" | "nested_workflow_cancelled" => {
+                self.questions.retain(|question| Some(question.gate().run_id.as_str()) != child(event));
             }
             _ => {}
         }
+        let was_asked = self.view.is_asking();
         self.view.show(event)?;
         if event.is_last() && event.run_id == self.run {
             return Ok(Some(Rest::Over));
+        }
+        // What stands above it now took its line.
+        if let Some(asking) = self.questions.front().filter(|_| was_asked && !self.view.is_asking()) {
+            self.view.prompt(&asking.prompt())?;
         }
         let gate = event.data.get("gate_id").and_then(serde_json::Value::as_str).unwrap_or_default();
         match event.event_type.as_str() {

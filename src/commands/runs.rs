@@ -91,7 +91,8 @@ impl List {
     }
 }
 
-fn row(run: &RunRecord) -> Vec<String> {
+/// A run as a row of a table: its id, workflow, state, beginning, time, and what is to be said of it.
+pub(crate) fn row(run: &RunRecord) -> Vec<String> {
     let about = match (&run.pending_gate, &run.error) {
         (Some(gate), _) if gate.choices.is_empty() => gate.prompt.clone(),
         (Some(gate), _) => format!("{} ({} choices)", gate.prompt, gate.choices.len()),
@@ -108,6 +109,11 @@ fn row(run: &RunRecord) -> Vec<String> {
     ]
 }
 
+/// Tells one run, a line each.
+pub(crate) async fn told(place: &Place, id: &str) -> Result<Vec<String>, Failure> {
+    show::lines(place, id).await
+}
+
 /// How long a run took, or how long it is under way.
 fn took(run: &RunRecord) -> String {
     let time = print::between(&run.started_at, run.completed_at.as_deref());
@@ -115,7 +121,7 @@ fn took(run: &RunRecord) -> String {
 }
 
 /// Returns runs as the daemon lists them, newest first.
-pub(super) async fn listed(
+pub(crate) async fn listed(
     place: &Place,
     workflow: Option<String>,
     state: Option<String>,
@@ -131,7 +137,7 @@ pub(super) async fn listed(
 }
 
 /// Returns the id of the run that a person means: a whole id as it is, a beginning when it is that of one run only.
-pub(super) async fn find(place: &Place, meant: &str) -> Result<String, Failure> {
+pub(crate) async fn find(place: &Place, meant: &str) -> Result<String, Failure> {
     if meant.parse::<RunId>().is_ok() {
         return Ok(meant.to_owned());
     }
@@ -156,7 +162,7 @@ pub(super) async fn find(place: &Place, meant: &str) -> Result<String, Failure> 
 }
 
 /// Says that there is no such run.
-pub(super) fn not_found(id: &str) -> Failure {
+pub(crate) fn not_found(id: &str) -> Failure {
     Failure::usage(format!("run '{id}' not found; see which there are with: steplatch runs list"))
 }
 

@@ -72,7 +72,7 @@ fn a_function_goes_on_when_its_worker_was_killed_at_a_gate() {
 fn a_command_whose_daemon_was_killed_is_in_doubt_and_not_run_again() {
     let story = Story::of(
         "result = await ctx.run('slow')\nreturn [result['success'], result['error_type']]",
-        "BashNode(id='slow', session=session, command='trap \"echo ended >>ended; exit\" TERM; echo once >>begun; while true; do sleep 0.1; done')",
+        "BashNode(id='slow', session=session, command='exec 2>log; trap \"echo ended >>ended; exit\" TERM; echo once >>begun; while true; do sleep 0.1; done')",
     );
     let run = story.begins(0.0);
     written(&story.path("begun"));

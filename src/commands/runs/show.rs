@@ -14,15 +14,26 @@ use crate::print::{self, BAD, GOOD, QUIET, STRONG, visible};
 
 /// Shows one run.
 pub(super) async fn show(place: &Place, id: &str, json: bool) -> Result<ExitCode, Failure> {
-    let record = front::ask(place, GetWorkflowRun { run_id: id.to_owned() }).await?;
-    let Some(record) = record.run else { return Err(not_found(id)) };
-    let report = front::ask(place, GetRun { run_id: id.to_owned(), wait_seconds: None }).await?;
+    let (record, report) = looked_up(place, id).await?;
     if json {
         print::json(&together(&record, &report))?;
     } else {
         told(&record, &report).iter().try_for_each(print::line)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tells one run, a line each.
+pub(super) async fn lines(place: &Place, id: &str) -> Result<Vec<String>, Failure> {
+    let (record, report) = looked_up(place, id).await?;
+    Ok(told(&record, &report))
+}
+
+async fn looked_up(place: &Place, id: &str) -> Result<(RunRecord, RunReply), Failure> {
+    let record = front::ask(place, GetWorkflowRun { run_id: id.to_owned() }).await?;
+    let Some(record) = record.run else { return Err(not_found(id)) };
+    let report = front::ask(place, GetRun { run_id: id.to_owned(), wait_seconds: None }).await?;
+    Ok((record, report))
 }
 
 /// The record, with what the report knows besides.

@@ -1,0 +1,123 @@
+//! Questions of runs in the conversation: put, answered, and left open.
+
+use std::io;
+
+use serde_json::Value;
+use steplatch_protocol::{AnswerGate, AnswerGateReply};
+
+use super::conversation::{Conversation, PATIENCE, WAITING};
+use super::editor::Prompt;
+use crate::failure::{FAILED, Failure};
+use crate::print::{self, QUIET, visible};
+use crate::question;
+
+impl Conversation<'_> {
+    /// Takes a line for the question of a gate, and answers it once that is whole.
+    pub(super) async fn answers(&mut self, gate: &str, line: &str) -> Result<(), Failure> {
+        let Some(question) = self.session.question(gate) else {
+            return Err(Failure::usage("the question is not asked any more; /gates lists those that are"));
+        };
+        match question.asking.line(line).map_err(Failure::usage)? {
+            Some(answer) => self.gives(gate, answer).await,
+            None => {
+                self.code = WAITING;
+                Ok(self.asks_on()?)
+            }
+        }
+    }
+
+    /// Gives an answer, and waits for what comes of it where the run is watched here.
+    async fn gives(&mut self, gate: &str, answer: AnswerGate) -> Result<(), Failure> {
+        let reply = self.work.answer(&answer).await?;
+        if let Some(refused) = reply.as_ref().filter(|reply| !reply.success) {
+            return self.is_refused(gate, answer, refused).await;
+        }
+        let question = self.session.settled(gate);
+        match question.and_then(|(question, _)| question.entry) {
+            Some(number) if self.session.asked().is_none() => {
+                self.watches(number, self.screen.is_watched().then_some(PATIENCE));
+            }
+            Some(_) => self.code = WAITING,
+            None => {
+                let told = match &answer.form {
+                    Some(form) => question::answered(&Value::Object(form.clone())),
+                    None => question::answered(&answer.answer.as_str().into()),
+                };
+                let status = reply.map_or_else(|| "further".to_owned(), |reply| reply.status);
+                self.screen.note(&format!("answered: {told}; {} is now {status}", answer.run_id))?;
+            }
+        }
+        Ok(self.asks()?)
+    }
+
+    async fn is_refused(&mut self, gate: &str, answer: AnswerGate, reply: &AnswerGateReply) -> Result<(), Failure> {
+        let error = reply.error.clone().unwrap_or_else(|| "the answer was not taken".to_owned());
+        if reply.passphrase_wanted && !self.screen.is_watched() {
+            let how = format!("answer it with: steplatch gates answer {} --passphrase-stdin", answer.run_id);
+            return Err(Failure::work(format!("{error}; {how}")));
+        }
+        let is_first = answer.passphrase.is_none();
+        if !reply.passphrase_wanted && !self.work.is_open(&answer).await? {
+            // It may have been answered from elsewhere, and then there is nothing to ask any more.
+            self.session.settled(gate);
+            self.asks()?;
+            return Err(Failure::work(error));
+        }
+        if let Some(question) = self.session.question(gate) {
+            question.asking.refused(answer, reply);
+        }
+        if !(reply.passphrase_wanted && is_first) {
+            self.fails(&error, FAILED)?;
+        }
+        Ok(self.asks_on()?)
+    }
+
+    /// Puts the question that is first now, if there is one.
+    pub(super) fn asks(&mut self) -> io::Result<()> {
+        if let Some(question) = self.session.asked() {
+            let gate = question.asking.gate();
+            let who = question.entry.map_or_else(String::new, |number| {
+                format!("::{number} {} ", visible(&self.session.entry(number).target.to_string()))
+            });
+            let more = match self.session.questions().count() - 1 {
+                0 => String::new(),
+                1 => "; 1 more question waits".to_owned(),
+                more => format!("; {more} more questions wait"),
+            };
+            let later = if self.screen.is_watched() { ", Ctrl-C leaves it open" } else { "" };
+            let mut lines = vec![format!("{QUIET}{who}{} asks{later}{more}{QUIET:#}", gate.run_id)];
+            lines.extend(question::shown(gate, print::width()));
+            self.still()?;
+            self.screen.say(&lines)?;
+        }
+        self.asks_on()
+    }
+
+    /// Asks for the next line of the question that is first.
+    fn asks_on(&mut self) -> io::Result<()> {
+        let asked = self.session.asked().map(|question| &question.asking);
+        let prompt = match asked {
+            None => Prompt::Line,
+            Some(asking) if asking.is_secret() => Prompt::Secret,
+            Some(_) => Prompt::Answer,
+        };
+        self.screen.lines.show(prompt);
+        let choices = asked.map(|asking| asking.gate().choices.clone()).unwrap_or_default();
+        self.screen.lines.change_words(|words| words.choices = choices);
+        let Some(asking) = asked else { return Ok(()) };
+        let mut lines: Vec<String> = asking.lead().iter().map(|line| format!("    {line}")).collect();
+        lines.push(format!("  {QUIET}{}{QUIET:#}", asking.prompt()));
+        self.screen.say(&lines)
+    }
+
+    /// Ctrl-C at the prompt: what is asked stays open.
+    pub(super) fn leaves_questions(&mut self) -> io::Result<()> {
+        let open = match self.session.leaves() {
+            0 => "Ctrl-D leaves".to_owned(),
+            1 => "the question is left open; /gates asks it again".to_owned(),
+            count => format!("{count} questions are left open; /gates asks them again"),
+        };
+        self.asks()?;
+        self.screen.note(&open)
+    }
+}

@@ -1,0 +1,281 @@
+//! What commands do: what `/word` asks for, carried out.
+
+use steplatch_protocol::{CancelWorkflow, GateInfo, GetWorkflowRun, ListGraphs, ListNodes, ListWorkflows};
+
+use super::conversation::Conversation;
+use super::line::Kind;
+use super::order::{self, Order};
+use super::session::State;
+use super::{help, told};
+use crate::commands::runs;
+use crate::failure::Failure;
+use crate::print::{self, visible};
+
+/// Runs that `/runs` lists.
+const LISTED: u32 = 20;
+
+/// States that runs can be listed by.
+const STATES: [&str; 5] = ["running", "waiting", "completed", "failed", "cancelled"];
+
+/// So many characters may be the beginning of a run's id; fewer are rather an answer.
+const OF_AN_ID: usize = 4;
+
+impl Conversation<'_> {
+    /// Carries out a command with what follows it.
+    pub(super) async fn carries_out(&mut self, word: &str, rest: &str) -> Result<(), Failure> {
+        let rest = rest.trim();
+        match order::called(word).map_err(Failure::usage)? {
+            Order::Help => {
+                let lines = help::about(rest).map_err(Failure::usage)?;
+                self.screen.say(&lines)?;
+            }
+            Order::Nodes => self.lists_nodes(rest).await?,
+            Order::Graphs => self.lists_graphs(rest).await?,
+            Order::Workflows => self.lists_workflows(rest).await?,
+            Order::Runs => self.lists_runs(rest).await?,
+            Order::Gates => self.lists_gates().await?,
+            Order::Answer => self.answers_with(rest).await?,
+            Order::Show => self.shows(rest).await?,
+            Order::Cancel => self.cancels(rest).await?,
+            Order::Foreground => self.brings_back(rest).await?,
+            Order::Background => {
+                let lines = told::calls(self.session.not_over());
+                self.tells(&lines, "nothing is under way; /bg LINE begins a call without waiting for it")?;
+            }
+            Order::History => {
+                let lines = told::calls(self.session.entries());
+                self.tells(&lines, "nothing was called yet; /help says how it is done")?;
+            }
+            Order::Clear if self.screen.is_watched() => print::clear()?,
+            Order::Clear => {}
+            Order::Quit => self.over = true,
+        }
+        Ok(())
+    }
+
+    fn tells(&mut self, lines: &[String], nothing: &str) -> std::io::Result<()> {
+        if lines.is_empty() { self.screen.note(nothing) } else { self.screen.say(lines) }
+    }
+
+    async fn lists_nodes(&mut self, containing: &str) -> Result<(), Failure> {
+        let reply = self.work.daemon().call(ListNodes { containing: text(containing) }).await?;
+        if let Some(error) = reply.error {
+            return Err(Failure::work(error));
+        }
+        let rows = reply.nodes.iter().map(|node| {
+            vec![format!("@{}", node.id), node.kind.clone(), visible(node.description.as_deref().unwrap_or_default())]
+        });
+        let lines = told::table(["NODE", "TYPE", "DESCRIPTION"], rows);
+        self.tells(&lines, "no node is like that")?;
+        self.tells_broken(reply.broken.iter().map(|broken| (broken.id.as_deref(), &*broken.file, &*broken.reason)))
+    }
+
+    async fn lists_graphs(&mut self, containing: &str) -> Result<(), Failure> {
+        let reply = self.work.daemon().call(ListGraphs { containing: text(containing) }).await?;
+        if let Some(error) = reply.error {
+            return Err(Failure::work(error));
+        }
+        let rows = reply.graphs.iter().map(|graph| {
+            let about = visible(graph.description.as_deref().unwrap_or_default());
+            vec![format!("#{}", graph.id), visible(&graph.steps.join(", ")), about]
+        });
+        let lines = told::table(["GRAPH", "STEPS", "DESCRIPTION"], rows);
+        self.tells(&lines, "there is no such graph; /help graphs says what one is")?;
+        self.tells_broken(reply.broken.iter().map(|broken| (broken.id.as_deref(), &*broken.file, &*broken.reason)))
+    }
+
+    async fn lists_workflows(&mut self, containing: &str) -> Result<(), Failure> {
+        let verb = ListWorkflows { containing: text(containing), ..ListWorkflows::default() };
+        let reply = self.work.daemon().call(verb).await?;
+        if let Some(error) = reply.error {
+            return Err(Failure::work(error));
+        }
+        let rows = reply.workflows.iter().map(|workflow| {
+            let runs = format!("{} of {}", workflow.success_count, workflow.run_count);
+            let about = visible(workflow.description.as_deref().unwrap_or_default());
+            vec![format!("%{}", workflow.name), workflow.status.clone(), runs, about]
+        });
+        let lines = told::table(["WORKFLOW", "STATUS", "DONE WELL", "DESCRIPTION"], rows);
+        self.tells(&lines, "there is no such workflow; one from a file is run with %./FILE.json or %./FILE.py")?;
+        let more = reply.total.saturating_sub(reply.workflows.len());
+        if more > 0 && containing.is_empty() {
+            self.screen.note(&format!("and {more} more; /workflows TEXT finds them"))?;
+        }
+        self.tells_broken(reply.broken.iter().map(|broken| (None, &*broken.file, &*broken.reason)))
+    }
+
+    fn tells_broken<'b>(
+        &mut self,
+        broken: impl Iterator<Item = (Option<&'b str>, &'b str, &'b str)>,
+    ) -> Result<(), Failure> {
+        for (name, file, reason) in broken {
+            let what = name.map_or_else(|| visible(file), |name| format!("{} in {}", visible(name), visible(file)));
+            self.screen.note(&format!("{what} can not be used: {}", reason.trim_end().replace('\n', "; ")))?;
+        }
+        Ok(())
+    }
+
+    async fn lists_runs(&mut self, which: &str) -> Result<(), Failure> {
+        let word = text(which);
+        let (state, workflow) = match word {
+            Some(word) if STATES.contains(&word.as_str()) => (Some(word), None),
+            word => (None, word.map(|word| word.trim_start_matches('%').to_owned())),
+        };
+        let found = runs::listed(self.place, workflow, state, LISTED).await?;
+        let ids: Vec<String> = found.iter().map(|run| run.run_id.clone()).collect();
+        self.screen.lines.change_words(|words| {
+            words.runs.retain(|known| !ids.contains(known));
+            words.runs.splice(0..0, ids);
+        });
+        let lines = told::table(["ID", "WORKFLOW", "STATE", "BEGAN", "TOOK", "ABOUT"], found.iter().map(runs::row));
+        Ok(self.tells(&lines, "there are no such runs; %NAME begins one")?)
+    }
+
+    async fn lists_gates(&mut self) -> Result<(), Failure> {
+        let gates = self.work.questions().await?;
+        let lines = told::questions(&gates);
+        self.tells(&lines, "no run waits for an answer")?;
+        for (_, gate) in gates {
+            let entry = self.session.of_run(&gate.run_id);
+            self.session.asks(gate, entry, false);
+        }
+        Ok(self.asks()?)
+    }
+
+    /// `/answer ANSWER` and `/answer RUN ANSWER`.
+    async fn answers_with(&mut self, rest: &str) -> Result<(), Failure> {
+        if rest.is_empty() {
+            return Err(Failure::usage("after /answer comes the answer, or a run and the answer to its question"));
+        }
+        let gates: Vec<GateInfo> = self.work.questions().await?.into_iter().map(|(_, gate)| gate).collect();
+        let (gate, answer) = self.meant(gates, rest).map_err(Failure::usage)?;
+        let (id, entry) = (gate.gate_id.clone(), self.session.of_run(&gate.run_id));
+        self.session.asks(gate, entry, true);
+        self.answers(&id, answer).await
+    }
+
+    /// Finds the question that is answered, and what is answered.
+    fn meant<'t>(&self, gates: Vec<GateInfo>, rest: &'t str) -> Result<(GateInfo, &'t str), String> {
+        let (first, after) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        let begins = |gate: &&GateInfo| {
+            let without = gate.run_id.strip_prefix("run_").unwrap_or(&gate.run_id);
+            let beginning = first.strip_prefix("run_").unwrap_or(first);
+            beginning.len() >= OF_AN_ID && without.starts_with(beginning)
+        };
+        let of_run: Vec<&GateInfo> = gates.iter().filter(begins).collect();
+        match (&of_run[..], self.session.asked(), &gates[..]) {
+            ([_, ..], _, _) if after.trim().is_empty() => Err(format!("after /answer {first} comes the answer")),
+            ([gate], _, _) => Ok(((*gate).clone(), after.trim())),
+            ([_, _, ..], Some(asked), _) if of_run.iter().any(|gate| gate.gate_id == asked.asking.gate().gate_id) => {
+                Ok((asked.asking.gate().clone(), after.trim()))
+            }
+            ([_, _, ..], _, _) => {
+                Err(format!("'{first}' waits for several answers; /gates asks them one after the other"))
+            }
+            ([], Some(asked), _) => Ok((asked.asking.gate().clone(), rest)),
+            ([], None, [gate]) => Ok((gate.clone(), rest)),
+            ([], None, []) => Err("no run waits for an answer".to_owned()),
+            ([], None, _) => {
+                Err("several runs wait: /answer RUN ANSWER says which is meant, /gates lists them".to_owned())
+            }
+        }
+    }
+
+    async fn shows(&mut self, what: &str) -> Result<(), Failure> {
+        let numbered = self.session.numbered(what);
+        if let Some(number) = numbered {
+            let entry = self.session.entry(number);
+            match (&entry.state, entry.run.clone()) {
+                (State::Coming, Some(run)) => {
+                    let lines = runs::told(self.place, &run).await?;
+                    self.screen.say(&lines)?;
+                }
+                _ => {
+                    let result = self.session.result(number).map_err(Failure::usage)?;
+                    let lines = told::result(number, &entry.target, result);
+                    self.screen.say(&lines)?;
+                }
+            }
+            return Ok(());
+        }
+        let run = self.run(what, "/show").await?;
+        let lines = runs::told(self.place, &run).await?;
+        Ok(self.screen.say(&lines)?)
+    }
+
+    /// Returns the id of the run that is meant by its beginning.
+    async fn run(&self, what: &str, command: &str) -> Result<String, Failure> {
+        if what.is_empty() {
+            return Err(Failure::usage(format!(
+                "after {command} comes a run or the number of a call; /runs lists runs"
+            )));
+        }
+        runs::find(self.place, what).await
+    }
+
+    async fn cancels(&mut self, what: &str) -> Result<(), Failure> {
+        let numbered = self.session.numbered(what);
+        let run = match numbered.map(|number| (number, self.session.entry(number))) {
+            Some((number, entry)) if !matches!(entry.state, State::Coming | State::Waits) => {
+                return Ok(self.screen.note(&format!("::{number} is over already"))?);
+            }
+            Some((number, entry)) if entry.target.kind != Kind::Workflow || matches!(entry.state, State::Waits) => {
+                return self.ends(number);
+            }
+            Some((number, entry)) => entry
+                .run
+                .clone()
+                .ok_or_else(|| Failure::work(format!("::{number} is just beginning; ask for it again in a moment")))?,
+            None => self.run(what, "/cancel").await?,
+        };
+        let reply = self.work.daemon().call(CancelWorkflow { run_id: run }).await?;
+        if !reply.success {
+            return Err(runs::not_found(&reply.run_id));
+        }
+        Ok(self.screen.note(&format!("{}: {}", reply.run_id, reply.message))?)
+    }
+
+    async fn brings_back(&mut self, what: &str) -> Result<(), Failure> {
+        let numbered = if what.is_empty() {
+            let last = self.session.not_over().last().map(|(number, _)| number);
+            Some(last.ok_or_else(|| {
+                Failure::usage("nothing is under way; /fg RUN watches a run that was begun elsewhere")
+            })?)
+        } else {
+            self.session.numbered(what)
+        };
+        let (number, run) = match numbered {
+            Some(number) => (Some(number), String::new()),
+            None => {
+                let run = self.run(what, "/fg").await?;
+                (self.session.of_run(&run), run)
+            }
+        };
+        let Some(number) = number else {
+            let record = self.work.daemon().call(GetWorkflowRun { run_id: run.clone() }).await?.run;
+            let Some(record) = record else { return Err(runs::not_found(&run)) };
+            self.screen.note("Ctrl-C leaves it; it goes on")?;
+            self.follows(record.workflow_id, run);
+            return Ok(());
+        };
+        if !matches!(self.session.entry(number).state, State::Coming | State::Waits) {
+            return Ok(self.screen.note(&format!("::{number} is over; /show {number} shows its result"))?);
+        }
+        self.session.entry_mut(number).quiet = false;
+        let asks = self.session.questions().find(|question| question.entry == Some(number));
+        if let Some(gate) = asks.map(|question| question.asking.gate().clone()) {
+            // Nothing comes of it before it is answered.
+            self.session.asks(gate, Some(number), true);
+            return Ok(self.asks()?);
+        }
+        let target = visible(&self.session.entry(number).target.to_string());
+        self.screen.note(&format!("waiting for ::{number} {target}"))?;
+        self.watches(number, None);
+        Ok(())
+    }
+}
+
+/// A text that says something.
+fn text(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty())
+}

@@ -1,0 +1,124 @@
+//! What can be called here, and what a name means that was called in another way than it should be.
+
+use strsim::jaro_winkler;
+
+use super::line::{Kind, Target};
+
+/// The names of all that can be called, as of the last time that the daemon was asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Catalog {
+    pub(crate) nodes: Vec<String>,
+    pub(crate) graphs: Vec<String>,
+    pub(crate) workflows: Vec<String>,
+}
+
+/// Names that are told at most where one is not known.
+const TOLD: usize = 20;
+
+/// From here on two names are alike.
+const ALIKE: f64 = 0.85;
+
+impl Catalog {
+    pub(crate) fn names(&self, kind: Kind) -> &[String] {
+        match kind {
+            Kind::Node => &self.nodes,
+            Kind::Graph => &self.graphs,
+            Kind::Workflow => &self.workflows,
+        }
+    }
+
+    /// Returns what a target means: a graph may be called as a node is, because a graph is one.
+    ///
+    /// # Errors
+    /// When there is nothing of that name, with what there is; or when it is of another kind, with how that is called.
+    pub(crate) fn meant(&self, target: &Target) -> Result<Target, String> {
+        let Target { kind, name } = target;
+        let has = |kind: Kind| self.names(kind).contains(name);
+        if has(*kind) || target.file().is_some() {
+            return Ok(target.clone());
+        }
+        if *kind == Kind::Node && has(Kind::Graph) {
+            return Ok(Target { kind: Kind::Graph, name: name.clone() });
+        }
+        let shown = crate::print::visible(&crate::print::fitted(name, 80));
+        if let Some(other) = Kind::ALL.into_iter().find(|other| has(*other)) {
+            return Err(format!("'{shown}' is a {}; write {}{shown}", other.noun(), other.sigil()));
+        }
+        Err(format!("there is no {} '{shown}'{}; {}", kind.noun(), self.nearest(*kind, name), self.there_is(*kind)))
+    }
+
+    /// `, did you mean @greet?`, of whatever kind.
+    fn nearest(&self, kind: Kind, name: &str) -> String {
+        let mut best = (ALIKE, None);
+        // The kind that was asked for first, so that it wins where two are as near.
+        for other in std::iter::once(kind).chain(Kind::ALL) {
+            for known in self.names(other) {
+                let likeness = jaro_winkler(known, name);
+                if likeness > best.0 {
+                    best = (likeness, Some((other, known)));
+                }
+            }
+        }
+        best.1.map_or_else(String::new, |(other, known)| format!(", did you mean {}{known}?", other.sigil()))
+    }
+
+    fn there_is(&self, kind: Kind) -> String {
+        let noun = kind.noun();
+        match self.names(kind) {
+            [] if kind == Kind::Workflow => {
+                "no workflow is saved here; run one from a file with %./FILE.json or %./FILE.py".to_owned()
+            }
+            [] => format!("no {noun} is declared here; /help {noun}s says how it is done"),
+            names => {
+                let told: Vec<String> = names.iter().take(TOLD).map(|name| format!("{}{name}", kind.sigil())).collect();
+                let more = names.len().saturating_sub(TOLD);
+                let more = if more == 0 { String::new() } else { format!(" and {more} more: /{noun}s") };
+                format!("there is {}{more}", told.join(", "))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meant(line: &str) -> Result<String, String> {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let catalog = Catalog {
+            nodes: names(&["fails", "greet", "identity"]),
+            graphs: names(&["both"]),
+            workflows: names(&["release"]),
+        };
+        let Ok(super::super::line::Line::Call { target, .. }) = super::super::line::read(line) else {
+            panic!("{line} calls nothing")
+        };
+        catalog.meant(&target).map(|target| target.to_string())
+    }
+
+    #[test]
+    fn a_name_means_what_its_sigil_says_and_a_graph_is_a_node_too() {
+        for (line, target) in
+            [("@greet", "@greet"), ("#both", "#both"), ("@both", "#both"), ("%release", "%release"), ("%a.py", "%a.py")]
+        {
+            assert_eq!(meant(line), Ok(target.to_owned()));
+        }
+    }
+
+    #[test]
+    fn the_wrong_sigil_explains_the_right_one_and_an_unknown_name_lists_what_there_is() {
+        let table = [
+            ("@release", "'release' is a workflow; write %release"),
+            ("#greet", "'greet' is a node; write @greet"),
+            ("%both", "'both' is a graph; write #both"),
+            ("@gret", "there is no node 'gret', did you mean @greet?; there is @fails, @greet, @identity"),
+            ("@relaese", "there is no node 'relaese', did you mean %release?; there is @fails, @greet, @identity"),
+            ("#zzz", "there is no graph 'zzz'; there is #both"),
+        ];
+        for (line, error) in table {
+            assert_eq!(meant(line), Err(error.to_owned()), "{line}");
+        }
+        let nothing = Catalog::default().meant(&Target { kind: Kind::Workflow, name: "x".to_owned() }).unwrap_err();
+        assert!(nothing.contains("no workflow is saved here"), "{nothing}");
+    }
+}

@@ -1,0 +1,386 @@
+//! The conversation: lines are read, what they mean is done, and what happens is told.
+//!
+//! Either a line is being typed or a call is waited for; what is not waited for goes on
+//! in the background and is told above the line. A call is waited for until it is over,
+//! until it has taken too long, or until it asks something, because then words are needed.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::pending;
+use std::io::{self, IsTerminal as _};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use steplatch_protocol::{Place, Steady};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::editor::{Lines, Typed};
+use super::line::{Kind, Target};
+use super::order::{self, Order};
+use super::reference::{self, Pinned};
+use super::screen::Screen;
+use super::session::{Filled, Meaning, Session, State, Wanted};
+use super::work::{Outcome, Work};
+use crate::failure::Failure;
+use crate::print::{self, visible};
+use crate::run_view::{Shown, View};
+
+/// What takes longer goes to the background by itself.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The exit code of a script whose last line waits for an answer.
+pub(super) const WAITING: u8 = 3;
+
+/// The exit code of a script that was interrupted, as shells have it.
+const INTERRUPTED: u8 = 130;
+
+/// A call that is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Foreground {
+    pub(super) number: usize,
+    /// Without it, it is waited for to its end.
+    until: Option<Instant>,
+    /// The person asked for its end.
+    pub(super) ending: bool,
+}
+
+/// A person or a script in conversation with the daemon.
+#[derive(Debug)]
+pub(crate) struct Conversation<'a> {
+    pub(super) place: &'a Place,
+    pub(super) session: Session,
+    pub(super) work: Work,
+    pub(super) screen: Screen,
+    /// What is shown of runs, by the number of their call.
+    pub(super) views: HashMap<usize, Shown>,
+    pub(super) foreground: Option<Foreground>,
+    /// The exit code of the last line.
+    pub(super) code: u8,
+    pub(super) over: bool,
+    /// It is over as soon as nothing is waited for.
+    stopping: bool,
+    /// What waited for a result and can be done now.
+    pub(super) later: VecDeque<(Wanted, Value)>,
+}
+
+impl<'a> Conversation<'a> {
+    pub(crate) fn new(place: &'a Place, daemon: Steady, lines: Lines) -> Self {
+        Self {
+            place,
+            session: Session::default(),
+            work: Work::new(daemon),
+            screen: Screen { lines },
+            views: HashMap::new(),
+            foreground: None,
+            code: 0,
+            over: false,
+            stopping: false,
+            later: VecDeque::new(),
+        }
+    }
+
+    /// Goes on until the person leaves, or the input ends. Returns the exit code of the last line.
+    pub(crate) async fn goes_on(mut self) -> Result<ExitCode, Failure> {
+        let mut interrupted = signal(SignalKind::interrupt())?;
+        let mut terminated = signal(SignalKind::terminate())?;
+        let mut hung_up = signal(SignalKind::hangup())?;
+        let mut ticks = tokio::time::interval(Duration::from_millis(100));
+        if self.screen.is_watched() {
+            self.greets().await?;
+        }
+        while !self.over {
+            if let Some((wanted, value)) = self.later.pop_front() {
+                tokio::select! {
+                    done = self.performs(wanted, value) => if let Err(failure) = done {
+                        self.fails(failure.message(), failure.code())?;
+                    },
+                    _ = interrupted.recv() => self.screen.note("interrupted")?,
+                }
+                continue;
+            }
+            if self.foreground.is_none() {
+                if self.stopping {
+                    break;
+                }
+                self.screen.lines.ask();
+            }
+            let until = self.foreground.and_then(|foreground| foreground.until);
+            tokio::select! {
+                typed = self.screen.lines.next(), if self.screen.lines.is_asked() => tokio::select! {
+                    done = self.reads(typed) => done?,
+                    _ = interrupted.recv() => self.screen.note("interrupted")?,
+                },
+                news = self.work.next() => self.hears(news)?,
+                () = patience(until) => self.goes_to_background()?,
+                _ = interrupted.recv() => self.interrupts()?,
+                _ = terminated.recv() => self.over = true,
+                _ = hung_up.recv() => self.over = true,
+                _ = ticks.tick(), if self.moves() => self.moves_on()?,
+            }
+        }
+        self.leaves()
+    }
+
+    /// Tells what there is, and which questions wait.
+    async fn greets(&mut self) -> Result<(), Failure> {
+        let catalog = self.work.catalog().await?;
+        let count = |kind: Kind| match catalog.names(kind).len() {
+            1 => format!("1 {}", kind.noun()),
+            count => format!("{count} {}s", kind.noun()),
+        };
+        let counts = Kind::ALL.map(count).join(", ");
+        self.screen.note(&format!("{counts} here; /help teaches, Ctrl-D leaves"))?;
+        self.screen.lines.change_words(|words| words.catalog = catalog);
+        for (_, gate) in self.work.questions().await? {
+            self.session.asks(gate, None, false);
+        }
+        self.asks()?;
+        Ok(())
+    }
+
+    async fn reads(&mut self, typed: Typed) -> Result<(), Failure> {
+        let line = match typed {
+            Typed::Line(line) => line,
+            Typed::Closed => {
+                self.over = true;
+                return Ok(());
+            }
+            Typed::Interrupted => return Ok(self.leaves_questions()?),
+        };
+        let meaning = self.session.read(&line);
+        // Answers are nobody's business afterwards.
+        let answers = match &meaning {
+            Meaning::Answer(..) => true,
+            Meaning::Order(word, _) => order::called(word) == Ok(Order::Answer),
+            _ => false,
+        };
+        if !answers && line.trim_start().starts_with(['@', '#', '%', '/', ':']) {
+            self.screen.lines.remember(&line);
+        }
+        match self.does(meaning).await {
+            Ok(()) => Ok(()),
+            Err(failure) => Ok(self.fails(failure.message(), failure.code())?),
+        }
+    }
+
+    async fn does(&mut self, meaning: Meaning) -> Result<(), Failure> {
+        let (wanted, text) = match meaning {
+            Meaning::Nothing => return Ok(()),
+            Meaning::Misread(error) => return Err(Failure::usage(error)),
+            Meaning::Call(target, text) => return self.calls(&target, text, false).await,
+            Meaning::Quietly(target, text) => return self.calls(&target, text, true).await,
+            Meaning::Order(word, text) => (Wanted::Order(word), text),
+            Meaning::Look(number, text) => (Wanted::Look(number), text),
+            Meaning::Answer(gate, text) => (Wanted::Answer(gate), text),
+        };
+        self.code = 0;
+        match self.session.filled(&text).map_err(Failure::usage)? {
+            Filled::Ready(value) => self.performs(wanted, value).await,
+            Filled::Waits(numbers) => {
+                self.session.waits(wanted, text);
+                self.code = WAITING;
+                Ok(self.screen.note(&format!("this waits for {}", still_coming(&numbers)))?)
+            }
+        }
+    }
+
+    async fn performs(&mut self, wanted: Wanted, value: Value) -> Result<(), Failure> {
+        match wanted {
+            Wanted::Call(number) => self.starts(number, value),
+            Wanted::Order(word) => return self.carries_out(&word, &words(&value)).await,
+            Wanted::Look(number) => self.screen.output(number, &value)?,
+            Wanted::Answer(gate) => return self.answers(&gate, &reference::text(&value)).await,
+        }
+        Ok(())
+    }
+
+    /// Calls what a target means, and waits for it unless it is called `quietly`.
+    async fn calls(&mut self, target: &Target, text: Pinned, quietly: bool) -> Result<(), Failure> {
+        let catalog = self.work.catalog().await?;
+        let target = catalog.meant(target);
+        self.screen.lines.change_words(|words| words.catalog = catalog);
+        let target = target.map_err(Failure::usage)?;
+        let filled = self.session.filled(&text).map_err(Failure::usage)?;
+        self.code = 0;
+        let shown = visible(&target.to_string());
+        let number = self.session.begins(target, true, quietly, Instant::now());
+        let names = self.session.names().into_iter().map(str::to_owned).collect();
+        self.screen.lines.change_words(|words| words.called = names);
+        match filled {
+            Filled::Ready(value) => self.starts(number, value),
+            Filled::Waits(numbers) => {
+                self.session.waits(Wanted::Call(number), text);
+                self.screen.note(&format!("::{number} {shown} waits for {}", still_coming(&numbers)))?;
+                // What it waits for may need an answer, and that is a line.
+                if !self.screen.is_watched() {
+                    self.code = WAITING;
+                    return Ok(());
+                }
+            }
+        }
+        if quietly {
+            self.screen.note(&format!("::{number} {shown} is under way in the background"))?;
+        } else {
+            self.watches(number, self.screen.is_watched().then_some(PATIENCE));
+        }
+        Ok(())
+    }
+
+    /// Waits for a call, for as long as that.
+    pub(super) fn watches(&mut self, number: usize, patience: Option<Duration>) {
+        let until = patience.map(|patience| Instant::now() + patience);
+        self.foreground = Some(Foreground { number, until, ending: false });
+    }
+
+    pub(super) fn starts(&mut self, number: usize, value: Value) {
+        let target = self.session.entry(number).target.clone();
+        self.session.under_way(number, value.clone(), Instant::now());
+        if target.kind == Kind::Workflow {
+            self.views.insert(number, Shown::new(io::stdout().is_terminal()));
+        }
+        self.work.begin(number, &target, value);
+    }
+
+    /// Follows a run that was begun elsewhere, and waits for it.
+    pub(super) fn follows(&mut self, workflow: String, run: String) {
+        let target = Target { kind: Kind::Workflow, name: workflow };
+        let number = self.session.begins(target, false, false, Instant::now());
+        self.session.under_way(number, Value::Null, Instant::now());
+        self.views.insert(number, Shown::new(io::stdout().is_terminal()));
+        self.work.follow(number, run);
+        self.watches(number, None);
+    }
+
+    pub(super) fn fails(&mut self, error: &str, code: u8) -> io::Result<()> {
+        self.code = code;
+        self.still()?;
+        self.screen.error(error)
+    }
+
+    pub(super) fn goes_to_background(&mut self) -> io::Result<()> {
+        let Some(Foreground { number, .. }) = self.foreground.take() else { return Ok(()) };
+        self.still_of(number)?;
+        let target = visible(&self.session.entry(number).target.to_string());
+        self.screen.note(&format!("::{number} {target} goes on in the background; /fg {number} waits for it"))
+    }
+
+    /// Ctrl-C while a call is waited for.
+    fn interrupts(&mut self) -> Result<(), Failure> {
+        self.stopping = !self.screen.is_watched();
+        let Some(foreground) = self.foreground else {
+            // A question may be seen a moment before the editor has the keys.
+            return if self.screen.is_watched() { Ok(self.leaves_questions()?) } else { Ok(()) };
+        };
+        let number = foreground.number;
+        self.still()?;
+        let entry = self.session.entry(number);
+        let workflow = entry.target.kind == Kind::Workflow && matches!(entry.state, State::Coming);
+        match (workflow, entry.ours && !foreground.ending, entry.run.clone()) {
+            (false, ..) => {
+                self.ends(number)?;
+            }
+            (true, true, run) => {
+                self.foreground = Some(Foreground { ending: true, until: None, ..foreground });
+                let what = run.clone().unwrap_or_else(|| "the run".to_owned());
+                self.screen.note(&format!("cancelling {what}; Ctrl-C again leaves it to itself"))?;
+                if let Some(run) = run {
+                    self.work.cancel(run);
+                }
+            }
+            (true, false, run) => {
+                self.foreground = None;
+                self.session.entry_mut(number).quiet = true;
+                let what = run.unwrap_or_else(|| "the run".to_owned());
+                let again = format!("/fg {number} watches it again, /cancel {number} cancels it");
+                self.screen.note(&format!("{what} is left to itself; {again}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a call that is no run.
+    pub(super) fn ends(&mut self, number: usize) -> Result<(), Failure> {
+        self.work.abandon(number);
+        self.hears_end(number, &Outcome::Nothing("interrupted".to_owned()))
+    }
+
+    /// Takes away what moves on in place, because something else is printed.
+    pub(super) fn still(&mut self) -> io::Result<()> {
+        self.foreground.map_or(Ok(()), |foreground| self.still_of(foreground.number))
+    }
+
+    pub(super) fn still_of(&mut self, number: usize) -> io::Result<()> {
+        self.views.get_mut(&number).map_or(Ok(()), Shown::rest)
+    }
+
+    /// Whether something moves on in place: only while nobody types.
+    fn moves(&self) -> bool {
+        let watched = self.foreground.filter(|_| self.screen.is_watched() && !self.screen.lines.is_asked());
+        let view = watched.and_then(|foreground| self.views.get(&foreground.number));
+        view.is_some_and(View::moves)
+    }
+
+    fn moves_on(&mut self) -> io::Result<()> {
+        let view = self.foreground.and_then(|foreground| self.views.get_mut(&foreground.number));
+        view.map_or(Ok(()), View::tick)
+    }
+
+    /// Says what goes on without the person, and what ends with them.
+    fn leaves(mut self) -> Result<ExitCode, Failure> {
+        self.still()?;
+        let mut told = Vec::new();
+        for (number, entry) in self.session.not_over() {
+            let target = visible(&entry.target.to_string());
+            told.push(match (&entry.run, &entry.state) {
+                (Some(run), _) => {
+                    let asks = self.session.questions().any(|question| question.entry == Some(number));
+                    let how = if asks {
+                        format!("answer it with: steplatch gates answer {run}")
+                    } else {
+                        format!("see it with: steplatch runs show {run}")
+                    };
+                    format!("{target} goes on as {run}; {how}")
+                }
+                (None, State::Waits) => {
+                    format!("::{number} {target} did not begin, because what it waits for did not come")
+                }
+                (None, _) => format!("::{number} {target} ends here"),
+            });
+        }
+        let code = match self.stopping {
+            true => INTERRUPTED,
+            // A person has seen what went wrong.
+            false if self.screen.is_watched() => 0,
+            false => self.code,
+        };
+        // Nobody types any more.
+        drop(self.screen);
+        told.iter().for_each(|line| print::note(line));
+        Ok(ExitCode::from(code))
+    }
+}
+
+/// The text of what follows a command.
+fn words(value: &Value) -> String {
+    if value.is_null() { String::new() } else { reference::text(value) }
+}
+
+/// `::0 and ::2, which are still coming`.
+fn still_coming(numbers: &[usize]) -> String {
+    let mut numbers = numbers.to_vec();
+    numbers.dedup();
+    match numbers[..] {
+        [number] => format!("::{number}, which is still coming"),
+        _ => {
+            let all: Vec<String> = numbers.iter().map(|number| format!("::{number}")).collect();
+            format!("{}, which are still coming", all.join(" and "))
+        }
+    }
+}
+
+async fn patience(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until.into()).await,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,326 @@
+//! Lines of a person, edited at their terminal; or of a script, as they stand.
+//!
+//! A thread owns standard input and reads one line whenever it is asked to: between two
+//! lines nobody reads, so that a program that is called can not lose what was typed to
+//! it. Another thread prints above the line that is being typed, because printing may
+//! have to wait for the editor.
+
+use std::borrow::Cow;
+use std::io::{self, BufRead as _};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc as threads};
+
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustyline::completion::Completer;
+use rustyline::error::ReadlineError;
+use rustyline::highlight::{CmdKind, Highlighter};
+use rustyline::hint::Hinter;
+use rustyline::history::FileHistory;
+use rustyline::validate::Validator;
+use rustyline::{ColorMode, CompletionType, Config, Context, Editor, ExternalPrinter as _, Helper};
+use tokio::sync::mpsc;
+use unicode_width::UnicodeWidthStr as _;
+
+use super::completion::{Words, candidates};
+use crate::print::{self, GOOD, STRONG};
+
+/// What came of asking for a line.
+#[derive(Debug)]
+pub(crate) enum Typed {
+    Line(String),
+    /// Ctrl-C at the prompt.
+    Interrupted,
+    /// Ctrl-D, or the end of the input.
+    Closed,
+}
+
+/// Lines that are remembered over all visits.
+const REMEMBERED: usize = 5000;
+
+/// Texts that may wait to be printed above a line. A terminal that takes no more is not written to for ever.
+const MOST_ABOVE: usize = 1000;
+
+enum Ask {
+    Line,
+    Remember(String),
+}
+
+/// What a line is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prompt {
+    Line,
+    /// A question waits for words.
+    Answer,
+    /// What is typed is not to be seen.
+    Secret,
+}
+
+/// What the prompt and the completion show, shared with the thread that draws them.
+#[derive(Debug, Default)]
+pub(crate) struct Surroundings {
+    pub(crate) words: Mutex<Words>,
+    prompt: AtomicU8,
+    coloured: bool,
+}
+
+/// Where lines come from.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    asks: threads::Sender<Ask>,
+    typed: mpsc::Receiver<Typed>,
+    above: Option<Above>,
+    surroundings: Arc<Surroundings>,
+    /// The terminal as it was found, put back at the end: the editor may be in the middle of a line then.
+    before: Option<Termios>,
+    /// A line was asked for and has not come.
+    asked: bool,
+}
+
+/// Prints above the line that is being typed.
+#[derive(Debug)]
+struct Above {
+    texts: threads::Sender<String>,
+    waiting: Arc<AtomicUsize>,
+    left_out: usize,
+}
+
+impl Lines {
+    /// Lines that a person edits, remembered in `history` from one visit to the next.
+    ///
+    /// # Errors
+    /// When the terminal can not be used.
+    pub(crate) fn edited(history: PathBuf) -> io::Result<Self> {
+        let surroundings = Arc::new(Surroundings { coloured: print::coloured(), ..Surroundings::default() });
+        let before = tcgetattr(io::stdin())?;
+        // What is typed while a call is waited for is shown once there is a line that it belongs to.
+        let mut silent = before.clone();
+        silent.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(io::stdin(), OptionalActions::Drain, &silent)?;
+        let (asks, asked) = threads::channel();
+        let (sender, typed) = mpsc::channel(1);
+        let (ready, begun) = threads::channel();
+        let helper = Aid(surroundings.clone());
+        std::thread::spawn(move || match editor(helper, &history) {
+            Ok((mut editor, printer)) => {
+                // Whoever waits for it asked us.
+                let _ = ready.send(Ok(printer));
+                edits(&mut editor, &history, &asked, &sender);
+            }
+            Err(error) => {
+                let _ = ready.send(Err(error));
+            }
+        });
+        let mut printer = begun.recv().map_err(io::Error::other)?.map_err(io::Error::other)?;
+        let (texts, printed) = threads::channel::<String>();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let count = waiting.clone();
+        std::thread::spawn(move || {
+            for text in printed {
+                count.fetch_sub(1, Ordering::Relaxed);
+                // A terminal that is gone ends the lines too.
+                let _ = printer.print(text);
+            }
+        });
+        let above = Some(Above { texts, waiting, left_out: 0 });
+        Ok(Self { asks, typed, above, surroundings, before: Some(before), asked: false })
+    }
+
+    /// The lines of standard input, as they are.
+    pub(crate) fn plain() -> Self {
+        let (asks, asked) = threads::channel();
+        let (sender, typed) = mpsc::channel(1);
+        std::thread::spawn(move || {
+            let mut lines = io::stdin().lock().lines();
+            for ask in asked {
+                if matches!(ask, Ask::Line) {
+                    let line = lines.next().and_then(Result::ok).map_or(Typed::Closed, Typed::Line);
+                    if sender.blocking_send(line).is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        Self { asks, typed, above: None, surroundings: Arc::default(), before: None, asked: false }
+    }
+
+    /// Whether a person edits them.
+    pub(crate) fn are_edited(&self) -> bool {
+        self.above.is_some()
+    }
+
+    /// Asks for a line, if none was asked for.
+    pub(crate) fn ask(&mut self) {
+        if !self.asked {
+            self.asked = true;
+            // A thread that is gone has said that the input is closed.
+            let _ = self.asks.send(Ask::Line);
+        }
+    }
+
+    /// Whether a line was asked for and has not come.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked
+    }
+
+    /// Returns the line that was asked for. Safe to drop and call again.
+    pub(crate) async fn next(&mut self) -> Typed {
+        let typed = self.typed.recv().await.unwrap_or(Typed::Closed);
+        self.asked = false;
+        typed
+    }
+
+    /// Remembers a line for the arrow keys.
+    pub(crate) fn remember(&self, line: &str) {
+        let _ = self.asks.send(Ask::Remember(line.to_owned()));
+    }
+
+    /// Prints a text above the line that is being typed.
+    pub(crate) fn print_above(&mut self, text: String) {
+        let Some(above) = &mut self.above else { return };
+        if above.waiting.load(Ordering::Relaxed) >= MOST_ABOVE {
+            above.left_out += 1;
+            return;
+        }
+        let missing = match std::mem::take(&mut above.left_out) {
+            0 => String::new(),
+            texts => format!("… {texts} lines were left out here, because the terminal took no more\n"),
+        };
+        above.waiting.fetch_add(1, Ordering::Relaxed);
+        let _ = above.texts.send(missing + &text);
+    }
+
+    /// Shows in the prompt what a line is asked for, also while one is being typed.
+    pub(crate) fn show(&self, prompt: Prompt) {
+        self.surroundings.prompt.store(prompt as u8, Ordering::Relaxed);
+    }
+
+    /// Changes what words are completed to.
+    pub(crate) fn change_words(&self, change: impl FnOnce(&mut Words)) {
+        change(&mut self.surroundings.words.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        let Some(before) = self.before.take() else { return };
+        // On the way out there is nobody left to tell of a failure.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &before);
+        if self.asked {
+            // The editor is in the middle of a line, and had pastes bracketed.
+            let _ = print::exactly("\x1b[?2004l\n");
+        }
+    }
+}
+
+type Edits = Editor<Aid, FileHistory>;
+
+fn editor(aid: Aid, history: &PathBuf) -> rustyline::Result<(Edits, impl rustyline::ExternalPrinter + use<>)> {
+    let config = Config::builder()
+        .max_history_size(REMEMBERED)?
+        .history_ignore_space(true)
+        .history_ignore_dups(true)?
+        .completion_type(CompletionType::List)
+        // Without colours it would ask nobody how the prompt and secrets look; whether there are any is our business.
+        .color_mode(ColorMode::Forced)
+        .build();
+    let mut editor = Edits::with_config(config)?;
+    editor.set_helper(Some(aid));
+    // The first visit has no history, and one that can not be read is no reason to stay away.
+    if let Err(error) = editor.load_history(history) {
+        tracing::debug!(%error, "earlier lines can not be read");
+    }
+    let printer = editor.create_external_printer()?;
+    Ok((editor, printer))
+}
+
+/// Reads lines whenever it is asked to, until nobody asks any more.
+fn edits(editor: &mut Edits, history: &PathBuf, asked: &threads::Receiver<Ask>, typed: &mpsc::Sender<Typed>) {
+    for ask in asked {
+        let line = match ask {
+            Ask::Remember(line) => {
+                // Appended, because somebody may sit at another terminal.
+                let kept = editor
+                    .add_history_entry(line)
+                    .and_then(|new| if new { editor.append_history(history) } else { Ok(()) });
+                if let Err(error) = kept {
+                    tracing::debug!(%error, "a line can not be remembered");
+                }
+                continue;
+            }
+            Ask::Line => editor.readline(PROMPT),
+        };
+        let line = match line {
+            Ok(line) => Typed::Line(line),
+            Err(ReadlineError::Interrupted) => Typed::Interrupted,
+            Err(ReadlineError::Eof) => Typed::Closed,
+            Err(error) => {
+                tracing::debug!(%error, "the terminal can not be read");
+                Typed::Closed
+            }
+        };
+        if typed.blocking_send(line).is_err() {
+            return;
+        }
+    }
+}
+
+/// As wide as the other one, because the editor counts the columns of the first.
+const PROMPT: &str = "› ";
+const QUESTION: &str = "? ";
+
+/// Completes words and draws the prompt.
+struct Aid(Arc<Surroundings>);
+
+impl Aid {
+    fn asks_for(&self, prompt: Prompt) -> bool {
+        self.0.prompt.load(Ordering::Relaxed) == prompt as u8
+    }
+}
+
+impl Completer for Aid {
+    type Candidate = String;
+
+    fn complete(&self, line: &str, at: usize, _: &Context<'_>) -> rustyline::Result<(usize, Vec<String>)> {
+        if self.asks_for(Prompt::Secret) {
+            return Ok((at, Vec::new()));
+        }
+        let words = self.0.words.lock().unwrap_or_else(PoisonError::into_inner);
+        let (begins, mut found) = candidates(line, at, &words);
+        // A name that is whole is followed by what it is given; a reference may go on.
+        if let [only] = &mut found[..]
+            && !only.starts_with("::")
+            && line[at..].is_empty()
+        {
+            only.push(' ');
+        }
+        Ok((begins, found))
+    }
+}
+
+impl Highlighter for Aid {
+    fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _: bool) -> Cow<'b, str> {
+        let (text, style) = if self.asks_for(Prompt::Line) { (prompt, GOOD) } else { (QUESTION, STRONG) };
+        if self.0.coloured { format!("{style}{text}{style:#}").into() } else { text.into() }
+    }
+
+    fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
+        if !self.asks_for(Prompt::Secret) {
+            return line.into();
+        }
+        // As wide as what is typed, because the cursor goes by that.
+        "•".repeat(line.width()).into()
+    }
+
+    fn highlight_char(&self, _: &str, _: usize, _: CmdKind) -> bool {
+        self.asks_for(Prompt::Secret)
+    }
+}
+
+impl Hinter for Aid {
+    type Hint = String;
+}
+
+impl Validator for Aid {}
+
+impl Helper for Aid {}

@@ -1,0 +1,150 @@
+//! What is heard of calls while the conversation goes on: events, questions, ends.
+
+use std::io;
+use std::time::Instant;
+
+use serde_json::Value;
+use steplatch_protocol::{NodeReply, RunEvent};
+
+use super::conversation::{Conversation, WAITING};
+use super::line::Target;
+use super::session::{State, Wanted};
+use super::told;
+use super::work::{News, Outcome};
+use crate::commands::graphs;
+use crate::failure::{FAILED, Failure, USAGE};
+use crate::family::child;
+use crate::print::{QUIET, visible};
+
+impl Conversation<'_> {
+    /// Hears what happened to a call.
+    pub(super) fn hears(&mut self, news: News) -> Result<(), Failure> {
+        match news {
+            News::Run(number, run) => {
+                self.screen.lines.change_words(|words| words.runs.push(run.clone()));
+                if self.foreground.is_some_and(|foreground| foreground.number == number && foreground.ending) {
+                    self.work.cancel(run.clone());
+                }
+                self.session.entry_mut(number).run = Some(run);
+            }
+            News::Event(number, event) => self.hears_event(number, &event)?,
+            News::Asks(number, gate) => {
+                self.code = WAITING;
+                let watched = self.foreground.is_some_and(|foreground| foreground.number == number);
+                if watched {
+                    self.foreground = None;
+                } else if self.screen.is_watched() {
+                    // A script answers when it has come so far.
+                    self.goes_to_background()?;
+                }
+                if self.session.asks(gate, Some(number), watched) {
+                    self.asks()?;
+                } else {
+                    let target = visible(&self.session.entry(number).target.to_string());
+                    self.screen.note(&format!("::{number} {target} asks something too, after this question"))?;
+                }
+            }
+            News::Over(number, outcome) => self.hears_end(number, &outcome)?,
+        }
+        Ok(())
+    }
+
+    fn hears_event(&mut self, number: usize, event: &RunEvent) -> io::Result<()> {
+        let gate = event.data.get("gate_id").and_then(Value::as_str).unwrap_or_default();
+        let before = self.asked();
+        match event.event_type.as_str() {
+            "gate_answered" | "gate_timeout" | "gate_cancelled" => drop(self.session.settled(gate)),
+            // With a state, and with a call of a function, the runs are over that it had started.
+            "state_completed" if self.session.entry(number).run.as_ref() == Some(&event.run_id) => {
+                self.session.are_over(number, |run| run != event.run_id);
+            }
+            "nested_workflow_completed" | "nested_workflow_failed" | "nested_workflow_cancelled" => {
+                self.session.are_over(number, |run| Some(run) == child(event));
+            }
+            _ => {}
+        }
+        let asks_next = before != self.asked();
+        self.still()?;
+        let watched = self.foreground.is_some_and(|foreground| foreground.number == number);
+        // What is not waited for says who it is.
+        let mark = if watched || !self.screen.is_watched() { String::new() } else { format!("::{number} ") };
+        let lines = self.views.get_mut(&number).map(|view| view.told(event, mark.len())).unwrap_or_default();
+        let entry = self.session.entry(number);
+        if !entry.quiet || (event.is_last() && entry.run.as_ref() == Some(&event.run_id)) {
+            let lines: Vec<String> = lines.into_iter().map(|line| format!("{QUIET}{mark}{QUIET:#}{line}")).collect();
+            self.screen.say(&lines)?;
+        }
+        if asks_next { self.asks() } else { Ok(()) }
+    }
+
+    /// The gate of the question that is asked.
+    fn asked(&self) -> Option<String> {
+        self.session.asked().map(|question| question.asking.gate().gate_id.clone())
+    }
+
+    /// Keeps the result of a call, tells it, and goes on with what needed it.
+    pub(super) fn hears_end(&mut self, number: usize, outcome: &Outcome) -> Result<(), Failure> {
+        self.still()?;
+        self.views.remove(&number);
+        // Whoever interrupted it has been told.
+        if !matches!(self.session.entry(number).state, State::Coming | State::Waits) {
+            return Ok(());
+        }
+        let before = self.asked();
+        let (target, input) = (self.session.entry(number).target.clone(), self.session.entry(number).input.clone());
+        let value = outcome.value(&target, &input);
+        let success = value["success"] == true;
+        self.session.done(number, value, Instant::now());
+        self.tells_end(number, &target, outcome)?;
+        if self.foreground.is_some_and(|foreground| foreground.number == number) {
+            self.foreground = None;
+            self.code = if success { 0 } else { FAILED };
+        }
+        if before != self.asked() {
+            self.asks()?;
+        }
+        self.goes_on_with_what_waited()
+    }
+
+    fn tells_end(&mut self, number: usize, target: &Target, outcome: &Outcome) -> io::Result<()> {
+        let State::Done { took, .. } = self.session.entry(number).state else { return Ok(()) };
+        let end = |error: Option<&str>| told::end(number, target, error, took);
+        match outcome {
+            Outcome::Node(reply) => {
+                self.screen.output(number, &reply.output)?;
+                self.screen.notes(&told::beside(reply))?;
+                self.screen.notes(&graphs::steps(reply))?;
+                self.tells_node(reply, &end(failed(reply)))
+            }
+            // How it ended was told by its last event.
+            Outcome::Run(_) => self.screen.notes(&[format!("  {QUIET}its result is ::{number}{QUIET:#}")]),
+            Outcome::Nothing(error) if self.screen.is_watched() => self.screen.say(&[end(Some(error))]),
+            Outcome::Nothing(error) => self.screen.error(error),
+        }
+    }
+
+    fn tells_node(&mut self, reply: &NodeReply, end: &str) -> io::Result<()> {
+        match failed(reply) {
+            Some(error) if !self.screen.is_watched() => self.screen.error(error),
+            _ => self.screen.notes(&[end.to_owned()]),
+        }
+    }
+
+    /// Does what waited for a result that is there now.
+    fn goes_on_with_what_waited(&mut self) -> Result<(), Failure> {
+        for (wanted, value) in self.session.ready() {
+            match (wanted, value) {
+                (Wanted::Call(number), Ok(value)) => self.starts(number, value),
+                (Wanted::Call(number), Err(error)) => self.hears_end(number, &Outcome::Nothing(error))?,
+                (wanted, Ok(value)) => self.later.push_back((wanted, value)),
+                (_, Err(error)) => self.fails(&error, USAGE)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a node failed, if it did.
+fn failed(reply: &NodeReply) -> Option<&str> {
+    (!reply.success).then(|| reply.error.as_deref().unwrap_or("it failed, and did not say why"))
+}

@@ -1,0 +1,89 @@
+//! The commands of Commander: one row for each, from which it is found, completed and explained.
+
+use strsim::jaro_winkler;
+
+/// What a person can ask for besides calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    Help,
+    Nodes,
+    Graphs,
+    Workflows,
+    Runs,
+    Gates,
+    Answer,
+    Show,
+    Cancel,
+    Foreground,
+    Background,
+    History,
+    Clear,
+    Quit,
+}
+
+/// A command as it is typed and explained.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) order: Order,
+    /// Its names; the first is the one that is told.
+    pub(crate) names: &'static [&'static str],
+    /// What may follow.
+    pub(crate) arguments: &'static str,
+    pub(crate) about: &'static str,
+}
+
+const fn row(order: Order, names: &'static [&'static str], arguments: &'static str, about: &'static str) -> Row {
+    Row { order, names, arguments, about }
+}
+
+pub(crate) const ORDERS: [Row; 14] = [
+    row(Order::Help, &["help", "h", "?"], "[TOPIC]", "explain Commander, or a topic of it"),
+    row(Order::Nodes, &["nodes"], "[TEXT]", "list the nodes of this project"),
+    row(Order::Graphs, &["graphs"], "[TEXT]", "list the graphs of this project"),
+    row(Order::Workflows, &["workflows"], "[TEXT]", "list the saved workflows"),
+    row(Order::Runs, &["runs"], "[STATE|WORKFLOW]", "list runs, the newest first"),
+    row(Order::Gates, &["gates"], "", "list the questions that runs wait for, and ask them again"),
+    row(Order::Answer, &["answer"], "[RUN] ANSWER", "answer the question that is asked, or that of a run"),
+    row(Order::Show, &["show"], "RUN|NUMBER", "show a run, or a result with all its parts"),
+    row(Order::Cancel, &["cancel"], "RUN|NUMBER", "cancel a run, or end a call"),
+    row(Order::Foreground, &["fg"], "[RUN|NUMBER]", "watch a run, or wait for a call, until it is over"),
+    row(Order::Background, &["bg"], "[LINE]", "list what is under way, or begin LINE without watching it"),
+    row(Order::History, &["history"], "", "list what was called, with the numbers of the results"),
+    row(Order::Clear, &["clear"], "", "clear the screen"),
+    row(Order::Quit, &["quit", "exit", "q"], "", "leave; runs go on"),
+];
+
+/// Two names from here on are alike.
+const ALIKE: f64 = 0.8;
+
+/// Returns the command called `word`.
+///
+/// # Errors
+/// When there is none, with the nearest one.
+pub(crate) fn called(word: &str) -> Result<Order, String> {
+    let names = || ORDERS.iter().flat_map(|row| row.names.iter().map(move |name| (row.order, *name)));
+    if let Some((order, _)) = names().find(|(_, name)| *name == word) {
+        return Ok(order);
+    }
+    let nearest =
+        names().map(|(_, name)| (jaro_winkler(name, word), name)).max_by(|one, other| one.0.total_cmp(&other.0));
+    let nearest = nearest.filter(|(likeness, _)| *likeness > ALIKE);
+    let meant = nearest.map_or_else(String::new, |(_, name)| format!(", did you mean /{name}?"));
+    let stop = if meant.is_empty() { ";" } else { "" };
+    let word = crate::print::visible(word);
+    Err(format!("there is no command '/{word}'{meant}{stop} /help lists them"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_found_by_any_of_their_names() {
+        for row in &ORDERS {
+            assert!(row.names.iter().all(|name| called(name) == Ok(row.order)), "{row:?}");
+        }
+        assert_eq!(called("hlep").unwrap_err(), "there is no command '/hlep', did you mean /help? /help lists them");
+        assert_eq!(called("zzz").unwrap_err(), "there is no command '/zzz'; /help lists them");
+    }
+}

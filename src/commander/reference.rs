@@ -1,0 +1,309 @@
+//! References to earlier results in a line: `::0`, `::-1`, `::last`, `::greet`, `::0['attributes']['exit_code']`.
+//!
+//! A reference is pinned to the result that it means when the line is typed, so that
+//! what comes meanwhile does not change it. Pure: results are given.
+
+use serde_json::Value;
+
+/// Which result is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Anchor {
+    /// By its number, from 0.
+    Number(usize),
+    /// Counted from the end: 1 is the last one.
+    Back(usize),
+    /// The last one of this name.
+    Name(String),
+}
+
+/// A part of a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Step {
+    Key(String),
+    /// A negative one counts from the end.
+    Index(i64),
+}
+
+/// Text with references in it, each pinned to the number of its result.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Pinned(Vec<Piece>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    /// What stands in the line, the number that it means, and the part of that result.
+    Reference(String, usize, Vec<Step>),
+}
+
+/// Reads the references in `text` and pins them; `names` are those of all that was called until now, in order.
+///
+/// `\::` is no reference, and neither is `a::b`.
+///
+/// # Errors
+/// When one means nothing that there is, or is not written to its end.
+pub(crate) fn pin(text: &str, names: &[&str]) -> Result<Pinned, String> {
+    let mut pieces = Vec::new();
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
+        if let Some(after) = rest.strip_prefix("\\::") {
+            plain.push_str("::");
+            rest = after;
+            continue;
+        }
+        let inside = plain.ends_with(|before: char| before.is_alphanumeric() || matches!(before, '_' | ':'));
+        if !inside
+            && let Some(after) = rest.strip_prefix("::")
+            && let Some((anchor, after)) = anchor(after)
+        {
+            let (path, after) = path(after)?;
+            let written = &rest[..rest.len() - after.len()];
+            let number = number(written, &anchor, names)?;
+            if !plain.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut plain)));
+            }
+            pieces.push(Piece::Reference(written.to_owned(), number, path));
+            rest = after;
+            continue;
+        }
+        plain.push(character);
+        rest = &rest[character.len_utf8()..];
+    }
+    if !plain.is_empty() {
+        pieces.push(Piece::Text(plain));
+    }
+    Ok(Pinned(pieces))
+}
+
+/// Reads which result is meant, and returns what follows.
+fn anchor(text: &str) -> Option<(Anchor, &str)> {
+    let (back, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
+    let end = digits.find(|character: char| !character.is_ascii_digit()).unwrap_or(digits.len());
+    // `::0x1f` and `::1st` are words of somebody else.
+    let is_number = end > 0 && !digits[end..].starts_with(|next: char| next.is_alphanumeric() || next == '_');
+    if is_number {
+        // A number that is too large for us is larger than all that there are.
+        let number = digits[..end].parse().unwrap_or(usize::MAX);
+        return Some((if back { Anchor::Back(number) } else { Anchor::Number(number) }, &digits[end..]));
+    }
+    if !text.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        return None;
+    }
+    let of_name = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-');
+    let end = text.find(|character: char| !of_name(character)).unwrap_or(text.len());
+    // A dash at the end of a word is not part of a name.
+    let name = text[..end].trim_end_matches('-');
+    let anchor = if name == "last" { Anchor::Back(1) } else { Anchor::Name(name.to_owned()) };
+    Some((anchor, &text[name.len()..]))
+}
+
+/// Reads `['key'][0]…`, and returns what follows.
+fn path(mut text: &str) -> Result<(Vec<Step>, &str), String> {
+    let mut steps = Vec::new();
+    while let Some(inner) = text.strip_prefix('[') {
+        let open = || "a part of a result is written ['output'] or [0]; the line has a [ without its ]".to_owned();
+        let (step, after) = match inner.chars().next() {
+            Some(quote @ ('\'' | '"')) => {
+                let (key, after) = inner[1..].split_once(quote).ok_or_else(open)?;
+                (Step::Key(key.to_owned()), after.strip_prefix(']').ok_or_else(open)?)
+            }
+            Some('-' | '0'..='9') => {
+                let (index, after) = inner.split_once(']').ok_or_else(open)?;
+                let Ok(index) = index.parse() else { break };
+                (Step::Index(index), after)
+            }
+            // A bracket of the text that the reference stands in.
+            _ => break,
+        };
+        steps.push(step);
+        text = after;
+    }
+    Ok((steps, text))
+}
+
+fn number(written: &str, anchor: &Anchor, names: &[&str]) -> Result<usize, String> {
+    let count = names.len();
+    let plainly = "as plain text it is written \\::";
+    let there = match count {
+        0 => "there are no results yet".to_owned(),
+        1 => "there is only ::0".to_owned(),
+        _ => format!("there are ::0 to ::{}", count - 1),
+    };
+    let found = match anchor {
+        Anchor::Number(number) => Some(*number).filter(|number| *number < count),
+        Anchor::Back(back) => count.checked_sub(*back).filter(|number| *number < count),
+        Anchor::Name(name) => names.iter().rposition(|known| known == name),
+    };
+    found.ok_or_else(|| match anchor {
+        Anchor::Name(name) => format!("{written} refers to nothing: '{name}' was not called yet; {plainly}"),
+        Anchor::Number(_) | Anchor::Back(_) => format!("{written} refers to nothing: {there}; {plainly}"),
+    })
+}
+
+impl Pinned {
+    /// A text without references, also an empty one.
+    pub(crate) fn plain(text: &str) -> Self {
+        Self(vec![Piece::Text(text.to_owned())])
+    }
+
+    /// Returns the numbers of the results that it refers to.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().filter_map(|piece| match piece {
+            Piece::Text(_) => None,
+            Piece::Reference(_, number, _) => Some(*number),
+        })
+    }
+
+    /// Returns the text with the results in their places. A reference that stands alone keeps its type; among
+    /// words it becomes text, which is JSON for what is none. `null` where there is no text at all.
+    ///
+    /// # Errors
+    /// When a result, or the part of it, is not there.
+    pub(crate) fn filled<'a>(&self, result: impl Fn(usize) -> Result<&'a Value, String>) -> Result<Value, String> {
+        let part = |written: &str, number: usize, path: &[Step]| part(written, number, result(number)?, path);
+        match &self.0[..] {
+            [] => Ok(Value::Null),
+            [Piece::Reference(written, number, path)] => part(written, *number, path),
+            pieces => {
+                let texts = pieces.iter().map(|piece| match piece {
+                    Piece::Text(text) => Ok(text.clone()),
+                    Piece::Reference(written, number, path) => Ok(text(&part(written, *number, path)?)),
+                });
+                Ok(Value::String(texts.collect::<Result<String, String>>()?))
+            }
+        }
+    }
+}
+
+/// A value among words: text as it is, without the line end that commands leave; JSON for anything else.
+pub(crate) fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.strip_suffix('\n').unwrap_or(text).to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn part(written: &str, number: usize, result: &Value, path: &[Step]) -> Result<Value, String> {
+    if path.is_empty() {
+        return match result.get("output") {
+            Some(output) if !output.is_null() => Ok(output.clone()),
+            _ if result["success"] == false => {
+                Err(format!("{written} has no output, because it failed; why is in ::{number}['error']"))
+            }
+            _ => Err(format!("{written} has no output; all of it is shown with: /show {number}")),
+        };
+    }
+    let mut value = result;
+    let mut reached = format!("::{number}");
+    for step in path {
+        let next = match (step, value) {
+            (Step::Key(key), Value::Object(fields)) => fields.get(key),
+            (Step::Index(index), Value::Array(items)) => usize::try_from(*index)
+                .ok()
+                .or_else(|| items.len().checked_sub(usize::try_from(index.unsigned_abs()).ok()?))
+                .and_then(|index| items.get(index)),
+            _ => None,
+        };
+        let wanted = match step {
+            Step::Key(key) => format!("['{key}']"),
+            Step::Index(index) => format!("[{index}]"),
+        };
+        value = next.ok_or_else(|| {
+            let there = match value {
+                Value::Object(fields) if fields.is_empty() => "it is empty".to_owned(),
+                Value::Object(fields) => {
+                    format!("there is {}", fields.keys().map(String::as_str).collect::<Vec<_>>().join(", "))
+                }
+                Value::Array(items) => format!("it has {} items", items.len()),
+                _ => "it has no parts".to_owned(),
+            };
+            format!("{written} refers to nothing: {reached} has no {wanted}; {there}")
+        })?;
+        reached.push_str(&wanted);
+    }
+    Ok(value.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Three results: `greet` said hello, `list` returned parts, and `greet` failed.
+    fn filled(text: &str) -> Result<Value, String> {
+        let results = [
+            json!({"success": true, "output": "hello\n", "input": "you", "attributes": {"exit_code": 0}}),
+            json!({"success": true, "output": {"a": [1, {"b": null}]}, "input": null, "attributes": {}}),
+            json!({"success": false, "output": null, "error": "it broke", "attributes": {"exit_code": 3}}),
+        ];
+        pin(text, &["greet", "list", "greet"])?.filled(|number| Ok(&results[number]))
+    }
+
+    #[test]
+    fn references_are_found_and_filled_in() {
+        let table = [
+            ("", Value::Null),
+            ("no reference: a, b", json!("no reference: a, b")),
+            ("::0", json!("hello\n")),
+            ("say ::0!", json!("say hello!")),
+            ("::0::0", json!("hellohello")),
+            ("::-2", json!({"a": [1, {"b": null}]})),
+            ("::list and ::0['input']", json!("{\"a\":[1,{\"b\":null}]} and you")),
+            ("::list['output'][\"a\"][-2]", json!(1)),
+            ("::1['output']['a'][1]['b']", Value::Null),
+            ("::last['error']", json!("it broke")),
+            ("::greet['attributes']['exit_code']", json!(3)),
+            ("(::0)[x]", json!("(hello)[x]")),
+            ("::0[x]", json!("hello[x]")),
+            ("::0- ::list- x", json!("hello- {\"a\":[1,{\"b\":null}]}- x")),
+        ];
+        for (text, value) in table {
+            assert_eq!(filled(text), Ok(value), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_reference_is_text() {
+        for text in ["std::last", "a::0", "fe80::1", ":: x", "::", "::0x1f", "::1st", ":::0", "::_x"] {
+            assert_eq!(filled(text), Ok(json!(text)), "{text:?}");
+        }
+        assert_eq!(filled("\\::0 and \\::last"), Ok(json!("::0 and ::last")));
+    }
+
+    #[test]
+    fn a_reference_that_does_not_resolve_says_why() {
+        let table = [
+            ("::3", "::3 refers to nothing: there are ::0 to ::2; as plain text it is written \\::"),
+            ("::-4", "::-4 refers to nothing: there are ::0 to ::2; as plain text it is written \\::"),
+            ("::-0", "::-0 refers to nothing: there are ::0 to ::2; as plain text it is written \\::"),
+            (
+                "::99999999999999999999",
+                "::99999999999999999999 refers to nothing: there are ::0 to ::2; as plain text it is written \\::",
+            ),
+            ("::gret", "::gret refers to nothing: 'gret' was not called yet; as plain text it is written \\::"),
+            ("::last", "::last has no output, because it failed; why is in ::2['error']"),
+            (
+                "::0['outpt']",
+                "::0['outpt'] refers to nothing: ::0 has no ['outpt']; there is success, output, input, attributes",
+            ),
+            (
+                "::list['output']['a'][2]",
+                "::list['output']['a'][2] refers to nothing: ::1['output']['a'] has no [2]; it has 2 items",
+            ),
+            ("::0['input']['x']", "::0['input']['x'] refers to nothing: ::0['input'] has no ['x']; it has no parts"),
+            ("::0['input", "a part of a result is written ['output'] or [0]; the line has a [ without its ]"),
+        ];
+        for (text, error) in table {
+            assert_eq!(filled(text), Err(error.to_owned()), "{text:?}");
+        }
+        assert!(pin("::last", &[]).unwrap_err().contains("there are no results yet"));
+        assert!(pin("::1", &["one"]).unwrap_err().contains("there is only ::0"));
+    }
+
+    #[test]
+    fn a_reference_means_what_it_meant_when_it_was_typed() {
+        let pinned = pin("::last ::one ::0", &["one", "two"]).unwrap();
+        assert_eq!(pinned.numbers().collect::<Vec<_>>(), [1, 0, 0]);
+    }
+}

@@ -1,0 +1,73 @@
+//! Where things are printed: below each other, or above the line that is being typed.
+
+use std::io;
+
+use serde_json::Value;
+
+use super::editor::Lines;
+use super::told;
+use crate::print::{self, BAD, QUIET, visible};
+
+/// The person's terminal, or the standard streams of a script.
+#[derive(Debug)]
+pub(crate) struct Screen {
+    pub(crate) lines: Lines,
+}
+
+impl Screen {
+    /// Whether a person sees it.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.lines.are_edited()
+    }
+
+    /// Prints lines.
+    pub(crate) fn say(&mut self, lines: &[String]) -> io::Result<()> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        if self.is_watched() && self.lines.is_asked() {
+            self.lines.print_above(print::as_printed(lines));
+            return Ok(());
+        }
+        lines.iter().try_for_each(print::line)
+    }
+
+    /// Prints what went wrong; a script is told on standard error.
+    pub(crate) fn error(&mut self, message: &str) -> io::Result<()> {
+        if !self.is_watched() {
+            print::error(message);
+            return Ok(());
+        }
+        let mut lines = message.lines().map(visible);
+        let first = format!("{BAD}error:{BAD:#} {}", lines.next().unwrap_or_default());
+        let all: Vec<String> = std::iter::once(first).chain(lines).collect();
+        self.say(&all)
+    }
+
+    /// Prints remarks; a script is told on standard error.
+    pub(crate) fn notes(&mut self, lines: &[String]) -> io::Result<()> {
+        if self.is_watched() {
+            return self.say(lines);
+        }
+        lines.iter().for_each(|line| print::note(line));
+        Ok(())
+    }
+
+    /// Prints a remark in passing.
+    pub(crate) fn note(&mut self, text: &str) -> io::Result<()> {
+        let text = visible(text);
+        if self.is_watched() { self.say(&[format!("{QUIET}{text}{QUIET:#}")]) } else { self.notes(&[text]) }
+    }
+
+    /// Prints what a call returned: to a program as it is, to a person without what would move their cursor.
+    pub(crate) fn output(&mut self, number: usize, value: &Value) -> io::Result<()> {
+        if self.is_watched() {
+            return self.say(&told::lines(&told::whole(value), number));
+        }
+        match value {
+            Value::Null => Ok(()),
+            Value::String(text) if text.ends_with('\n') || text.is_empty() => print::exactly(text),
+            other => print::line(told::whole(other)),
+        }
+    }
+}

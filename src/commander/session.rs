@@ -1,0 +1,464 @@
+//! What a person has done since they came: calls and their results, what is under way, what is asked of them.
+//!
+//! A value, apart from the terminal and from the daemon: whoever draws it reads it, and
+//! whoever performs what a line means tells it what came of that. Clocks are given.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use steplatch_protocol::GateInfo;
+
+use crate::asking::Asking;
+
+use super::line::{self, Line, Target};
+use super::order::{self, Order};
+use super::reference::{self, Pinned};
+
+/// Bytes of results that are kept, as JSON. The oldest give way; the last one stays, whatever its size.
+const MOST_KEPT: usize = 32 << 20;
+
+/// Something that was called, by its number: its place in the order of calls.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) target: Target,
+    /// The run, once it is known to have begun.
+    pub(crate) run: Option<String>,
+    /// Whether it was begun here, rather than only followed.
+    pub(crate) ours: bool,
+    /// Nothing of it is shown before its end, except for questions.
+    pub(crate) quiet: bool,
+    pub(crate) began: Instant,
+    /// What it was given, until its result has that.
+    pub(crate) input: Value,
+    pub(crate) state: State,
+}
+
+/// How far a call is.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// It needs results that are still coming.
+    Waits,
+    Coming,
+    Done {
+        result: Value,
+        bytes: usize,
+        took: Duration,
+    },
+    /// It is done, and so many came after it that its result is not kept any more.
+    Forgotten,
+}
+
+/// A question that is put to the person.
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    pub(crate) asking: Asking,
+    /// The call that it belongs to, if it was begun or followed here.
+    pub(crate) entry: Option<usize>,
+}
+
+/// What a line means here and now.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Meaning {
+    Nothing,
+    Call(Target, Pinned),
+    /// A call that is not watched.
+    Quietly(Target, Pinned),
+    Order(String, Pinned),
+    /// A reference stands alone, to the result of this number.
+    Look(usize, Pinned),
+    /// A line for the question that is asked, whose gate this is.
+    Answer(String, Pinned),
+    /// It can not be understood, and why.
+    Misread(String),
+}
+
+/// What is done with a text once all that it refers to is there.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Wanted {
+    /// The call of this number is made.
+    Call(usize),
+    Order(String),
+    /// What it is, is shown; it comes from the result of this number.
+    Look(usize),
+    Answer(String),
+}
+
+/// A text with results in the places of its references.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Filled {
+    Ready(Value),
+    /// These results are still coming.
+    Waits(Vec<usize>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    entries: Vec<Entry>,
+    questions: VecDeque<Question>,
+    waiting: Vec<(Wanted, Pinned)>,
+    /// The first entry whose result is kept.
+    oldest: usize,
+    kept: usize,
+    most_kept: usize,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self::keeping(MOST_KEPT)
+    }
+}
+
+impl Session {
+    /// A session that keeps results of so many bytes.
+    fn keeping(most_kept: usize) -> Self {
+        let (entries, questions, waiting) = (Vec::new(), VecDeque::new(), Vec::new());
+        Self { entries, questions, waiting, oldest: 0, kept: 0, most_kept }
+    }
+
+    /// Reads a line as it is meant here: what begins with no sign of its own answers the question that is asked.
+    pub(crate) fn read(&self, line: &str) -> Meaning {
+        let asked = self.asked().map(|question| &question.asking);
+        if let Some(asking) = asked {
+            let gate = asking.gate();
+            let plainly = |text: &str| Meaning::Answer(gate.gate_id.clone(), Pinned::plain(text));
+            if asking.is_secret() {
+                return plainly(line);
+            }
+            // A choice may look like anything.
+            if gate.choices.iter().any(|choice| choice == line.trim()) {
+                return plainly(line.trim());
+            }
+            // A field may be left empty, and a question left alone.
+            if line.trim().is_empty() && !asking.may_be_left() {
+                return plainly("");
+            }
+        }
+        let names = self.names();
+        let pin = |text: &str| reference::pin(text, &names);
+        let meaning = line::read(line).and_then(|line| match line {
+            Line::Nothing => Ok(Meaning::Nothing),
+            Line::Call { target, text } => Ok(Meaning::Call(target, pin(&text)?)),
+            Line::Order { word, rest } if order::called(&word) == Ok(Order::Background) && !rest.is_empty() => {
+                match self.read(&rest) {
+                    Meaning::Call(target, text) => Ok(Meaning::Quietly(target, text)),
+                    Meaning::Misread(error) => Err(error),
+                    _ => Err("/bg begins a call of a node, a graph or a workflow, such as /bg %release".to_owned()),
+                }
+            }
+            Line::Order { word, rest } => Ok(Meaning::Order(word, pin(&rest)?)),
+            Line::Look(text) => {
+                let text = pin(&text)?;
+                let first = text.numbers().next();
+                let how = "a reference is written ::0, ::-1, ::last or ::NAME; see /help references";
+                first.map(|number| Meaning::Look(number, text)).ok_or_else(|| how.to_owned())
+            }
+            Line::Words(text) => match asked {
+                Some(asking) => Ok(Meaning::Answer(asking.gate().gate_id.clone(), pin(&text)?)),
+                None => Err("nothing is asked; call a node with @, a graph with # or a workflow with %, and see /help"
+                    .to_owned()),
+            },
+        });
+        meaning.unwrap_or_else(Meaning::Misread)
+    }
+
+    /// Returns a text with results in the places of its references, or which are still coming.
+    ///
+    /// # Errors
+    /// When one is not there, or has not the part that is referred to.
+    pub(crate) fn filled(&self, text: &Pinned) -> Result<Filled, String> {
+        let coming = |number: &usize| matches!(self.entries[*number].state, State::Waits | State::Coming);
+        let coming: Vec<usize> = text.numbers().filter(coming).collect();
+        if coming.is_empty() {
+            text.filled(|number| self.result(number)).map(Filled::Ready)
+        } else {
+            Ok(Filled::Waits(coming))
+        }
+    }
+
+    /// Keeps a text until all that it refers to is there.
+    pub(crate) fn waits(&mut self, wanted: Wanted, text: Pinned) {
+        self.waiting.push((wanted, text));
+    }
+
+    /// Takes what waited and is ready now, in the order in which it was typed.
+    pub(crate) fn ready(&mut self) -> Vec<(Wanted, Result<Value, String>)> {
+        let mut ready = Vec::new();
+        for (wanted, text) in std::mem::take(&mut self.waiting) {
+            match self.filled(&text) {
+                Ok(Filled::Waits(_)) => self.waiting.push((wanted, text)),
+                Ok(Filled::Ready(value)) => ready.push((wanted, Ok(value))),
+                Err(error) => ready.push((wanted, Err(error))),
+            }
+        }
+        ready
+    }
+
+    /// Begins a call and returns its number.
+    pub(crate) fn begins(&mut self, target: Target, ours: bool, quiet: bool, now: Instant) -> usize {
+        self.entries.push(Entry {
+            target,
+            run: None,
+            ours,
+            quiet,
+            began: now,
+            input: Value::Null,
+            state: State::Waits,
+        });
+        self.entries.len() - 1
+    }
+
+    /// All that it needs is there.
+    pub(crate) fn under_way(&mut self, number: usize, input: Value, now: Instant) {
+        let entry = &mut self.entries[number];
+        (entry.state, entry.input, entry.began) = (State::Coming, input, now);
+    }
+
+    /// Keeps the result of a call.
+    pub(crate) fn done(&mut self, number: usize, result: Value, now: Instant) {
+        let bytes = serde_json::to_vec(&result).map_or(0, |text| text.len());
+        let took = now.saturating_duration_since(self.entries[number].began);
+        let entry = &mut self.entries[number];
+        (entry.state, entry.input) = (State::Done { result, bytes, took }, Value::Null);
+        self.waiting.retain(|(wanted, _)| *wanted != Wanted::Call(number));
+        self.questions.retain(|question| question.entry != Some(number));
+        self.kept += bytes;
+        while self.kept > self.most_kept && self.oldest < number {
+            let oldest = &mut self.entries[self.oldest].state;
+            if let State::Done { bytes, .. } = oldest {
+                self.kept -= *bytes;
+                *oldest = State::Forgotten;
+            }
+            self.oldest += 1;
+        }
+    }
+
+    pub(crate) fn entry(&self, number: usize) -> &Entry {
+        &self.entries[number]
+    }
+
+    pub(crate) fn entry_mut(&mut self, number: usize) -> &mut Entry {
+        &mut self.entries[number]
+    }
+
+    /// All calls with their numbers, the first one first.
+    pub(crate) fn entries(&self) -> impl DoubleEndedIterator<Item = (usize, &Entry)> {
+        self.entries.iter().enumerate()
+    }
+
+    /// The calls that are not over, with their numbers.
+    pub(crate) fn not_over(&self) -> impl Iterator<Item = (usize, &Entry)> {
+        self.entries().filter(|(_, entry)| matches!(entry.state, State::Waits | State::Coming))
+    }
+
+    /// Returns the call that a person means by its number: `3` or `::3`.
+    pub(crate) fn numbered(&self, text: &str) -> Option<usize> {
+        let number: usize = text.strip_prefix("::").unwrap_or(text).parse().ok()?;
+        Some(number).filter(|number| *number < self.entries.len())
+    }
+
+    /// Returns the call of a run that is not over.
+    pub(crate) fn of_run(&self, run: &str) -> Option<usize> {
+        self.not_over().find(|(_, entry)| entry.run.as_deref() == Some(run)).map(|(number, _)| number)
+    }
+
+    /// Returns the result of a call that is over.
+    ///
+    /// # Errors
+    /// When it is still coming, or not kept any more.
+    pub(crate) fn result(&self, number: usize) -> Result<&Value, String> {
+        match &self.entries[number].state {
+            State::Done { result, .. } => Ok(result),
+            State::Waits | State::Coming => Err(format!("::{number} is still coming")),
+            State::Forgotten => {
+                Err(format!("::{number} is not kept any more: results of {} MB came after it", self.most_kept >> 20))
+            }
+        }
+    }
+
+    /// The names by which all that was called can be referred to, in order.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.entries.iter().map(|entry| entry.target.short()).collect()
+    }
+
+    /// Puts a question: after those that are there, or `ahead` of them. Returns whether it is the one that is asked now
+    /// and was not before. One that is put already stays as far as it is.
+    pub(crate) fn asks(&mut self, gate: GateInfo, entry: Option<usize>, ahead: bool) -> bool {
+        let at = self.questions.iter().position(|known| known.asking.gate().gate_id == gate.gate_id);
+        let known = match at {
+            Some(at) if ahead && at > 0 => self.questions.remove(at),
+            Some(at) => {
+                let known = &mut self.questions[at];
+                known.entry = known.entry.or(entry);
+                return false;
+            }
+            None => None,
+        };
+        let mut question = known.unwrap_or_else(|| Question { asking: Asking::new(gate), entry });
+        question.entry = question.entry.or(entry);
+        if ahead {
+            self.questions.push_front(question);
+        } else {
+            self.questions.push_back(question);
+        }
+        ahead || self.questions.len() == 1
+    }
+
+    /// Returns the question of a gate, as long as it is put.
+    pub(crate) fn question(&mut self, gate: &str) -> Option<&mut Question> {
+        self.questions.iter_mut().find(|question| question.asking.gate().gate_id == gate)
+    }
+
+    /// The question that the next words answer.
+    pub(crate) fn asked(&self) -> Option<&Question> {
+        self.questions.front()
+    }
+
+    /// The questions that are put, the one that is asked first.
+    pub(crate) fn questions(&self) -> impl Iterator<Item = &Question> {
+        self.questions.iter()
+    }
+
+    /// A gate needs no answer any more. Returns its question, and whether that was the one that was asked.
+    pub(crate) fn settled(&mut self, gate: &str) -> Option<(Question, bool)> {
+        let at = self.questions.iter().position(|question| question.asking.gate().gate_id == gate)?;
+        self.questions.remove(at).map(|question| (question, at == 0))
+    }
+
+    /// Takes away the questions of a call that are asked by runs which are over.
+    pub(crate) fn are_over(&mut self, number: usize, over: impl Fn(&str) -> bool) {
+        self.questions.retain(|question| question.entry != Some(number) || !over(&question.asking.gate().run_id));
+    }
+
+    /// Leaves all questions to be answered later, and returns how many they were.
+    pub(crate) fn leaves(&mut self) -> usize {
+        std::mem::take(&mut self.questions).len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use steplatch_protocol::AnswerGateReply;
+
+    use super::*;
+    use crate::commander::line::Kind;
+
+    fn calls(session: &mut Session, name: &str) -> usize {
+        let target = Target { kind: Kind::Node, name: name.to_owned() };
+        session.begins(target, true, false, Instant::now())
+    }
+
+    fn done(session: &mut Session, number: usize, output: &str) {
+        session.under_way(number, Value::Null, Instant::now());
+        session.done(number, json!({"success": true, "output": output}), Instant::now());
+    }
+
+    fn gate(id: &str, choices: &[&str]) -> GateInfo {
+        let choices = choices.iter().map(|choice| (*choice).to_owned()).collect();
+        GateInfo { gate_id: id.to_owned(), choices, ..GateInfo::default() }
+    }
+
+    fn text(session: &Session, line: &str) -> Pinned {
+        match session.read(line) {
+            Meaning::Call(_, text) | Meaning::Answer(_, text) | Meaning::Look(_, text) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_refers_to_a_result_that_is_coming_is_ready_once_it_came() {
+        let mut session = Session::default();
+        let slow = calls(&mut session, "slow");
+        session.under_way(slow, Value::Null, Instant::now());
+        let words = text(&session, "@greet ::last and ::slow");
+        assert_eq!(session.filled(&words), Ok(Filled::Waits(vec![0, 0])));
+        let greet = calls(&mut session, "greet");
+        session.waits(Wanted::Call(greet), words);
+        assert!(session.ready().is_empty());
+        let next = text(&session, "@greet ::last");
+        session.waits(Wanted::Look(1), next);
+        done(&mut session, slow, "done");
+        assert_eq!(session.ready(), [(Wanted::Call(greet), Ok(json!("done and done")))]);
+        session.done(greet, json!({"success": false, "output": null}), Instant::now());
+        let ready = session.ready();
+        assert!(
+            matches!(&ready[..], [(Wanted::Look(1), Err(error))] if error.contains("because it failed")),
+            "{ready:?}"
+        );
+    }
+
+    #[test]
+    fn words_answer_the_question_that_is_asked_and_nothing_else() {
+        let mut session = Session::default();
+        assert!(matches!(session.read("2"), Meaning::Misread(said) if said.starts_with("nothing is asked")));
+        assert!(session.asks(gate("a", &["yes", "@no"]), None, false));
+        assert!(!session.asks(gate("b", &[]), Some(0), false), "one at a time");
+        assert!(!session.asks(gate("a", &["yes", "@no"]), None, false) && session.questions().count() == 2, "once");
+        let answer = |session: &Session, line: &str| match session.read(line) {
+            Meaning::Answer(gate, text) => (gate, text.filled(|_| Err(String::new())).unwrap()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(answer(&session, " 1"), ("a".to_owned(), json!("1")));
+        assert_eq!(answer(&session, "@no"), ("a".to_owned(), json!("@no")), "a choice may look like a call");
+        assert!(matches!(session.read("@greet"), Meaning::Call(..)), "and calls can be made meanwhile");
+        assert_eq!(session.read(" "), Meaning::Nothing, "it may be left alone");
+        assert!(matches!(session.settled("a"), Some((_, true))) && session.settled("a").is_none());
+        assert_eq!(answer(&session, "as you like"), ("b".to_owned(), json!("as you like")));
+        assert!(session.asks(gate("c", &["first"]), Some(1), true), "what is watched asks first");
+        assert_eq!(answer(&session, "first"), ("c".to_owned(), json!("first")));
+        assert!(
+            session.asks(gate("b", &[]), None, true) && session.questions().count() == 2,
+            "or what is wanted first"
+        );
+        session.settled("c");
+        assert_eq!((session.leaves(), session.asked().is_none()), (1, true));
+    }
+
+    #[test]
+    fn a_field_may_be_empty_and_a_passphrase_may_look_like_anything() {
+        let mut session = Session::default();
+        let form = json!({"properties": {"version": {"type": "string"}, "note": {"type": "string"}},
+                          "required": ["version"]});
+        session.asks(GateInfo { form: Some(form), ..gate("form", &[]) }, None, false);
+        assert_eq!(session.read(""), Meaning::Nothing, "nothing is filled in yet");
+        let asking = &mut session.question("form").unwrap().asking;
+        assert!(asking.line("1.2").unwrap().is_none());
+        assert_eq!(session.read(""), Meaning::Answer("form".to_owned(), Pinned::plain("")));
+        let asking = &mut session.question("form").unwrap().asking;
+        let answer = asking.line("").unwrap().unwrap();
+        asking.refused(answer, &AnswerGateReply { passphrase_wanted: true, ..AnswerGateReply::default() });
+        for secret in ["@greet", "/quit", "::0", " two words "] {
+            assert_eq!(session.read(secret), Meaning::Answer("form".to_owned(), Pinned::plain(secret)));
+        }
+    }
+
+    #[test]
+    fn old_results_give_way_to_new_ones() {
+        let most = 1 << 20;
+        let mut session = Session::keeping(most);
+        let large = "x".repeat(most / 2);
+        for name in ["one", "two", "three"] {
+            let number = calls(&mut session, name);
+            done(&mut session, number, &large);
+        }
+        assert!(session.result(0).is_err() && session.result(1).is_err(), "two halves and a bit are too much");
+        assert!(session.result(2).is_ok());
+        let error = session.filled(&text(&session, "@greet ::one")).unwrap_err();
+        assert_eq!(error, "::0 is not kept any more: results of 1 MB came after it");
+        let number = calls(&mut session, "huge");
+        done(&mut session, number, &"x".repeat(2 * most));
+        assert!(session.result(3).is_ok(), "the last one is kept whatever its size");
+    }
+
+    #[test]
+    fn calls_are_found_by_number_and_by_run() {
+        let mut session = Session::default();
+        let number = calls(&mut session, "release");
+        session.entry_mut(number).run = Some("run_a".to_owned());
+        assert_eq!((session.numbered("::0"), session.numbered("0"), session.numbered("1")), (Some(0), Some(0), None));
+        assert_eq!(session.of_run("run_a"), Some(0));
+        done(&mut session, number, "");
+        assert_eq!(session.of_run("run_a"), None, "one that is over can be followed again");
+    }
+}

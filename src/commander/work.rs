@@ -1,0 +1,326 @@
+//! What is asked of the daemon: calls and runs, each in a task that tells what happens.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Value, json};
+use steplatch_protocol::{
+    AnswerGate, AnswerGateReply, AskError, CallError, CancelWorkflow, FollowError, GateInfo, GetRun, GetWorkflowRun,
+    ListGraphs, ListNodes, ListWorkflowRuns, ListWorkflows, NodeReply, RunEvent, RunGraph, RunNode, RunReply,
+    RunWorkflow, Steady,
+};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use super::catalog::Catalog;
+use super::line::{Kind, Target};
+use super::reference;
+use crate::failure::Failure;
+use crate::family::Family;
+
+/// Something that happened to the call of a number.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// The run has begun, or is followed from here on.
+    Run(usize, String),
+    Event(usize, RunEvent),
+    /// It waits for an answer.
+    Asks(usize, GateInfo),
+    Over(usize, Outcome),
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Node(Box<NodeReply>),
+    Run(Box<RunReply>),
+    /// It was not made, or nobody knows what came of it.
+    Nothing(String),
+}
+
+/// Calls that are under way.
+#[derive(Debug)]
+pub(crate) struct Work {
+    daemon: Steady,
+    sender: mpsc::Sender<News>,
+    news: mpsc::Receiver<News>,
+    tasks: HashMap<usize, AbortHandle>,
+}
+
+/// What is told and not heard yet; beyond it the tasks wait.
+const AHEAD: usize = 64;
+
+/// Seconds in which a run that is over has cleared away what it leaves.
+const CLEARED_WITHIN: f64 = 10.0;
+
+/// Workflows that a library may have and that are all known here.
+const MOST_WORKFLOWS: u32 = 10_000;
+
+/// Runs that may wait at once and are all found.
+const MOST: u32 = 1000;
+
+impl Work {
+    pub(crate) fn new(daemon: Steady) -> Self {
+        let (sender, news) = mpsc::channel(AHEAD);
+        Self { daemon, sender, news, tasks: HashMap::new() }
+    }
+
+    pub(crate) fn daemon(&self) -> &Steady {
+        &self.daemon
+    }
+
+    /// Returns what happens next. Safe to drop and call again.
+    pub(crate) async fn next(&mut self) -> News {
+        let news = self.news.recv().await.expect("a sender is kept here");
+        if let News::Over(number, _) = news {
+            self.tasks.remove(&number);
+        }
+        news
+    }
+
+    /// Makes the call of this number.
+    pub(crate) fn begin(&mut self, number: usize, target: &Target, input: Value) {
+        let (daemon, sender, name) = (self.daemon.clone(), self.sender.clone(), target.name.clone());
+        let task = match target.kind {
+            Kind::Workflow => {
+                let verb = run(target, &input);
+                tokio::spawn(async move {
+                    let outcome = runs(&daemon, &sender, number, verb).await;
+                    let _ = sender.send(News::Over(number, outcome)).await;
+                })
+            }
+            Kind::Node | Kind::Graph => {
+                let graph = target.kind == Kind::Graph;
+                tokio::spawn(async move {
+                    let reply = if graph {
+                        daemon.call(RunGraph { graph_id: name, input, timeout: None }).await
+                    } else {
+                        daemon.call(RunNode { node_id: name, input, timeout: None }).await
+                    };
+                    let outcome = reply
+                        .map_or_else(|error| Outcome::Nothing(unknown(error)), |reply| Outcome::Node(Box::new(reply)));
+                    let _ = sender.send(News::Over(number, outcome)).await;
+                })
+            }
+        };
+        self.tasks.insert(number, task.abort_handle());
+    }
+
+    /// Follows a run that was begun elsewhere, from its beginning.
+    pub(crate) fn follow(&mut self, number: usize, run: String) {
+        let (daemon, sender) = (self.daemon.clone(), self.sender.clone());
+        let task = tokio::spawn(async move {
+            let outcome = follows(&daemon, &sender, number, run).await;
+            let _ = sender.send(News::Over(number, outcome)).await;
+        });
+        self.tasks.insert(number, task.abort_handle());
+    }
+
+    /// Takes a call back. A run goes on without us.
+    pub(crate) fn abandon(&mut self, number: usize) {
+        if let Some(task) = self.tasks.remove(&number) {
+            task.abort();
+        }
+    }
+
+    /// Has a run cancelled; that it is over comes as news like any other.
+    pub(crate) fn cancel(&self, run: String) {
+        let daemon = self.daemon.clone();
+        tokio::spawn(async move {
+            if let Err(error) = daemon.call(CancelWorkflow { run_id: run }).await {
+                tracing::warn!(%error, "a run can not be cancelled");
+            }
+        });
+    }
+
+    /// Returns what can be called here.
+    ///
+    /// # Errors
+    /// When the daemon can not tell.
+    pub(crate) async fn catalog(&self) -> Result<Catalog, Failure> {
+        let nodes = self.daemon.call(ListNodes::default()).await?;
+        let graphs = self.daemon.call(ListGraphs::default()).await?;
+        let workflows = self.daemon.call(ListWorkflows { containing: None, limit: MOST_WORKFLOWS }).await?;
+        // A project that can not be read has none; what is wrong with it is told by its lists.
+        Ok(Catalog {
+            nodes: nodes.nodes.into_iter().map(|node| node.id).collect(),
+            graphs: graphs.graphs.into_iter().map(|graph| graph.id).collect(),
+            workflows: workflows.workflows.into_iter().map(|workflow| workflow.name).collect(),
+        })
+    }
+
+    /// Returns the questions for people that runs wait for, with the names of their workflows, the oldest first.
+    ///
+    /// # Errors
+    /// When the daemon can not tell.
+    pub(crate) async fn questions(&self) -> Result<Vec<(String, GateInfo)>, Failure> {
+        let verb = ListWorkflowRuns { state: Some("waiting".to_owned()), limit: Some(MOST), ..Default::default() };
+        let runs = self.daemon.call(verb).await?.runs.into_iter();
+        let gates = runs.flat_map(|run| {
+            let (id, workflow) = (run.run_id, run.workflow_id);
+            run.pending_gates.into_iter().map(move |gate| (gate.run_id == id, workflow.clone(), gate))
+        });
+        let mut gates: Vec<_> = gates.filter(|(.., gate)| gate.answered_by != "agent").collect();
+        // A run tells the questions of those below it too; who asks is the one below.
+        gates.sort_by(|(own, _, gate), (others_own, _, other)| {
+            let key = |gate: &GateInfo, own: &bool| (gate.created_at.clone(), gate.gate_id.clone(), !own);
+            key(gate, own).cmp(&key(other, others_own))
+        });
+        gates.dedup_by(|one, other| one.2.gate_id == other.2.gate_id);
+        let gates = gates.into_iter().map(|(_, workflow, gate)| (workflow, gate)).collect();
+        Ok(gates)
+    }
+
+    /// Whether the gate that an answer is for waits for one.
+    ///
+    /// # Errors
+    /// When the daemon can not tell.
+    pub(crate) async fn is_open(&self, answer: &AnswerGate) -> Result<bool, Failure> {
+        let gate = answer.gate_id.as_deref().unwrap_or_default();
+        Ok(open_gate(&self.daemon, &answer.run_id, gate).await?.is_some())
+    }
+
+    /// Answers a gate, and returns what came of that; `None` where it is known only that the gate needs none any more.
+    ///
+    /// # Errors
+    /// When the daemon can not be asked.
+    pub(crate) async fn answer(&self, answer: &AnswerGate) -> Result<Option<AnswerGateReply>, Failure> {
+        loop {
+            match self.daemon.call(answer.clone()).await {
+                Ok(reply) => return Ok(Some(reply)),
+                // Nobody can tell whether it has arrived; as long as the gate is open it may be given again.
+                Err(AskError::Call(CallError::Lost)) => {
+                    let gate = answer.gate_id.as_deref().unwrap_or_default();
+                    if open_gate(&self.daemon, &answer.run_id, gate).await?.is_none() {
+                        return Ok(None);
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.tasks.values().for_each(AbortHandle::abort);
+    }
+}
+
+/// What is asked for when `%name text` is typed.
+fn run(target: &Target, input: &Value) -> RunWorkflow {
+    let variables = (!input.is_null()).then(|| BTreeMap::from([("input".to_owned(), reference::text(input))]));
+    let (file, workflow) = target.file().map_or((None, Some(target.name.as_str())), |(file, workflow)| {
+        // A path that is no path is refused by the daemon, by the name that was typed.
+        let whole = std::path::absolute(file).map_or_else(|_| file.to_owned(), |file| file.display().to_string());
+        (Some(whole), workflow)
+    });
+    RunWorkflow {
+        workflow_name: workflow.map(str::to_owned),
+        workflow_file: file,
+        initial_variables: variables,
+        save_on_success: false,
+        wait_seconds: Some(0.0),
+        ..RunWorkflow::default()
+    }
+}
+
+async fn runs(daemon: &Steady, sender: &mpsc::Sender<News>, number: usize, verb: RunWorkflow) -> Outcome {
+    match daemon.call(verb).await {
+        Err(error) => Outcome::Nothing(unknown(error)),
+        Ok(reply) if reply.run_id.is_empty() => {
+            Outcome::Nothing(reply.error.unwrap_or_else(|| "the run did not start".to_owned()))
+        }
+        Ok(reply) => follows(daemon, sender, number, reply.run_id).await,
+    }
+}
+
+async fn follows(daemon: &Steady, sender: &mpsc::Sender<News>, number: usize, run: String) -> Outcome {
+    // Whoever hears the news may have gone; then this task is about to be ended.
+    let _ = sender.send(News::Run(number, run.clone())).await;
+    if let Err(error) = passes_on(daemon, sender, number, &run).await {
+        let error = match error {
+            FollowError::Unknown(_) => {
+                format!("the daemon does not know run {run} any more; /runs lists those it knows")
+            }
+            error => format!("run {run} can not be followed any further: {error}; /show {run} tells how it is"),
+        };
+        return Outcome::Nothing(error);
+    }
+    // What a run leaves behind is cleared away after its last event.
+    match daemon.call(GetRun { run_id: run, wait_seconds: Some(CLEARED_WITHIN) }).await {
+        Ok(reply) => Outcome::Run(Box::new(reply)),
+        Err(error) => Outcome::Nothing(unknown(error)),
+    }
+}
+
+/// Tells the events of a run, and of those that it starts, until its last one.
+async fn passes_on(daemon: &Steady, sender: &mpsc::Sender<News>, number: usize, run: &str) -> Result<(), FollowError> {
+    let mut events = daemon.follow(run, 1);
+    let mut family = Family::new(daemon.clone());
+    loop {
+        let event = tokio::select! {
+            event = events.next() => match event? {
+                Some(event) => event,
+                None => return Ok(()),
+            },
+            event = family.next() => event,
+        };
+        family.meet(&event);
+        // What is nested stands before the end of what it is nested in.
+        for nested in family.part(&event).await {
+            let _ = sender.send(News::Event(number, nested)).await;
+        }
+        let gate = event.data.get("gate_id").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (waits, of) = (event.event_type == "gate_waiting", event.run_id.clone());
+        let _ = sender.send(News::Event(number, event)).await;
+        // One that was answered long ago comes again when a run is followed from its beginning.
+        if waits && let Ok(Some(gate)) = open_gate(daemon, &of, &gate).await {
+            let _ = sender.send(News::Asks(number, gate)).await;
+        }
+    }
+}
+
+/// Returns the gate called `id` of a run as long as it waits for an answer.
+async fn open_gate(daemon: &Steady, run: &str, id: &str) -> Result<Option<GateInfo>, AskError> {
+    let reply = daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await?;
+    let gates = reply.run.map(|run| run.pending_gates).unwrap_or_default();
+    Ok(gates.into_iter().find(|gate| gate.gate_id == id))
+}
+
+/// Says why there is no answer.
+fn unknown(error: AskError) -> String {
+    Failure::from(error).message().to_owned()
+}
+
+impl Outcome {
+    /// Returns the result as references see it: the same parts for whatever was called.
+    pub(crate) fn value(&self, target: &Target, input: &Value) -> Value {
+        match self {
+            Self::Node(reply) => serde_json::to_value(&**reply).unwrap_or_default(),
+            Self::Nothing(error) => json!({
+                "success": false, "output": null, "error": error, "error_type": null,
+                "node_type": target.kind.noun(), "node_id": target.name, "input": input, "attributes": {},
+            }),
+            Self::Run(reply) => {
+                let returned = || (!reply.return_values.is_empty()).then(|| json!(reply.return_values));
+                json!({
+                    "success": reply.status == "completed",
+                    "output": reply.result.clone().or_else(returned),
+                    "error": reply.error,
+                    "error_type": (reply.status != "completed").then_some(&reply.status),
+                    "node_type": "workflow",
+                    "node_id": reply.workflow_name,
+                    "input": input,
+                    "attributes": {
+                        "run_id": reply.run_id,
+                        "status": reply.status,
+                        "final_state": reply.final_state,
+                        "seconds": reply.total_elapsed_time,
+                        "variables": reply.final_variables,
+                        "return_values": reply.return_values,
+                    },
+                })
+            }
+        }
+    }
+}

@@ -33,6 +33,14 @@ pub(crate) fn detail(tool: &str, params: &Value) -> String {
             name.unwrap_or("unnamed").to_owned()
         }
         "run_workflow" => text("workflow_name").to_owned(),
+        "run_node" | "run_graph" => {
+            let input = match params.get("input") {
+                None | Some(Value::Null) => String::new(),
+                Some(Value::String(text)) => visible(text),
+                Some(other) => visible(&other.to_string()),
+            };
+            format!("{}{} {input}", text("node_id"), text("graph_id")).trim_end().to_owned()
+        }
         "fail" => visible(text("message")),
         "sleep" => params.get("seconds").map(|seconds| format!("{seconds} s")).unwrap_or_default(),
         _ => String::new(),
@@ -92,6 +100,9 @@ impl Outcome {
                     None => text("reason").unwrap_or_default().to_owned(),
                 },
             },
+            "run_node" | "run_graph" => {
+                visible(text("output").unwrap_or_default().trim().lines().next().unwrap_or_default())
+            }
             "open_terminal" => text("session_id").unwrap_or_default().to_owned(),
             // Its own story is told under its own id.
             "run_workflow" => {

@@ -271,6 +271,12 @@ impl Shown {
                 let detail = if event.event_type == "gate_timeout" { "nobody answered in time" } else { "taken back" };
                 vec![line(&format!("{QUIET}◌{QUIET:#}"), text("state"), "gate", detail, "", self.width(taken))]
             }
+            "workflow_paused" => {
+                let by = visible(text("by"));
+                let resume = format!("let it go on with: steplatch runs resume {}", event.run_id);
+                vec![format!("  {QUIET}paused by {by}; {resume}{QUIET:#}")]
+            }
+            "workflow_resumed" => vec![format!("  {QUIET}{} lets it go on{QUIET:#}", visible(text("by")))],
             "contract_checked" => {
                 self.story.check(event);
                 Vec::new()

@@ -1,7 +1,6 @@
 //! The commands about runs, gates and workflows, as a person or a script uses them.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -140,6 +139,13 @@ fn runs_are_listed_aligned_filtered_and_found_by_a_beginning() {
     assert_eq!(ids(&["--workflow", "judged"]), [other.clone(), one.clone()]);
     assert_eq!(ids(&["--state", "waiting", "--limit", "1"]), std::slice::from_ref(&other));
     assert_eq!(ids(&["--workflow", "nobody"]), Vec::<String>::new());
+    assert_eq!(ids(&["--state", "pending"]), Vec::<String>::new());
+    assert_eq!(ids(&["--since", "1h", "--workflow", "judged"]), [other.clone(), one.clone()]);
+    assert_eq!(ids(&["--until", "1h"]), Vec::<String>::new());
+    let began = home.runs(&["runs", "show", &other, "--json"]).json()["started_at"].as_str().unwrap().to_owned();
+    assert_eq!(ids(&["--since", &began, "--workflow", "judged"]), std::slice::from_ref(&other));
+    assert_eq!(ids(&["--until", &began]), std::slice::from_ref(&one));
+    refused(&home.runs(&["runs", "list", "--since", "yesterday"]), 2, &["--since", "such as 30m, 2h, 3d"]);
     refused(&home.runs(&["runs", "list", "--state", "bogus"]), 2, &["Invalid state: bogus", "cancelled"]);
     refused(&home.runs(&["runs", "show", "run_"]), 2, &["'run_' may be any of these runs", &one, &other]);
     refused(&home.runs(&["runs", "show", "zzzz"]), 2, &["no run's id begins with 'zzzz'", "steplatch runs list"]);
@@ -187,20 +193,6 @@ fn events_are_told_up_to_the_newest_and_followed_to_the_end() {
     assert_eq!(numbers(&home.runs(&["runs", "events", &run, "--from", "10", "--json"]).well()), followed_numbers);
     let past = home.runs(&["runs", "events", &run, "--from", "1000"]);
     assert_eq!((past.code, past.stdout.as_str()), (0, ""));
-}
-
-#[test]
-fn who_follows_a_run_is_told_where_to_go_on_when_the_daemon_goes_away() {
-    let home = home();
-    let run = waits(&Agent::new(&home));
-    let follow = ["runs", "events", &run, "--follow", "--json"];
-    let mut follows = home.steplatch().args(follow).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(follows.stdout.take().unwrap()).lines();
-    let gate = lines.find(|line| line.as_ref().unwrap().contains("\"gate_waiting\"")).unwrap().unwrap();
-    let next = serde_json::from_str::<Value>(&gate).unwrap()["seq"].as_u64().unwrap() + 1;
-    home.runs(&["daemon", "stop"]).well();
-    let said = Said::of(&follows.wait_with_output().unwrap());
-    refused(&said, 1, &["the daemon went away in the middle", &format!("runs events {run} --from {next} --follow")]);
 }
 
 #[test]

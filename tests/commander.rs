@@ -259,6 +259,10 @@ async fn a_gate_is_answered_by_number_and_the_result_can_be_referred_to() {
     // A saved machine, by name, answered in words.
     desk.says("%release 1.2", "^  \\? Release 1.2\\?").await;
     desk.says("YES", "^✓ completed in").await;
+    let run = project.listed("completed").iter().find(|run| run["workflow_id"] == "release").unwrap()["run_id"].clone();
+    let events = project.runs(&["runs", "events", run.as_str().unwrap(), "--json"]).well();
+    let answered = events.lines().find(|event| event.contains("gate_answered")).unwrap();
+    assert!(answered.contains("\"commander\""), "through what is recorded: {answered}");
 }
 
 #[tokio::test]
@@ -405,13 +409,15 @@ async fn lines_are_completed_and_remembered_but_not_those_that_begin_with_a_blan
     desk.shows("^✓ completed in").await;
     desk.presses("@identity ::re\t").await;
     desk.shows("^› @identity ::release$").await;
-    desk.presses("\x15/qu\t\r").await;
+    desk.presses("\x15@identity one\r").await;
+    desk.shows("^✓ ::3 @identity").await;
+    desk.presses("/qu\t\r").await;
     desk.shows("^left with 0").await;
     let history = project.home.path().join("state/commander_history");
     let lines = fs::read_to_string(&history).unwrap();
     assert_eq!(
         lines.lines().collect::<Vec<_>>(),
-        ["#V2", "@greet one", "%release 1", "/quit "],
+        ["#V2", "@greet one", "%release 1", "@identity one"],
         "neither secrets nor answers"
     );
     assert_eq!(fs::metadata(&history).unwrap().permissions().mode() & 0o777, 0o600);

@@ -148,13 +148,13 @@ impl<'a> Conversation<'a> {
             Typed::Interrupted => return Ok(self.leaves_questions()?),
         };
         let meaning = self.session.read(&line);
-        // Answers are nobody's business afterwards.
-        let answers = match &meaning {
+        // Answers are nobody's business afterwards, and nobody looks for how they left.
+        let passes = match &meaning {
             Meaning::Answer(..) => true,
-            Meaning::Order(word, _) => order::called(word) == Ok(Order::Answer),
+            Meaning::Order(word, _) => matches!(order::called(word), Ok(Order::Answer | Order::Quit)),
             _ => false,
         };
-        if !answers && line.trim_start().starts_with(['@', '#', '%', '/', ':']) {
+        if !passes && line.trim_start().starts_with(['@', '#', '%', '/', ':']) {
             self.screen.lines.remember(&line);
         }
         match self.does(meaning).await {

@@ -41,8 +41,8 @@ pub(crate) struct Run {
     /// States to execute at most
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     max_states: Option<u32>,
-    /// Seconds that the run may take
-    #[arg(long, value_name = "SECONDS")]
+    /// Seconds that the run may take (1 to 7200; default 1800), waiting for people and pauses not counted
+    #[arg(long, value_name = "SECONDS", value_parser = time_of_a_run)]
     timeout: Option<f64>,
     /// Leave terminals open when the run fails or is cancelled
     #[arg(long)]
@@ -68,6 +68,12 @@ pub(super) fn variable(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("a variable is written as name=value".to_owned()),
     }
+}
+
+/// Reads how long a run may take, in seconds.
+fn time_of_a_run(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (1.0..=7200.0).contains(seconds));
+    seconds.ok_or_else(|| "is a number of seconds from 1 to 7200".to_owned())
 }
 
 /// Whether a person who writes `workflow` means a file. A folder may be called as a workflow is.

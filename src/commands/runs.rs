@@ -1,7 +1,10 @@
 //! `steplatch runs …`
 
 mod events;
+mod moment;
+mod pause;
 mod show;
+mod stories;
 
 use std::process::ExitCode;
 
@@ -29,6 +32,24 @@ pub(crate) enum Runs {
     },
     /// Print what happened in a run, one event a line
     Events(events::Events),
+    /// Let runs go no further for now: what is in flight ends, and nothing new begins
+    Pause {
+        /// The runs: their ids, or unambiguous beginnings of them
+        #[arg(required = true)]
+        ids: Vec<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let paused runs go on
+    Resume {
+        /// The runs: their ids, or unambiguous beginnings of them
+        #[arg(required = true)]
+        ids: Vec<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Cancel runs
     Cancel {
         /// The runs: their ids, or unambiguous beginnings of them
@@ -45,9 +66,15 @@ pub(crate) struct List {
     /// Only runs of this workflow
     #[arg(long, value_name = "NAME")]
     workflow: Option<String>,
-    /// Only runs in this state: running, waiting, completed, failed or cancelled
+    /// Only runs in this state: pending, running, waiting, completed, failed or cancelled
     #[arg(long, value_name = "STATE")]
     state: Option<String>,
+    /// Only runs that began then or later: so long ago (30m, 2h, 3d), a day, or a moment (ISO 8601)
+    #[arg(long, value_name = "TIME", value_parser = moment::moment)]
+    since: Option<String>,
+    /// Only runs that began before that
+    #[arg(long, value_name = "TIME", value_parser = moment::moment)]
+    until: Option<String>,
     /// At most so many
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
@@ -62,6 +89,8 @@ impl Runs {
             Self::List(command) => command.run(place).await,
             Self::Show { id, json } => show::show(place, &find(place, &id).await?, json).await,
             Self::Events(command) => command.run(place).await,
+            Self::Pause { ids, json } => pause::pause(place, &ids, json).await,
+            Self::Resume { ids, json } => pause::resume(place, &ids, json).await,
             Self::Cancel { ids, json } => cancel(place, &ids, json).await,
         }
     }
@@ -69,8 +98,10 @@ impl Runs {
 
 impl List {
     async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
-        let filtered = self.workflow.is_some() || self.state.is_some();
-        let runs = listed(place, self.workflow, self.state, self.limit).await?;
+        let Self { workflow, state, since, until, limit, .. } = self;
+        let filtered = [&workflow, &state, &since, &until].into_iter().any(Option::is_some);
+        let wanted = ListWorkflowRuns { workflow_id: workflow, state, since, until, limit: Some(limit) };
+        let runs = asked_for(place, wanted).await?;
         if self.json {
             print::json(&serde_json::json!({ "runs": runs }))?;
         } else if runs.is_empty() {
@@ -102,7 +133,7 @@ pub(crate) fn row(run: &RunRecord) -> Vec<String> {
     vec![
         run.run_id.clone(),
         run.workflow_id.clone(),
-        run.state.clone(),
+        if run.paused.is_some() { format!("{}, paused", run.state) } else { run.state.clone() },
         print::ago(&run.started_at),
         took(run),
         print::visible(&about),
@@ -120,20 +151,26 @@ fn took(run: &RunRecord) -> String {
     time.map_or_else(|| "-".to_owned(), print::duration)
 }
 
-/// Returns runs as the daemon lists them, newest first.
+/// Returns runs of a workflow or in a state, newest first.
 pub(crate) async fn listed(
     place: &Place,
     workflow: Option<String>,
     state: Option<String>,
     limit: u32,
 ) -> Result<Vec<RunRecord>, Failure> {
-    let reply = front::ask(place, ListWorkflowRuns { workflow_id: workflow, state, limit: Some(limit) }).await?;
+    let wanted = ListWorkflowRuns { workflow_id: workflow, state, limit: Some(limit), ..ListWorkflowRuns::default() };
+    asked_for(place, wanted).await
+}
+
+/// Returns runs as the daemon lists them, newest first.
+async fn asked_for(place: &Place, wanted: ListWorkflowRuns) -> Result<Vec<RunRecord>, Failure> {
+    let reply = front::ask(place, wanted).await?;
     if !reply.success {
         return Err(Failure::usage(
             reply.error.unwrap_or_else(|| "the daemon did not say which runs there are".into()),
         ));
     }
-    Ok(reply.runs.into_iter().take(usize::try_from(limit).unwrap_or(usize::MAX)).collect())
+    Ok(reply.runs)
 }
 
 /// Returns the id of the run that a person means: a whole id as it is, a beginning when it is that of one run only.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use steplatch_protocol::{
     Command, ErrorCode, FromClient, FromDaemon, Line, LineReader, MAX_LINE, PROTOCOL_VERSION, Refusal, VERBS,
 };
@@ -44,13 +44,20 @@ impl Outgoing {
         if unsent.len() - begins > MAX_LINE {
             // Nobody would read it, and whoever asked would wait for ever.
             unsent.truncate(begins);
-            if let FromDaemon::Result { request_id, .. } = message {
-                let error = format!("the reply is longer than {} MB; ask for less of it at once", MAX_LINE >> 20);
-                let refusal = refused(Refusal { code: ErrorCode::Internal, error }, request_id.clone());
-                serde_json::to_writer(&mut *unsent, &refusal).expect("a message has only JSON in it");
-            } else {
-                return Ok(());
-            }
+            let shorter = match message {
+                FromDaemon::Result { request_id, .. } => {
+                    let error = format!("the reply is longer than {} MB; ask for less of it at once", MAX_LINE >> 20);
+                    refused(Refusal { code: ErrorCode::Internal, error }, request_id.clone())
+                }
+                FromDaemon::Event { request_id, event } if !event["data"].is_null() => {
+                    // That it happened is not lost.
+                    let mut event = event.clone();
+                    event["data"] = json!({"left_out": format!("it is longer than {} MB", MAX_LINE >> 20)});
+                    FromDaemon::Event { request_id: request_id.clone(), event }
+                }
+                FromDaemon::Event { .. } | FromDaemon::Error { .. } => return Ok(()),
+            };
+            serde_json::to_writer(&mut *unsent, &shorter).expect("a message has only JSON in it");
         }
         unsent.push(b'\n');
         while !unsent.is_empty() {

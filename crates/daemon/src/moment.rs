@@ -21,6 +21,11 @@ pub(crate) fn told(at: Timestamp) -> String {
     format!("{at:.3}")
 }
 
+/// Reads a point in time from ISO 8601.
+pub(crate) fn read(text: &str) -> Option<Timestamp> {
+    text.trim().parse::<jiff::Timestamp>().ok().map(|at| Timestamp(at.as_microsecond()))
+}
+
 /// A reading of the system's clock as ISO 8601 in UTC with milliseconds.
 pub(crate) fn clock_told(at: SystemTime) -> String {
     // Out of jiff's range would be the year 10,000.

@@ -7,6 +7,7 @@
 
 mod act;
 mod begin;
+mod call;
 mod catalog;
 mod child;
 mod contract;
@@ -14,7 +15,9 @@ mod drive;
 mod event;
 mod function;
 mod gate;
+mod list;
 mod origin;
+mod pause;
 mod report;
 mod run;
 mod seal;
@@ -29,10 +32,10 @@ use serde_json::Value;
 use steplatch_ids::RunId;
 use steplatch_library::Signature;
 use steplatch_protocol::{
-    CancelWorkflow, CancelWorkflowReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, ListWorkflowRuns,
-    ListWorkflowRunsReply, NodeReply, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply,
+    CancelWorkflow, CancelWorkflowReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, NodeReply, RunRecord, RunReply,
+    RunWorkflow, Subscribe, SubscribeReply,
 };
-use steplatch_store::{Journal, OpenError, RunFilter};
+use steplatch_store::{Journal, OpenError};
 use steplatch_workflow::{InvalidLimits, Limits, Start};
 use tokio::task::JoinSet;
 
@@ -40,7 +43,7 @@ pub(crate) use event::RunEvents;
 
 use crate::caller::Caller;
 use crate::library::Workflows;
-use crate::nodes::{Hands, Project, Projects};
+use crate::nodes::{Hands, Nodes, Project, Projects};
 use crate::secrets::Secrets;
 use crate::sessions::Sessions;
 use crate::workers::Workers;
@@ -62,12 +65,6 @@ const LONGEST_WAIT: f64 = 7200.0;
 /// How long the end of a run that is cancelled is waited for.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
-/// Runs that are listed unless another number is given.
-const USUALLY_LISTED: usize = 50;
-
-/// Runs that are looked through at a time.
-const PAGE: usize = 200;
-
 /// What runs work with.
 #[derive(Debug, Clone)]
 pub(crate) struct Surroundings {
@@ -75,6 +72,7 @@ pub(crate) struct Surroundings {
     pub(crate) workflows: Workflows,
     /// Where functions are executed.
     pub(crate) workers: Workers,
+    pub(crate) nodes: Arc<Nodes>,
     pub(crate) projects: Projects,
     pub(crate) hands: Hands,
     pub(crate) secrets: Arc<Secrets>,
@@ -288,42 +286,17 @@ impl Runs {
         }
     }
 
-    pub(crate) async fn list(&self, verb: &ListWorkflowRuns) -> ListWorkflowRunsReply {
-        let refused = |error: String| ListWorkflowRunsReply { error: Some(error), ..ListWorkflowRunsReply::default() };
-        if let Some(name) = verb.state.as_deref().filter(|name| RunState::named(name).is_none()) {
-            let known = RunState::ALL.map(RunState::name).join(", ");
-            return refused(format!("Invalid state: {name}; states are {known}"));
-        }
-        let most = verb.limit.map_or(USUALLY_LISTED, |limit| limit as usize);
-        let mut runs = Vec::new();
-        let mut before = None;
-        while runs.len() < most {
-            let filter = RunFilter { state: verb.state.clone(), before, limit: Some(PAGE), ..RunFilter::default() };
-            let page = match self.shared.journal.runs(filter).await {
-                Ok(page) => page,
-                Err(error) => return refused(format!("the runs can not be read: {error}")),
-            };
-            before = page.last().map(|known| known.number);
-            let is_last = page.len() < PAGE;
-            let told = page.into_iter().map(|known| self.shared.told(known));
-            let wanted =
-                told.filter(|run| verb.workflow_id.as_ref().is_none_or(|wanted| *wanted == run.about.workflow));
-            runs.extend(wanted.map(|run| self.told(&run)));
-            if is_last {
-                break;
-            }
-        }
-        runs.truncate(most);
-        ListWorkflowRunsReply { success: true, runs, error: None }
-    }
-
     pub(crate) async fn subscribe(&self, verb: &Subscribe) -> (SubscribeReply, Option<RunEvents>) {
+        let refused = |error: String| (SubscribeReply { error: Some(error), ..SubscribeReply::default() }, None);
         match self.find(&verb.run_id).await {
             Ok(run) => {
                 let events = RunEvents::new(self.shared.clone(), run, verb.from_seq.unwrap_or(1));
-                (SubscribeReply { success: true, error: None }, Some(events))
+                match events.newest().await {
+                    Ok(newest_seq) => (SubscribeReply { success: true, newest_seq, error: None }, Some(events)),
+                    Err(error) => refused(format!("the history of the run can not be read: {error}")),
+                }
             }
-            Err(error) => (SubscribeReply { success: false, error: Some(error) }, None),
+            Err(error) => refused(error),
         }
     }
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use steplatch_host::{HostState, Hosts};
 use steplatch_protocol::{
     Command, DaemonStatusReply, ErrorCode, Hello, HelloReply, HostInfo, PROTOCOL_VERSION, Place, Refusal,
-    StopDaemonReply, VERBS,
+    StopDaemonReply, VerbInfo,
 };
 use steplatch_store::OpenError;
 use tokio::sync::{Notify, watch};
@@ -37,7 +37,7 @@ pub(crate) struct Service {
     sessions: Sessions,
     runs: Runs,
     workflows: Workflows,
-    nodes: Nodes,
+    nodes: Arc<Nodes>,
     approver: Approver,
     secrets: Arc<Secrets>,
     clients: AtomicUsize,
@@ -122,12 +122,14 @@ impl Service {
         let workflows = Workflows::new(workers.clone());
         let projects = workflows.projects().clone();
         let hands = Hands::new(sessions.clone(), secrets.clone());
+        let nodes = Arc::new(Nodes::new(projects.clone(), hands.clone()));
         let surroundings = Surroundings {
             sessions: sessions.clone(),
             workflows: workflows.clone(),
             workers,
-            projects: projects.clone(),
-            hands: hands.clone(),
+            nodes: nodes.clone(),
+            projects,
+            hands,
             secrets: secrets.clone(),
         };
         let runs = Runs::open(place.journal(), surroundings, keep).await?;
@@ -138,7 +140,7 @@ impl Service {
             stop,
             listen_again: Arc::default(),
             runs,
-            nodes: Nodes::new(projects, hands),
+            nodes,
             workflows,
             secrets,
             sessions,
@@ -239,6 +241,8 @@ impl Service {
                 ),
             },
             Command::CancelWorkflow(verb) => Answer::of(self.runs.cancel(verb).await),
+            Command::PauseWorkflow(verb) => Answer::of(self.runs.pause(caller, verb).await),
+            Command::ResumeWorkflow(verb) => Answer::of(self.runs.resume(caller, verb).await),
             Command::GetWorkflowRun(verb) => Answer::of(self.runs.record(&verb).await),
             Command::ListWorkflowRuns(verb) => Answer::of(self.runs.list(&verb).await),
             Command::Subscribe(verb) => {
@@ -309,19 +313,18 @@ async fn act(sessions: &Sessions, caller: &Arc<Caller>, action: Command, step: O
     }
 }
 
-/// Performs the tool called `tool` for the step of a run, and returns its result.
+/// Performs `action`, with its parameters, for the step of a run, and returns its result.
 pub(crate) async fn perform(
     sessions: &Sessions,
     caller: &Arc<Caller>,
-    tool: &str,
+    action: &VerbInfo,
     params: Map<String, Value>,
     step: String,
 ) -> Map<String, Value> {
-    let verb = VERBS.iter().find(|verb| verb.tool == Some(tool));
-    let answer = match verb.and_then(|verb| Command::parse(verb.name, Value::Object(params))) {
+    let answer = match Command::parse(action.name, Value::Object(params)) {
         Some(Ok((command, _))) => act(sessions, caller, command, Some(step)).await,
         Some(Err(invalid)) => Answer::failure(invalid.to_string()),
-        None => Answer::failure(format!("there is no tool '{tool}'")),
+        None => Answer::failure(format!("there is no verb '{}'", action.name)),
     };
     match answer.data {
         Value::Object(mut result) => {

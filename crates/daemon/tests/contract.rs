@@ -93,7 +93,11 @@ async fn what_goes_wrong_is_named_with_what_to_do() {
     let gone = daemon.call(ExitTerminal { session_id: "ghost".into(), ..Default::default() }).await;
     assert_eq!((gone.success, gone.message.as_str()), (false, "Session not found"));
     let state = daemon.call(ListWorkflowRuns { state: Some("bogus".into()), ..Default::default() }).await;
-    assert!(state.error.unwrap().starts_with("Invalid state: bogus"));
+    let error = "Invalid state: bogus; states are pending, running, waiting, completed, failed, cancelled";
+    assert_eq!(state.error.as_deref(), Some(error));
+    let since = daemon.call(ListWorkflowRuns { since: Some("2h".into()), ..Default::default() }).await;
+    let error = "since is a moment in ISO 8601, such as 2026-01-31T12:00:00Z, and not '2h'";
+    assert_eq!(since.error.as_deref(), Some(error));
     daemon.stop().await;
 }
 

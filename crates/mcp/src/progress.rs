@@ -127,6 +127,8 @@ impl Listener {
                 let answer = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
                 self.due = Some(format!("{} answered: {answer}", text("by")));
             }
+            "workflow_paused" => self.due = Some(format!("paused by {}", text("by"))),
+            "workflow_resumed" => self.due = Some(format!("{} lets it go on", text("by"))),
             _ => {}
         }
     }

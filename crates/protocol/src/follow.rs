@@ -4,7 +4,7 @@
 //! that is due next, so that whoever follows sees each event once and in order and
 //! nothing of what became of the daemon. It ends with the run, or with who follows.
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
 use crate::client::{CallError, Events};
@@ -19,6 +19,7 @@ const AHEAD: usize = 64;
 #[derive(Debug)]
 pub struct Follower {
     received: mpsc::Receiver<Result<RunEvent, FollowError>>,
+    newest: watch::Receiver<Option<u64>>,
     task: AbortHandle,
 }
 
@@ -42,14 +43,31 @@ pub enum FollowError {
 impl Follower {
     pub(crate) fn new(steady: Steady, run_id: String, from: u64, begins_soon: bool) -> Self {
         let (sender, received) = mpsc::channel(AHEAD);
-        let mut following = Following { steady, run_id, next: from.max(1), begins_soon, told: sender };
+        let (known, newest) = watch::channel(None);
+        let mut following = Following { steady, run_id, next: from.max(1), begins_soon, told: sender, newest: known };
         let task = tokio::spawn(async move {
             if let Err(error) = following.follow().await {
                 // Whoever followed may have stopped just now.
                 let _ = following.told.send(Err(error)).await;
             }
         });
-        Self { received, task: task.abort_handle() }
+        Self { received, newest, task: task.abort_handle() }
+    }
+
+    /// Returns the number of the event that was the newest when following began, 0 where there was none: all up to it
+    /// come without waiting.
+    ///
+    /// # Errors
+    /// As [`Follower::next`], and as the last thing that is told.
+    pub async fn newest_seq(&mut self) -> Result<u64, FollowError> {
+        if let Ok(known) = self.newest.wait_for(Option::is_some).await {
+            return Ok(known.unwrap_or_default());
+        }
+        // It ended before it was known, and says why.
+        match self.received.recv().await {
+            Some(Err(error)) => Err(error),
+            _ => Err(FollowError::Call(CallError::Lost)),
+        }
     }
 
     /// Returns the next event; `None` once the last one was returned. Safe to drop and call again.
@@ -76,6 +94,8 @@ struct Following {
     /// Nobody may know it yet.
     begins_soon: bool,
     told: mpsc::Sender<Result<RunEvent, FollowError>>,
+    /// Number of the newest event when following began.
+    newest: watch::Sender<Option<u64>>,
 }
 
 /// What came of one connection.
@@ -118,6 +138,7 @@ impl Following {
         if let Some(error) = reply.error {
             return Err(FollowError::Unknown(error));
         }
+        self.newest.send_if_modified(|known| known.is_none() && known.replace(reply.newest_seq).is_none());
         self.pass_on(&mut events).await
     }
 

@@ -43,8 +43,8 @@ pub use nodes::{
 pub use place::{NotPrivate, Place, Running, ensure_private};
 pub use runs::{
     AnswerGate, AnswerGateReply, CancelWorkflow, CancelWorkflowReply, Decide, GateInfo, GetRun, GetWorkflowRun,
-    GetWorkflowRunReply, ListWorkflowRuns, ListWorkflowRunsReply, RUN_WAIT_SECONDS, RunEvent, RunRecord, RunReply,
-    RunWorkflow, Subscribe, SubscribeReply,
+    GetWorkflowRunReply, ListWorkflowRuns, ListWorkflowRunsReply, PauseInfo, PauseWorkflow, PauseWorkflowReply,
+    RUN_WAIT_SECONDS, ResumeWorkflow, RunEvent, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply,
 };
 pub use schema::{parameters, reply};
 pub use steady::{Again, AskError, Steady};

@@ -45,7 +45,7 @@ pub struct RunWorkflow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_states: Option<u32>,
-    /// Seconds that the run may take (default 1800)
+    /// Seconds that the run may take, gates and pauses not counted (default 1800)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1.0, max = 7200.0))]
     pub execution_timeout: Option<f64>,
@@ -151,6 +151,9 @@ pub struct RunReply {
     /// The question that the run waits for
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_gate: Option<GateInfo>,
+    /// Since when it is paused, and by whom, while it is
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<PauseInfo>,
     /// What went wrong and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -262,6 +265,51 @@ pub struct CancelWorkflowReply {
     pub error: Option<String>,
 }
 
+/// Let a run go no further for now: what is in flight ends, nothing new begins, and its time stands still. Runs that it
+/// started rest with it. A gate can be answered meanwhile, and the run cancelled.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct PauseWorkflow {
+    /// The run
+    pub run_id: String,
+}
+
+/// Let a paused run go on, and with it those that rest because of it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ResumeWorkflow {
+    /// The run
+    pub run_id: String,
+}
+
+/// What came of pausing or resuming.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct PauseWorkflowReply {
+    /// Whether the run is now as was wanted
+    pub success: bool,
+    /// The run
+    pub run_id: String,
+    /// Its state
+    #[serde(default)]
+    pub state: String,
+    /// Since when it is paused, and by whom
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<PauseInfo>,
+    /// What happened, in words
+    #[serde(default)]
+    pub message: String,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Somebody lets a run rest.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PauseInfo {
+    /// Since when (ISO 8601, UTC)
+    pub since: String,
+    /// Who
+    pub by: String,
+}
+
 /// The record of a run, without its log.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetWorkflowRun {
@@ -292,6 +340,9 @@ pub struct RunRecord {
     /// Questions that it waits for, the oldest first
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_gates: Vec<GateInfo>,
+    /// Since when it is paused, and by whom, while it is
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<PauseInfo>,
     /// The oldest of them
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_gate: Option<GateInfo>,
@@ -319,9 +370,15 @@ pub struct ListWorkflowRuns {
     /// Only runs of this workflow
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<String>,
-    /// Only runs in this state: running, waiting, completed, failed or cancelled
+    /// Only runs in this state: pending, running, waiting, completed, failed or cancelled
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
+    /// Only runs that began then or later (ISO 8601, such as 2026-01-31T12:00:00Z)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Only runs that began before that
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
     /// At most so many (default 50)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
@@ -356,6 +413,9 @@ pub struct Subscribe {
 pub struct SubscribeReply {
     /// Whether there is such a run
     pub success: bool,
+    /// Number of the newest event so far: all up to it come without waiting
+    #[serde(default)]
+    pub newest_seq: u64,
     /// What went wrong and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

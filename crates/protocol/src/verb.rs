@@ -153,6 +153,8 @@ verbs! {
     runs::Decide => AnswerGateReply, "DECIDE", Some("decide"), "Answer a run that waits", DECIDES;
     runs::AnswerGate => AnswerGateReply, "ANSWER_GATE", None, "Answer as a person", DECIDES;
     runs::CancelWorkflow => CancelWorkflowReply, "CANCEL_WORKFLOW", Some("cancel_run"), "Cancel a run", ENDS;
+    runs::PauseWorkflow => PauseWorkflowReply, "PAUSE_WORKFLOW", None, "Pause a run", SETS;
+    runs::ResumeWorkflow => PauseWorkflowReply, "RESUME_WORKFLOW", None, "Let a paused run go on", SETS;
     runs::GetWorkflowRun => GetWorkflowRunReply, "GET_WORKFLOW_RUN", None, "The record of a run", READS;
     runs::ListWorkflowRuns => ListWorkflowRunsReply, "LIST_WORKFLOW_RUNS", Some("list_runs"), "List runs", READS;
     runs::Subscribe => SubscribeReply, "SUBSCRIBE", None, "Follow the events of a run", READS;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use steplatch_ids::WorkflowName;
 
 use crate::definition::Definition;
-use crate::event::{Limits, Outcome};
+use crate::event::{ChildEnd, Limits, Outcome};
 use crate::history::History;
 use crate::{substitute, tool};
 
@@ -177,6 +177,20 @@ pub fn child_outcome(history: &History, status: &str) -> Outcome {
         result.insert("error".to_owned(), error.into());
     }
     Outcome::Finished { result }
+}
+
+/// Returns how a child ended, from what it is to the run that started it, and why if it did not complete.
+pub(crate) fn end_of(outcome: &Outcome) -> (ChildEnd, Option<String>) {
+    let Outcome::Finished { result } = outcome else {
+        // Whoever stops waiting for a run, ends it.
+        return (ChildEnd::Cancelled, None);
+    };
+    let end = match result.get("status").and_then(Value::as_str) {
+        Some("completed") => ChildEnd::Completed,
+        Some("cancelled") => ChildEnd::Cancelled,
+        _ => ChildEnd::Failed,
+    };
+    (end, result.get("error").filter(|_| end != ChildEnd::Completed).map(substitute::as_text))
 }
 
 /// Returns what an action comes to that can not be done.

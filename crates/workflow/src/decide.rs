@@ -7,6 +7,7 @@
 
 mod contract;
 mod gate;
+mod pause;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +19,9 @@ use steplatch_ids::{RunId, StepId};
 use crate::child::{self, Child, MOST_LEVELS};
 use crate::condition::Ending;
 use crate::definition::{Definition, State};
-use crate::event::{By, Choice, Event, FailureReason, Limits, Outcome, SEMANTICS_VERSION, ShellAnswer};
+use crate::event::{
+    By, ChildEnd, Choice, Event, FailureReason, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer,
+};
 use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
 use crate::substitute::{self, Lookup};
 use crate::time::{Timestamp, spoken};
@@ -55,12 +58,33 @@ pub enum Input {
         /// Who judged.
         by: By,
     },
+    /// The run that a step asked for has begun.
+    ChildBegan {
+        /// The step that started it.
+        step: StepId,
+        /// The name of its workflow.
+        workflow: String,
+    },
     /// The run that a step started waits for somebody, or does not any more.
     ChildWaits {
         /// The step that started it.
         step: StepId,
         /// Whether it waits.
         waits: bool,
+    },
+    /// Somebody wants the run to go no further for now.
+    Pause {
+        /// Who.
+        by: String,
+        /// Whether it is because the run that started this one is paused.
+        above: bool,
+    },
+    /// Somebody lets the run go on.
+    Resume {
+        /// Who.
+        by: String,
+        /// Whether it is because the run that started this one goes on: then one that is paused for itself stays so.
+        above: bool,
     },
     /// The time that the whole run may take is over.
     DeadlinePassed,
@@ -177,6 +201,20 @@ pub enum Effect {
         /// The variables.
         names: Vec<String>,
     },
+    /// Pause the run that a step started, if it is under way. Done twice it does no more than done once, here and below.
+    PauseChild {
+        /// The step.
+        step: StepId,
+        /// Who wants that.
+        by: String,
+    },
+    /// Let the run that a step started go on, unless it is paused for itself.
+    ResumeChild {
+        /// The step.
+        step: StepId,
+        /// Who wants that.
+        by: String,
+    },
     /// Stop waiting for a step, and cancel the run that it started. Its outcome, should it come, is of no interest.
     Abandon {
         /// The step.
@@ -218,6 +256,46 @@ pub enum Way {
     },
 }
 
+/// What follows from something that ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Onward {
+    /// A state is left.
+    Leave {
+        /// The state.
+        from: String,
+        /// Where it leads.
+        way: Way,
+    },
+    /// Somebody has to judge where a state leads.
+    Judge {
+        /// The step whose end is to be judged.
+        step: StepId,
+        /// What can be chosen.
+        choices: Vec<Choice>,
+        /// What follows when none of them holds.
+        otherwise: Way,
+        /// What there is to judge.
+        context: Map<String, Value>,
+    },
+    /// The shell answered.
+    Contract {
+        /// What it was asked for.
+        purpose: Purpose,
+        /// The variables that are known to be set now.
+        learned: BTreeMap<String, String>,
+        /// Why it could not be asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+        /// The variables that it was to tell.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        read: Vec<String>,
+        /// The state to be entered when the contract holds; none when the run is complete then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        then: Option<String>,
+    },
+}
+
 /// Says what follows from `input`, given everything that has happened so far.
 ///
 /// Pure: the same arguments give the same decision, today and on replay.
@@ -241,20 +319,31 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             Some(gate) if gate.step == step => Move::new(definition, history, now).expire_gate(gate),
             _ => Decision::default(),
         },
+        (Status::Running, Input::ChildBegan { step, workflow }) => match history.current() {
+            Some(current) if current.step == step => Move::new(definition, history, now).child_began(step, workflow),
+            _ => Decision::default(),
+        },
         (Status::Running, Input::ChildWaits { step, waits }) => match history.current() {
             Some(current) if current.step == step && history.child_waits() != waits => {
                 Move::new(definition, history, now).child_waits(step, waits)
             }
             _ => Decision::default(),
         },
-        // Time spent waiting for somebody does not count.
-        (Status::Running, Input::DeadlinePassed) if history.child_waits() => Decision::default(),
+        (Status::Running | Status::Waiting, Input::Pause { by, above }) if history.paused().is_none() => {
+            Move::new(definition, history, now).pause(by, above)
+        }
+        (Status::Running | Status::Waiting, Input::Resume { by, above }) => match history.paused() {
+            Some(pause) if pause.above || !above => Move::new(definition, history, now).resume(by),
+            _ => Decision::default(),
+        },
+        // Time that stands still does not pass.
+        (Status::Running, Input::DeadlinePassed) if history.stands_still() => Decision::default(),
         (Status::Running, Input::DeadlinePassed) => Move::new(definition, history, now).pass_deadline(),
         (Status::Running | Status::Waiting, Input::Cancel { reason }) => {
             Move::new(definition, history, now).cancel(reason)
         }
         (Status::NotStarted, _)
-        | (Status::Running, Input::Start(_) | Input::GateAnswered { .. })
+        | (Status::Running, Input::Start(_) | Input::GateAnswered { .. } | Input::Pause { .. })
         // Time spent waiting for somebody does not count.
         | (Status::Waiting, _)
         | (Status::Completed | Status::Failed { .. } | Status::Cancelled { .. }, _) => Decision::default(),
@@ -272,7 +361,7 @@ pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
         Status::Failed { .. } | Status::Cancelled { .. } => closing(history.open_terminals(), history.keep_terminals()),
         Status::Waiting => history.gate().into_iter().flat_map(gate::asking).collect(),
         Status::Running => {
-            let deadline = (!history.child_waits()).then(|| Effect::ArmDeadline { after: history.time_left(now) });
+            let deadline = (!history.stands_still()).then(|| Effect::ArmDeadline { after: history.time_left(now) });
             let pending = history
                 .current()
                 .map(|current| asking(&current.with_time_left(now), history.depth()))
@@ -311,12 +400,14 @@ struct Move<'a> {
     definition: &'a Definition,
     history: &'a History,
     now: Timestamp,
+    /// Whether nothing new may begin.
+    paused: bool,
     decision: Decision,
 }
 
 impl<'a> Move<'a> {
     fn new(definition: &'a Definition, history: &'a History, now: Timestamp) -> Self {
-        Self { definition, history, now, decision: Decision::default() }
+        Self { definition, history, now, paused: history.paused().is_some(), decision: Decision::default() }
     }
 
     /// Takes an outcome in and goes where it leads.
@@ -326,8 +417,9 @@ impl<'a> Move<'a> {
         let elapsed = self.now.since(*entered_at);
         if self.history.child_waits() {
             // It ended at its gate, and the time goes on.
-            self.decision.effects.push(Effect::ArmDeadline { after: self.history.time_left(self.now) });
+            self.rearm();
         }
+        self.tell_childs_end(step, &outcome);
         self.record(Event::StateCompleted { at: self.now, step: step.clone(), outcome: outcome.clone(), elapsed });
         let result = outcome.result(name, tool, *limit);
         let mut terminals = self.history.terminals().clone();
@@ -349,6 +441,9 @@ impl<'a> Move<'a> {
 
     /// Goes where a state leads.
     fn follow(mut self, from: &str, way: Way, variables: &impl Lookup, terminals: &Terminals) -> Decision {
+        if self.paused {
+            return self.hold(Onward::Leave { from: from.to_owned(), way });
+        }
         match way {
             Way::Go { to, because } => {
                 self.record(Event::Transitioned { at: self.now, from: from.to_owned(), to: to.clone(), because });
@@ -393,6 +488,29 @@ impl<'a> Move<'a> {
         self.decision
     }
 
+    fn child_began(mut self, step: StepId, workflow: String) -> Decision {
+        let by = || self.history.run().map(ToString::to_string).unwrap_or_default();
+        match self.history.paused() {
+            Some(pause) => self.decision.effects.push(Effect::PauseChild { step: step.clone(), by: pause.by.clone() }),
+            // The last daemon may have ended between the end of a pause and telling the child of it.
+            None if self.history.child().is_some() => {
+                self.decision.effects.push(Effect::ResumeChild { step: step.clone(), by: by() });
+            }
+            None => {}
+        }
+        if self.history.child().is_none() {
+            self.record(Event::ChildStarted { at: self.now, step, workflow });
+        }
+        self.decision
+    }
+
+    /// Says how the run ended that a step started, if it began.
+    fn tell_childs_end(&mut self, step: &StepId, outcome: &Outcome) {
+        let Some(workflow) = self.history.child().map(str::to_owned) else { return };
+        let (end, error) = child::end_of(outcome);
+        self.record(Event::ChildEnded { at: self.now, step: step.clone(), workflow, end, error });
+    }
+
     fn child_waits(mut self, step: StepId, waits: bool) -> Decision {
         let at = self.now;
         if waits {
@@ -400,7 +518,7 @@ impl<'a> Move<'a> {
             self.decision.effects.push(Effect::DisarmDeadline);
         } else {
             self.record(Event::ChildGoesOn { at, step });
-            self.decision.effects.push(Effect::ArmDeadline { after: self.history.time_left(at) });
+            self.rearm();
         }
         self.decision
     }
@@ -427,6 +545,14 @@ impl<'a> Move<'a> {
             .or_else(|| self.history.exchange().map(|exchange| &exchange.step))
             .or_else(|| self.history.gate().map(|gate| &gate.step));
         self.decision.effects.extend(waited_for.map(|step| Effect::Abandon { step: step.clone() }));
+        let at = self.now;
+        if let (Some(current), Some(workflow)) = (self.history.current(), self.history.child()) {
+            let (step, workflow) = (current.step.clone(), workflow.to_owned());
+            self.record(Event::ChildEnded { at, step, workflow, end: ChildEnd::Cancelled, error: None });
+        }
+        if let Some(gate) = self.history.gate() {
+            self.record(Event::GateCancelled { at, step: gate.step.clone() });
+        }
         self
     }
 
@@ -522,7 +648,9 @@ fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<
 
 /// Returns how long a state may take; `None` where the action bounds itself.
 fn limit(state: &State) -> Option<Duration> {
-    let own = matches!(state.action().tool(), tool::AWAIT_OUTPUT | tool::SLEEP | tool::GATE | tool::RUN_WORKFLOW);
+    let action = state.action();
+    let own = matches!(action.tool(), tool::AWAIT_OUTPUT | tool::SLEEP | tool::GATE | tool::RUN_WORKFLOW)
+        || (tool::CALLS.contains(&action.tool()) && action.params().get("timeout").is_some_and(|own| !own.is_null()));
     state.timeout().or_else(|| (!own).then_some(tool::USUAL_LIMIT))
 }
 

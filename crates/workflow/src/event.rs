@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 
-use crate::decide::Way;
+use crate::decide::{Onward, Way};
 use crate::question::Question;
 use crate::time::{self, Timestamp};
 
 /// The rules that a run started today follows to its end. Raise it when the same history would be decided differently.
-pub const SEMANTICS_VERSION: u32 = 2;
+pub const SEMANTICS_VERSION: u32 = 3;
 
 /// One entry of a history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -130,6 +130,36 @@ pub enum Event {
         /// The step that asked.
         step: StepId,
     },
+    /// Nobody has to answer a gate any more: the run ends.
+    GateCancelled {
+        /// When.
+        at: Timestamp,
+        /// The step whose gate it was.
+        step: StepId,
+    },
+    /// The run that a state asked for has begun.
+    ChildStarted {
+        /// When.
+        at: Timestamp,
+        /// The step that started it.
+        step: StepId,
+        /// The name of its workflow.
+        workflow: String,
+    },
+    /// The run that a state started is over, or is ended because nobody waits for it any more.
+    ChildEnded {
+        /// When.
+        at: Timestamp,
+        /// The step that started it.
+        step: StepId,
+        /// The name of its workflow.
+        workflow: String,
+        /// How it ended.
+        end: ChildEnd,
+        /// Why, if it did not complete.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
     /// The run that a state started waits for somebody, itself or through a run of its own.
     ChildWaits {
         /// When.
@@ -187,6 +217,30 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
+    /// Somebody wants the run to go no further for now. What is in flight goes on.
+    Paused {
+        /// When.
+        at: Timestamp,
+        /// Who.
+        by: String,
+        /// Whether it is because the run that started this one is paused.
+        #[serde(default, skip_serializing_if = "is_false")]
+        above: bool,
+    },
+    /// Something ended while the run was paused: what follows from it waits.
+    HeldBack {
+        /// When.
+        at: Timestamp,
+        /// What follows.
+        onward: Onward,
+    },
+    /// Somebody lets the run go on.
+    Resumed {
+        /// When.
+        at: Timestamp,
+        /// Who.
+        by: String,
+    },
     /// The run did what it was written for.
     Completed {
         /// When.
@@ -216,6 +270,12 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+// The shape is serde's.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_false(value: &bool) -> bool {
+    !*value
+}
+
 impl Event {
     /// Returns when the event happened.
     #[must_use]
@@ -229,11 +289,17 @@ impl Event {
             | Self::GateAnswered { at, .. }
             | Self::GateAsked { at, .. }
             | Self::GateExpired { at, .. }
+            | Self::GateCancelled { at, .. }
+            | Self::ChildStarted { at, .. }
+            | Self::ChildEnded { at, .. }
             | Self::ChildWaits { at, .. }
             | Self::ChildGoesOn { at, .. }
             | Self::VariablesAsked { at, .. }
             | Self::VariablesTold { at, .. }
             | Self::ContractChecked { at, .. }
+            | Self::Paused { at, .. }
+            | Self::HeldBack { at, .. }
+            | Self::Resumed { at, .. }
             | Self::Completed { at }
             | Self::Failed { at, .. }
             | Self::Cancelled { at, .. } => *at,
@@ -383,6 +449,18 @@ pub enum FailureReason {
     ReturnValuesInvalid,
     /// The history is at a state that the definition does not have.
     UnknownState,
+}
+
+/// How a run ended that another one started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChildEnd {
+    /// It did what it was written for.
+    Completed,
+    /// It broke off.
+    Failed,
+    /// Somebody ended it, or the run that started it did.
+    Cancelled,
 }
 
 /// What came of an action.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 
-use crate::decide::{NONE_OF_THESE, Way};
+use crate::decide::{NONE_OF_THESE, Onward, Way};
 use crate::event::{Choice, Event, FailureReason, Limits, Outcome, Purpose, ShellAnswer, Side};
 use crate::question::{AnsweredBy, Question};
 use crate::time::Timestamp;
@@ -37,6 +37,17 @@ pub enum Status {
         /// Why.
         reason: String,
     },
+}
+
+/// Somebody wants a run to go no further for now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pause {
+    /// Since when.
+    pub since: Timestamp,
+    /// Who.
+    pub by: String,
+    /// Whether it is because the run that started this one is paused.
+    pub above: bool,
 }
 
 /// The state a run is in, and the action it waits for.
@@ -190,10 +201,17 @@ pub struct History {
     current: Option<CurrentStep>,
     exchange: Option<Exchange>,
     gate: Option<Gate>,
-    /// Since when the run that the current step started waits for somebody.
-    child_waits: Option<Timestamp>,
-    /// How long the run has waited for somebody, as far as that is over.
-    waited: Duration,
+    /// The workflow of the run that the current step started.
+    child: Option<String>,
+    /// Whether the run that the current step started waits for somebody.
+    child_waits: bool,
+    paused: Option<Pause>,
+    /// What follows once the run is not paused any more.
+    held: Option<Onward>,
+    /// Since when the time of the run stands still.
+    still_since: Option<Timestamp>,
+    /// How long it has stood still, as far as that is over.
+    stood_still: Duration,
     /// How often the shell was asked.
     exchanges: u32,
     /// The arguments that are set, as far as that is known.
@@ -318,12 +336,19 @@ impl History {
                     entered_at: *at,
                 });
             }
-            Event::StateCompleted { at, step, outcome, .. } => {
-                self.end_of_childs_wait(*at);
+            Event::StateCompleted { step, outcome, .. } => {
+                self.child_waits = false;
                 self.complete(step, outcome);
             }
-            Event::ChildWaits { at, .. } => self.child_waits = Some(*at),
-            Event::ChildGoesOn { at, .. } => self.end_of_childs_wait(*at),
+            Event::ChildStarted { workflow, .. } => self.child = Some(workflow.clone()),
+            Event::ChildEnded { .. } => self.child = None,
+            Event::ChildWaits { .. } => self.child_waits = true,
+            Event::ChildGoesOn { .. } => self.child_waits = false,
+            Event::Paused { at, by, above } => {
+                self.paused = Some(Pause { since: *at, by: by.clone(), above: *above });
+            }
+            Event::HeldBack { onward, .. } => self.held = Some(onward.clone()),
+            Event::Resumed { .. } => (self.paused, self.held) = (None, None),
             Event::Transitioned { .. } => {}
             Event::GateOpened { at, step, choices, otherwise, context } => {
                 self.status = Status::Waiting;
@@ -346,11 +371,13 @@ impl History {
                     });
                 }
             }
-            Event::GateAnswered { at, step, choice, .. } => {
-                self.close_gate(step, *at);
+            Event::GateAnswered { step, choice, .. } => {
+                self.close_gate(step);
                 self.variables.set_standard("answer", choice.as_str());
             }
-            Event::GateExpired { at, step } => self.close_gate(step, *at),
+            Event::GateExpired { step, .. } => self.close_gate(step),
+            // The end of the run, which follows, closes it.
+            Event::GateCancelled { .. } => {}
             Event::VariablesAsked { step, session_id, purpose, set, read, then, .. } => {
                 self.exchanges += 1;
                 self.exchange = Some(Exchange {
@@ -374,26 +401,33 @@ impl History {
             }
             Event::Cancelled { at, reason } => self.end(Status::Cancelled { reason: reason.clone() }, *at),
         }
+        self.mind_the_clock(event.at());
     }
 
-    fn close_gate(&mut self, step: &StepId, at: Timestamp) {
+    /// Keeps account of how long the time of the run stands still.
+    fn mind_the_clock(&mut self, at: Timestamp) {
+        match self.still_since {
+            None if self.stands_still() => self.still_since = Some(at),
+            Some(since) if !self.stands_still() => {
+                self.stood_still += at.since(since);
+                self.still_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn close_gate(&mut self, step: &StepId) {
         if let Some(gate) = self.gate.take_if(|gate| gate.step == *step) {
             self.status = Status::Running;
-            self.waited += at.since(gate.opened_at);
             if let Asks::Answer { entered, .. } = gate.asks {
                 self.current = Some(*entered);
             }
         }
     }
 
-    fn end_of_childs_wait(&mut self, at: Timestamp) {
-        if let Some(since) = self.child_waits.take() {
-            self.waited += at.since(since);
-        }
-    }
-
     fn complete(&mut self, step: &StepId, outcome: &Outcome) {
         if let Some(current) = self.current.take_if(|current| current.step == *step) {
+            self.child = None;
             let result = outcome.result(&step.place, &current.tool, current.limit);
             self.variables.record(&step.place, &result);
             self.terminals.record(&current.tool, &current.params, &result);
@@ -419,7 +453,10 @@ impl History {
         self.current = None;
         self.exchange = None;
         self.gate = None;
-        self.end_of_childs_wait(at);
+        self.child = None;
+        self.child_waits = false;
+        self.paused = None;
+        self.held = None;
     }
 
     /// Returns how many events this history has seen: the number of the next one, counted from 0.
@@ -535,20 +572,41 @@ impl History {
         self.gate.as_ref()
     }
 
+    /// Returns the workflow of the run that the current step started, once that is known to have begun.
+    #[must_use]
+    pub fn child(&self) -> Option<&str> {
+        self.child.as_deref()
+    }
+
     /// Tells whether the run that the current step started waits for somebody: then the time of this one does not go
     /// on either.
     #[must_use]
     pub fn child_waits(&self) -> bool {
-        self.child_waits.is_some()
+        self.child_waits
     }
 
-    /// Returns how long the run may still go on at `now`, the time at gates not counted.
+    /// Returns since when the run is paused, and by whom.
+    #[must_use]
+    pub fn paused(&self) -> Option<&Pause> {
+        self.paused.as_ref()
+    }
+
+    /// Returns what follows once the run is not paused any more.
+    pub(crate) fn held(&self) -> Option<&Onward> {
+        self.held.as_ref()
+    }
+
+    /// Tells whether the time of the run stands still: it waits for somebody, or is paused.
+    pub(crate) fn stands_still(&self) -> bool {
+        self.gate.is_some() || self.child_waits || self.paused.is_some()
+    }
+
+    /// Returns how long the run may still go on at `now`; neither the time at gates counts, nor that of a pause.
     #[must_use]
     pub fn time_left(&self, now: Timestamp) -> Duration {
         let passed = self.started_at.map_or(Duration::ZERO, |started| now.since(started));
-        let since = self.gate.as_ref().map(|gate| gate.opened_at).or(self.child_waits);
-        let waiting = since.map_or(Duration::ZERO, |since| now.since(since));
-        self.limits.execution_timeout().saturating_sub(passed.saturating_sub(self.waited + waiting))
+        let still = self.still_since.map_or(Duration::ZERO, |since| now.since(since));
+        self.limits.execution_timeout().saturating_sub(passed.saturating_sub(self.stood_still + still))
     }
 
     /// Returns the return values that the run left in its shell, once they were looked up; secrets

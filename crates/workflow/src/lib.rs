@@ -28,17 +28,18 @@ mod variables;
 pub use child::{Child, ChildWorkflow, MOST_LEVELS, child_outcome};
 pub use condition::{Condition, ConditionError};
 pub use contract::{Contract, ContractVariable, ValueSchema};
-pub use decide::{Decision, Effect, Input, NONE_OF_THESE, Start, Way, decide, resume};
+pub use decide::{Decision, Effect, Input, NONE_OF_THESE, Onward, Start, Way, decide, resume};
 pub use definition::{
     Action, Definition, LONGEST_DOCUMENT, Problem, Problems, Severity, State, ToolCatalog, Transition, documentation,
     schema, suggestion,
 };
 pub use event::{
-    By, Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Purpose, SEMANTICS_VERSION, ShellAnswer, Side,
+    By, ChildEnd, Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Purpose, SEMANTICS_VERSION,
+    ShellAnswer, Side,
 };
 pub use form::{Field, Form};
 pub use graph::{mermaid, svg};
-pub use history::{Asks, CurrentStep, Exchange, Gate, History, Status};
+pub use history::{Asks, CurrentStep, Exchange, Gate, History, Pause, Status};
 pub use log::{LogEntry, Told, execution_log};
 pub use question::{AnsweredBy, Question};
 pub use rehearsal::{Passage, Rehearsal, RehearsalEnd, Source, Stubs, rehearse};

@@ -125,7 +125,13 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
         | Event::GateAnswered { .. }
         | Event::GateAsked { .. }
         | Event::GateExpired { .. }
+        | Event::GateCancelled { .. }
+        | Event::ChildStarted { .. }
+        | Event::ChildEnded { .. }
         | Event::ChildWaits { .. }
+        | Event::Paused { .. }
+        | Event::HeldBack { .. }
+        | Event::Resumed { .. }
         | Event::ChildGoesOn { .. }
         | Event::VariablesAsked { .. }
         | Event::VariablesTold { .. }

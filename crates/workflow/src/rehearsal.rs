@@ -266,7 +266,12 @@ impl<'a> Stage<'a> {
                 return Ok(None);
             }
             // Whoever answers does so in time.
-            Effect::ExpireGate { .. } | Effect::Abandon { .. } | Effect::CloseTerminal { .. } => return Ok(None),
+            // Nobody pauses it.
+            Effect::ExpireGate { .. }
+            | Effect::PauseChild { .. }
+            | Effect::ResumeChild { .. }
+            | Effect::Abandon { .. }
+            | Effect::CloseTerminal { .. } => return Ok(None),
         };
         Ok(Some(input))
     }
@@ -373,7 +378,13 @@ impl<'a> Stage<'a> {
             | Event::GateAnswered { .. }
             | Event::GateAsked { .. }
             | Event::GateExpired { .. }
+            | Event::GateCancelled { .. }
+            | Event::ChildStarted { .. }
+            | Event::ChildEnded { .. }
             | Event::ChildWaits { .. }
+            | Event::Paused { .. }
+            | Event::HeldBack { .. }
+            | Event::Resumed { .. }
             | Event::ChildGoesOn { .. }
             | Event::VariablesAsked { .. }
             | Event::VariablesTold { .. }

@@ -27,8 +27,8 @@ pub(crate) const RUN_WORKFLOW: &str = "run_workflow";
 /// The actions that every machine has, whatever the catalog.
 pub(crate) const OF_MACHINES: &[&str] = &[SLEEP, FAIL, GATE, RUN_WORKFLOW];
 
-/// What a definition may name, and this version does not do yet.
-pub(crate) const NOT_YET: &[&str] = &["run_node"];
+/// Calls a node, and a graph of nodes. Each bounds itself when it is given a time.
+pub(crate) const CALLS: &[&str] = &["run_node", "run_graph"];
 
 /// How long a state may take when neither it nor its action says so.
 pub(crate) const USUAL_LIMIT: Duration = Duration::from_secs(30);

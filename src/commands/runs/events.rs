@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::Value;
-use steplatch_protocol::{GetRun, Place, RunEvent, RunReply, Subscribe};
+use steplatch_protocol::{FollowError, Place, RunEvent};
 
+use super::stories::{Stories, Wanted};
 use super::{find, not_found};
 use crate::action::{self, Outcome};
 use crate::failure::Failure;
@@ -23,6 +24,9 @@ pub(crate) struct Events {
     /// Go on with what happens from now on, until the run is over
     #[arg(long, short)]
     follow: bool,
+    /// Tell what happens in the runs that it starts as well
+    #[arg(long)]
+    nested: bool,
     /// Print each event as one line of JSON
     #[arg(long)]
     json: bool,
@@ -31,81 +35,20 @@ pub(crate) struct Events {
 impl Events {
     pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
         let id = find(place, &self.id).await?;
-        let client = front::client(place).await?;
-        let report = client.call(GetRun { run_id: id.clone(), wait_seconds: None }).await?;
-        if report.status.is_empty() {
-            return Err(not_found(&id));
-        }
-        let mut ahead = Ahead::of(&report);
-        let (reply, mut events) = client.subscribe(Subscribe { run_id: id.clone(), from_seq: None }).await?;
-        if !reply.success {
-            return Err(not_found(&id));
-        }
-        let mut next = 1;
-        while self.follow || !ahead.is_none() {
-            let Some(event) = events.next().await else {
-                // Beginning another daemon is for somebody else to decide: this one may have been stopped on purpose.
-                return Err(Failure::work(format!(
-                    "the daemon went away in the middle; see what happens from here on with: \
-                     steplatch runs events {id} --from {next} --follow"
-                )));
-            };
-            let event: RunEvent = serde_json::from_value(event)
-                .map_err(|error| Failure::work(format!("an event can not be read: {error}")))?;
-            ahead.take(&event);
-            next = event.seq + 1;
-            if event.seq >= self.from {
-                if self.json {
-                    print::json_line(&event)?;
-                } else {
-                    print::line(line(&event))?;
-                }
-            }
-            if event.is_last() {
-                break;
+        let wanted = Wanted { follow: self.follow, nested: self.nested };
+        let unknown = |error| match error {
+            FollowError::Unknown(_) => not_found(&id),
+            error => Failure::from(error),
+        };
+        let mut stories = Stories::of(front::steady(place)?, &id, self.from.max(1), wanted).await.map_err(unknown)?;
+        while let Some((event, depth)) = stories.next().await.map_err(unknown)? {
+            if self.json {
+                print::json_line(&event)?;
+            } else {
+                print::line(format!("{}{}", "  ".repeat(depth), line(&event)))?;
             }
         }
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// What a report tells of and what its events have not told yet.
-///
-/// A subscription does not say which event was the newest when it began. The report does: it has an entry for each
-/// end of a state, each transition and each contract, and it counts the states that were entered. Everything that
-/// it knows of comes, so this comes to nothing.
-struct Ahead {
-    entered: u32,
-    told: usize,
-    gate: Option<String>,
-    end: bool,
-}
-
-impl Ahead {
-    fn of(report: &RunReply) -> Self {
-        let phases = ["pre_execution_validation", "execution", "transition", "post_execution_validation"];
-        let told = report.execution_log.iter().filter(|entry| phases.iter().any(|phase| entry["phase"] == *phase));
-        Self {
-            entered: report.states_executed,
-            told: told.count(),
-            gate: report.pending_gate.as_ref().map(|gate| gate.gate_id.clone()),
-            end: !matches!(report.status.as_str(), "running" | "waiting"),
-        }
-    }
-
-    fn take(&mut self, event: &RunEvent) {
-        match event.event_type.as_str() {
-            "state_entered" => self.entered = self.entered.saturating_sub(1),
-            "state_completed" | "transition" | "contract_checked" => self.told = self.told.saturating_sub(1),
-            "gate_waiting" => {
-                self.gate.take_if(|gate| event.data.get("gate_id") == Some(&Value::String(gate.clone())));
-            }
-            _ => {}
-        }
-    }
-
-    fn is_none(&self) -> bool {
-        self.entered == 0 && self.told == 0 && self.gate.is_none() && !self.end
     }
 }
 
@@ -154,6 +97,15 @@ fn line(event: &RunEvent) -> String {
                 if value("success") == &Value::Bool(false) { format!(": {}", text("error")) } else { String::new() };
             (QUIET, format!("{}  {}{fails}", text("side"), variables(value("variables"))))
         }
+        "nested_workflow_started" => (STRONG, format!("{}  {}", text("workflow_id"), text("child_run_id"))),
+        "nested_workflow_completed" => (GOOD, text("workflow_id")),
+        "nested_workflow_failed" | "nested_workflow_cancelled" => {
+            (BAD, format!("{}  {}", text("workflow_id"), text("error")).trim_end().to_owned())
+        }
+        "nested_workflow_waiting" | "nested_workflow_resumed" | "gate_timeout" | "gate_cancelled" => {
+            (QUIET, text("state"))
+        }
+        "workflow_paused" | "workflow_resumed" => (STRONG, format!("by {}", text("by"))),
         "workflow_completed" => (GOOD, String::new()),
         "workflow_failed" => (BAD, text("error")),
         "workflow_cancelled" => (BAD, text("reason")),

@@ -62,6 +62,12 @@ fn told(record: &RunRecord, report: &RunReply) -> Vec<String> {
         vec![format!("{STRONG}{}{STRONG:#} {QUIET}{}{QUIET:#}", visible(&record.workflow_id), record.run_id)];
     let mut say = |name: &str, value: String| lines.push(format!("  {QUIET}{name:<9}{QUIET:#} {value}"));
     say("state", format!("{style}{}{style:#}", record.state));
+    if let Some(pause) = &record.paused {
+        say(
+            "paused",
+            format!("by {} {} {QUIET}{}{QUIET:#}", visible(&pause.by), print::ago(&pause.since), pause.since),
+        );
+    }
     say("began", format!("{} {QUIET}{}{QUIET:#}", print::ago(&record.started_at), record.started_at));
     say("took", took(record));
     if let Some(state) = &report.final_state {

@@ -114,6 +114,11 @@ impl Owner<'_> {
 }
 
 impl Project {
+    /// Returns what kind of node is called `id`, if there is one.
+    pub(crate) fn kind(&self, id: &str) -> Option<&NodeKind> {
+        self.nodes.get(id).map(|declared| &declared.node.kind)
+    }
+
     /// Reads what the files of a project say; a file that could not be read comes with the reason. The shelves have
     /// what is loaded: the library of the project first, then the user's own.
     pub(crate) fn of(folder: PathBuf, files: Vec<(PathBuf, Result<String, String>)>, shelves: &[Arc<Shelf>]) -> Self {

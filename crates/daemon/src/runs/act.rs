@@ -8,7 +8,7 @@ use steplatch_protocol::ExitTerminal;
 use steplatch_workflow::{Outcome, Timestamp};
 use tokio::sync::oneshot;
 
-use super::Shared;
+use super::{Shared, call, catalog};
 use crate::caller::Caller;
 use crate::moment;
 use crate::service;
@@ -27,14 +27,25 @@ pub(super) struct Action {
 /// Performs an action within its limit.
 pub(super) async fn perform(shared: Arc<Shared>, caller: Arc<Caller>, action: Action) -> Outcome {
     let Action { tool, params, step, limit, again } = action;
+    if let "run_node" | "run_graph" = tool.as_str() {
+        let graph = tool == "run_graph";
+        let called = call::perform(&shared, &caller, call::Wanted { graph, params, step, again });
+        return limited(limit, called).await.unwrap_or(Outcome::TimedOut);
+    }
     if again && let Some(outcome) = done_before(&shared, &tool, &params).await {
         return outcome;
     }
+    let Some(verb) = catalog::verb(&tool) else {
+        let fields = [("success", false.into()), ("error", format!("there is no tool '{tool}'").into())];
+        return Outcome::Finished {
+            result: fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect(),
+        };
+    };
     let (done, result) = oneshot::channel();
     let sessions = shared.sessions.clone();
     let opens = tool == "open_terminal";
     let acting = async move {
-        let result = service::perform(&sessions, &caller, &tool, params, step).await;
+        let result = service::perform(&sessions, &caller, verb, params, step).await;
         // Nobody waits for it any more: a terminal that was opened meanwhile would belong to nobody. When the daemon
         // stops, it belongs to the run that goes on with the next one.
         if let Err(result) = done.send(result)

@@ -1,24 +1,37 @@
 //! The tools that a machine may use, as the contract describes them.
 
 use serde_json::{Map, Value};
-use steplatch_protocol::{VERBS, VerbInfo, check};
+use steplatch_protocol::{
+    AwaitOutput, ExitTerminal, GetScreenContent, ListTerminalSessions, OpenTerminal, RunGraph, RunNode, SendInput,
+    VERBS, Verb as _, VerbInfo, check,
+};
 use steplatch_workflow::{Problem, ToolCatalog};
 
-/// The terminal tools: what a machine can do in this daemon, besides what every machine can.
+/// Terminal tools and nodes: what a machine can do in this daemon, besides what every machine can.
 #[derive(Debug, Clone, Copy)]
 pub struct TerminalTools;
 
-/// The six tools that are actions of machines.
-const ACTIONS: [&str; 6] =
-    ["open_terminal", "send_input", "await_output", "get_screen_content", "list_terminal_sessions", "exit_terminal"];
+/// The tools that are actions of machines, each with its verb.
+const ACTIONS: [(&str, &str); 8] = [
+    ("open_terminal", OpenTerminal::NAME),
+    ("send_input", SendInput::NAME),
+    ("await_output", AwaitOutput::NAME),
+    ("get_screen_content", GetScreenContent::NAME),
+    ("list_terminal_sessions", ListTerminalSessions::NAME),
+    ("exit_terminal", ExitTerminal::NAME),
+    ("run_node", RunNode::NAME),
+    ("run_graph", RunGraph::NAME),
+];
 
-fn verb(tool: &str) -> Option<&'static VerbInfo> {
-    VERBS.iter().find(|verb| verb.tool == Some(tool) && ACTIONS.contains(&tool))
+/// Returns the verb behind the tool of an action.
+pub(super) fn verb(tool: &str) -> Option<&'static VerbInfo> {
+    let (_, name) = ACTIONS.into_iter().find(|(known, _)| *known == tool)?;
+    VERBS.iter().find(|verb| verb.name == name)
 }
 
 impl ToolCatalog for TerminalTools {
     fn tools(&self) -> Vec<String> {
-        ACTIONS.iter().map(ToString::to_string).collect()
+        ACTIONS.into_iter().map(|(tool, _)| tool.to_owned()).collect()
     }
 
     fn check(&self, tool: &str, params: &Map<String, Value>) -> Vec<Problem> {
@@ -33,7 +46,19 @@ impl ToolCatalog for TerminalTools {
     }
 
     fn schema(&self, tool: &str) -> Option<Value> {
-        verb(tool).map(|verb| (verb.parameters)())
+        let mut schema = (verb(tool)?.parameters)();
+        // What is said to whoever calls a node is not what the author of a machine has to know.
+        let about = match tool {
+            "run_node" => {
+                "Call a node of the project: a command, a request, a tool, a model … Its result is the action's."
+            }
+            "run_graph" => {
+                "Run a graph of nodes of the project. Its result is the action's; `output` is that of the last step."
+            }
+            _ => return Some(schema),
+        };
+        schema["description"] = about.into();
+        Some(schema)
     }
 
     fn has_judges(&self) -> bool {

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::begin::Beginning;
 use super::catalog::TerminalTools;
 use super::function::{Begins, begin_saved, outcome_of};
-use super::run::{Run, RunState};
+use super::run::Run;
 use super::source::Source;
 use super::{Seal, Shared};
 use crate::caller::Caller;
@@ -51,6 +51,8 @@ pub(super) fn perform(
                 Err(error) => return refused(error),
             },
         };
+        // A parent that knows it already is told nothing new.
+        let _ = parent.send(Box::new(Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() }));
         // Whoever stops waiting for the child, stops the child; a daemon that stops leaves both to the next one.
         let watched = Watched::new(&shared, run.clone());
         let over = async {
@@ -93,10 +95,10 @@ pub(super) async fn tell_of_waits(
 ) -> Infallible {
     let mut progress = child.follow();
     loop {
-        let waits = progress.borrow_and_update().state == RunState::Waiting;
+        let waits = progress.borrow_and_update().waits();
         // What it knows already decides nothing.
         let _ = parent.send(Box::new(Input::ChildWaits { step: step.clone(), waits }));
-        if progress.wait_for(|now| (now.state == RunState::Waiting) != waits).await.is_err() {
+        if progress.wait_for(|now| now.waits() != waits).await.is_err() {
             // It is over, and whoever waits for that is told.
             std::future::pending::<()>().await;
         }

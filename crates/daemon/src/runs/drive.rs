@@ -42,6 +42,8 @@ pub(super) struct Driver {
     told: Option<RunState>,
     /// What is being performed, and the timer of the whole run.
     in_flight: Option<(StepId, AbortHandle)>,
+    /// The step that is opening a terminal.
+    opening: Option<StepId>,
     deadline: Option<AbortHandle>,
     /// What has to be done before the run counts as over.
     closing: Vec<JoinHandle<()>>,
@@ -86,6 +88,7 @@ impl Driver {
             sealed: 0,
             told: None,
             in_flight: None,
+            opening: None,
             deadline: None,
             closing: Vec::new(),
             kept: None,
@@ -152,6 +155,9 @@ impl Driver {
             };
             // The sender is ours as well, so there is always another one.
             let Some(input) = input else { return self.leave() };
+            if let Input::Outcome { step, .. } = &input {
+                self.opening.take_if(|opening| opening == step);
+            }
             let decision = self.decide(input);
             if !decision.events.is_empty() {
                 let redacted = self.redacted().await;
@@ -162,7 +168,30 @@ impl Driver {
             }
             self.perform_all(decision.effects, false).await;
         }
+        tokio::select! {
+            () = self.close_what_is_opened(received) => {}
+            () = stopping.cancelled() => return self.leave(),
+        }
         self.finish().await;
+    }
+
+    /// Waits for a terminal that was being opened when the run ended, and closes it: nobody else knows of it.
+    async fn close_what_is_opened(&mut self, received: &mut mpsc::UnboundedReceiver<Box<Input>>) {
+        let Some(opening) = self.opening.take() else { return };
+        // It comes within the limit of its state.
+        while let Some(input) = received.recv().await {
+            let Input::Outcome { step, outcome } = *input else { continue };
+            if step != opening {
+                continue;
+            }
+            let Outcome::Finished { result } = outcome else { return };
+            let opened = result.get("session_id").and_then(Value::as_str).filter(|_| !self.history.keep_terminals());
+            if let Some(session_id) = opened {
+                let exit = ExitTerminal { session_id: session_id.to_owned(), ..ExitTerminal::default() };
+                self.shared.sessions.exit(&self.caller, exit).await;
+            }
+            return;
+        }
     }
 
     /// Stops here, for the next daemon to go on.
@@ -283,6 +312,7 @@ impl Driver {
             error: self.shared.secrets.masked_if(self.history.error().map(str::to_owned)),
             gate: self.history.gate().cloned(),
             below: below.map(|current| RunId::started_by(&current.step)).into_iter().collect(),
+            paused: self.history.paused().cloned(),
             kept: self.kept.clone(),
             ..Progress::default()
         }
@@ -307,6 +337,7 @@ impl Driver {
         let (shared, caller) = (self.shared.clone(), self.caller.clone());
         match effect {
             Effect::Perform { step, tool, params, limit } => {
+                self.opening = (tool == "open_terminal").then(|| step.clone());
                 let action = act::Action { tool, params, step: step.to_string(), limit, again };
                 self.await_outcome(step, act::perform(shared, caller, action));
             }
@@ -327,10 +358,21 @@ impl Driver {
                 let answering = async move { contract::read(&shared.sessions, &caller, session_id, names).await };
                 self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: answering.await } });
             }
+            Effect::PauseChild { step, by } => {
+                // One that has not begun yet is told when it has.
+                if let Some(run) = shared.driven(&RunId::started_by(&step)) {
+                    run.tell(Input::Pause { by, above: true });
+                }
+            }
+            Effect::ResumeChild { step, by } => {
+                if let Some(run) = shared.driven(&RunId::started_by(&step)) {
+                    run.tell(Input::Resume { by, above: true });
+                }
+            }
             Effect::Abandon { step } => {
-                if let Some((current, task)) = self.in_flight.take()
-                    && current == step
-                {
+                // A terminal that is being opened has to be closed, and its id comes with the outcome.
+                let opens = self.opening.as_ref() == Some(&step);
+                if let Some((_, task)) = self.in_flight.take_if(|(current, _)| *current == step && !opens) {
                     task.abort();
                 }
                 // A run that it started ends before this one counts as over: its terminals are closed then.

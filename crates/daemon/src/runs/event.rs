@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use steplatch_ids::RunId;
+use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::RunEvent;
 use steplatch_store::{Journal, ReadError, Record};
-use steplatch_workflow::{By, Event, Outcome};
+use steplatch_workflow::{By, ChildEnd, Event, Outcome};
 
 use super::run::Run;
 use super::{Seal, Shared, function};
@@ -24,6 +24,26 @@ pub(crate) struct RunEvents {
 impl RunEvents {
     pub(super) fn new(shared: Arc<Shared>, run: Arc<Run>, from: u64) -> Self {
         Self { shared, run, next: from.max(1) }
+    }
+
+    /// Returns the number of the newest event so far; 0 where nothing was told yet.
+    ///
+    /// # Errors
+    /// When the history can not be read.
+    pub(super) async fn newest(&self) -> Result<u64, Unreadable> {
+        let last = self.run.progress().seq;
+        let mut back = 1;
+        loop {
+            // Few entries in a row are told to nobody, so the end of the history is nearly always enough.
+            let from = (last + 1).saturating_sub(back).max(1);
+            let told = self.shared.told_of(&self.run, from).await?;
+            let seen = (from..=last).zip(&told).filter(|(_, event)| event.is_some()).map(|(seq, _)| seq);
+            match seen.last() {
+                Some(newest) => return Ok(newest),
+                None if from == 1 => return Ok(0),
+                None => back *= 8,
+            }
+        }
     }
 
     /// Sends events in order, each once, until the run or the client is at its end. They are read from the
@@ -169,22 +189,46 @@ fn told(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
             let data = json!({"gate_id": step.to_string(), "state": step.place, "answer": choice, "by": who, "through": through});
             ("gate_answered", data)
         }
-        Event::ChildWaits { step, .. } => {
-            ("nested_workflow_waiting", json!({"state": step.place, "child_run_id": RunId::started_by(&step).as_str()}))
+        Event::GateCancelled { step, .. } => {
+            ("gate_cancelled", json!({"gate_id": step.to_string(), "state": step.place}))
         }
-        Event::ChildGoesOn { step, .. } => {
-            ("nested_workflow_resumed", json!({"state": step.place, "child_run_id": RunId::started_by(&step).as_str()}))
+        Event::ChildStarted { step, workflow, .. } => {
+            ("nested_workflow_started", nested(&step, json!({"workflow_id": workflow})))
         }
-        // Each request would be told twice: what came of all of them is what matters.
-        Event::VariablesAsked { .. } | Event::VariablesTold { .. } => return None,
+        Event::ChildEnded { step, workflow, end, error, .. } => {
+            let event_type = match end {
+                ChildEnd::Completed => "nested_workflow_completed",
+                ChildEnd::Failed => "nested_workflow_failed",
+                ChildEnd::Cancelled => "nested_workflow_cancelled",
+            };
+            let data = match error {
+                Some(error) => json!({"workflow_id": workflow, "error": error}),
+                None => json!({"workflow_id": workflow}),
+            };
+            (event_type, nested(&step, data))
+        }
+        Event::ChildWaits { step, .. } => ("nested_workflow_waiting", nested(&step, json!({}))),
+        Event::ChildGoesOn { step, .. } => ("nested_workflow_resumed", nested(&step, json!({}))),
+        // Each request would be told twice: what came of all of them is what matters. What is held back is told when it
+        // is let go.
+        Event::VariablesAsked { .. } | Event::VariablesTold { .. } | Event::HeldBack { .. } => return None,
         Event::ContractChecked { side, values, holds, error, .. } => {
             ("contract_checked", json!({"side": side, "variables": values, "success": holds, "error": error}))
         }
+        Event::Paused { by, .. } => ("workflow_paused", json!({"by": by})),
+        Event::Resumed { by, .. } => ("workflow_resumed", json!({"by": by})),
         Event::Completed { .. } => ("workflow_completed", json!({})),
         Event::Failed { reason, error, .. } => ("workflow_failed", json!({"reason": reason, "error": error})),
         Event::Cancelled { reason, .. } => ("workflow_cancelled", json!({"reason": reason})),
     };
     Some(envelope(run, seq, event_type, data, timestamp))
+}
+
+/// Adds to what is told of a run that a step started which one it is.
+fn nested(step: &StepId, mut data: Value) -> Value {
+    data["state"] = step.place.as_str().into();
+    data["child_run_id"] = RunId::started_by(step).as_str().into();
+    data
 }
 
 pub(super) fn envelope(run: &Run, seq: u64, event_type: &str, data: Value, timestamp: String) -> RunEvent {

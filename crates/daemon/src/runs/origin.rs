@@ -25,9 +25,11 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// A run that opens nothing needs no environment.
+    /// A run that opens nothing and calls nothing needs no environment.
     pub(super) fn of(caller: &Caller, definition: &Definition, seal: &Seal) -> Self {
-        let opens = |state: &State| matches!(state.action().tool(), "open_terminal" | "run_workflow");
+        let opens = |state: &State| {
+            matches!(state.action().tool(), "open_terminal" | "run_workflow" | "run_node" | "run_graph")
+        };
         let environment = if definition.states().iter().any(opens) { caller.environment.as_slice() } else { &[] };
         Self::with(caller, environment, seal.secrets())
     }

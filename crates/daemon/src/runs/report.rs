@@ -91,6 +91,7 @@ pub(super) fn of(
         workflow_saved: progress.kept.as_ref().is_some_and(|kept| kept.saved),
         saved_workflow_name: progress.kept.as_ref().map(|kept| kept.name.to_string()),
         pending_gate: gate,
+        paused: progress.pause(secrets),
         error: secrets.masked_if(progress.error.or(progress.trouble)),
         ..RunReply::default()
     })

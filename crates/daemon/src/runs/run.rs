@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
-use steplatch_protocol::{GateInfo, RunRecord};
+use steplatch_protocol::{GateInfo, PauseInfo, RunRecord};
 use steplatch_store::{KnownRun, Summary};
-use steplatch_workflow::{Gate, Input, Timestamp};
+use steplatch_workflow::{Gate, Input, Pause, Timestamp};
 use tokio::sync::{mpsc, watch};
 
 use super::function::Question;
@@ -60,6 +60,8 @@ pub(super) struct Progress {
     pub(super) questions: Vec<Question>,
     /// The runs below this one that wait for somebody, themselves or through others below them.
     pub(super) below: Vec<RunId>,
+    /// Who wants it to go no further for now.
+    pub(super) paused: Option<Pause>,
     /// Where its definition is, once it is over.
     pub(super) kept: Option<Kept>,
     /// Why it can not go on just now.
@@ -107,12 +109,27 @@ impl RunState {
         }
     }
 
+    /// What a run may be called that was asked for and has not begun. Nobody ever sees one: a run is told of once it is
+    /// written down, and then it is running.
+    pub(super) const PENDING: &str = "pending";
+
     pub(super) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 }
 
 impl Progress {
+    /// Tells since when the run is paused, and by whom.
+    pub(super) fn pause(&self, secrets: &Secrets) -> Option<PauseInfo> {
+        let Pause { since, by, .. } = self.paused.clone()?;
+        Some(PauseInfo { since: moment::told(since), by: secrets.masked(by) })
+    }
+
+    /// Whether the run stands still until somebody does something about it, which those above it are told.
+    pub(super) fn waits(&self) -> bool {
+        self.state == RunState::Waiting || self.paused.as_ref().is_some_and(|pause| !pause.above)
+    }
+
     /// Returns what the journal keeps beside the history. One that is finished is finished for good.
     pub(super) fn summary(&self, about: &About) -> Summary {
         let Self { ended, error, kept, .. } = self.clone();
@@ -243,6 +260,7 @@ impl Run {
             started_at: moment::told(self.about.started),
             completed_at: progress.ended.map(moment::told),
             input,
+            paused: progress.pause(secrets),
             error: secrets.masked_if(progress.error.or(progress.trouble)),
             pending_gate: gates.first().cloned(),
             pending_gates: gates,

@@ -24,7 +24,7 @@ use super::function::OwnFile;
 use super::run::{Progress, Run, RunState};
 use crate::library::Workflows;
 use crate::moment;
-use crate::nodes::{Hands, Projects};
+use crate::nodes::{Hands, Nodes, Projects};
 use crate::secrets::Secrets;
 use crate::sessions::Sessions;
 use crate::workers::Workers;
@@ -69,6 +69,8 @@ pub(super) struct Shared {
     pub(super) secrets: Arc<Secrets>,
     pub(super) workflows: Workflows,
     pub(super) workers: Workers,
+    /// Nodes that machines call.
+    pub(super) nodes: Arc<Nodes>,
     pub(super) projects: Projects,
     pub(super) hands: Hands,
     /// Files of functions, for the runs that are under way.
@@ -95,7 +97,7 @@ impl Shared {
     /// # Errors
     /// When the journal can not be used.
     pub(super) async fn open(path: PathBuf, surroundings: Surroundings, keep: KeptRuns) -> Result<Self, OpenError> {
-        let Surroundings { sessions, workflows, workers, projects, hands, secrets } = surroundings;
+        let Surroundings { sessions, workflows, workers, nodes, projects, hands, secrets } = surroundings;
         let journal = open_journal(path, keep.disk).await?;
         Ok(Self {
             journal,
@@ -103,6 +105,7 @@ impl Shared {
             secrets,
             workflows,
             workers,
+            nodes,
             projects,
             hands,
             files: Mutex::default(),

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use steplatch_ids::StepId;
 
-use super::{Decision, Move, exchanging};
+use super::{Decision, Move, Onward, exchanging};
 use crate::contract::Contract;
 use crate::contract::HIDDEN;
 use crate::event::{Event, FailureReason, Purpose, ShellAnswer, Side};
@@ -61,23 +61,40 @@ impl Move<'_> {
 
     /// Takes an answer of the shell in and goes on.
     pub(super) fn answered(mut self, exchange: &Exchange, answer: ShellAnswer) -> Decision {
-        let history = self.history;
-        let terminals = history.terminals();
         let learned = learned(exchange, &answer);
         let error = match &answer {
             ShellAnswer::Told { .. } => None,
             ShellAnswer::Failed { error } => Some(error.clone()),
         };
         self.record(Event::VariablesTold { at: self.now, step: exchange.step.clone(), answer });
+        let Exchange { purpose, read, then, .. } = exchange;
+        if self.paused {
+            let (purpose, read, then) = (*purpose, read.clone(), then.clone());
+            return self.hold(Onward::Contract { purpose, learned, error, read, then });
+        }
+        self.settle(*purpose, learned, error, read, then.as_deref())
+    }
+
+    /// Goes on with what the shell answered.
+    pub(super) fn settle(
+        self,
+        purpose: Purpose,
+        learned: BTreeMap<String, String>,
+        error: Option<String>,
+        read: &[String],
+        then: Option<&str>,
+    ) -> Decision {
+        let history = self.history;
+        let terminals = history.terminals();
         let mut known = history.arguments().clone();
-        let to = exchange.then.as_deref().unwrap_or_default();
-        match (exchange.purpose, error) {
+        let to = then.unwrap_or_default();
+        match (purpose, error) {
             (Purpose::ReadReturnValues, error) => self.settle_return_values(learned, error, terminals),
             (Purpose::ExportGiven | Purpose::ExportDefaults, Some(error)) => {
                 let error = format!("Environment variables could not be set: {error}");
                 self.refuse(Side::Arguments, known, error, terminals)
             }
-            (Purpose::ReadArguments, Some(error)) if self.definition.arguments().needs(&exchange.read) => {
+            (Purpose::ReadArguments, Some(error)) if self.definition.arguments().needs(read) => {
                 let error = format!("Environment variables could not be checked: {error}");
                 self.refuse(Side::Arguments, known, error, terminals)
             }

@@ -7,7 +7,7 @@
 use serde_json::{Map, Value};
 use steplatch_ids::StepId;
 
-use super::{Decision, Effect, Move, Way};
+use super::{Decision, Effect, Move, Onward, Way};
 use crate::event::{By, Choice, Event, FailureReason, Outcome};
 use crate::history::{Asks, CurrentStep, Gate, Terminals};
 use crate::question::Question;
@@ -26,6 +26,9 @@ impl Move<'_> {
         otherwise: Way,
         context: Map<String, Value>,
     ) -> Decision {
+        if self.paused {
+            return self.hold(Onward::Judge { step, choices, otherwise, context });
+        }
         self.record(Event::GateOpened {
             at: self.now,
             step: step.clone(),
@@ -83,8 +86,7 @@ impl Move<'_> {
     pub(super) fn expire_gate(mut self, gate: &Gate) -> Decision {
         let Asks::Answer { entered, .. } = &gate.asks else { return Decision::default() };
         self.record(Event::GateExpired { at: self.now, step: gate.step.clone() });
-        let after = self.history.time_left(self.now);
-        self.decision.effects.push(Effect::ArmDeadline { after });
+        self.rearm();
         self.complete(entered, Outcome::TimedOut)
     }
 
@@ -104,8 +106,7 @@ impl Move<'_> {
                 self.record(Event::GateAnswered { at: self.now, step: gate.step.clone(), choice, by });
                 // Nobody waits for its time to be up any more.
                 self.decision.effects.push(Effect::Abandon { step: gate.step.clone() });
-                let after = self.history.time_left(self.now);
-                self.decision.effects.push(Effect::ArmDeadline { after });
+                self.rearm();
                 return self.complete(entered, Outcome::Finished { result });
             }
         };
@@ -118,8 +119,7 @@ impl Move<'_> {
         let history = self.history;
         let variables = Answered { before: history.variables(), answer: choice.as_str().into() };
         self.record(Event::GateAnswered { at: self.now, step: gate.step.clone(), choice, by });
-        let after = history.time_left(self.now);
-        self.decision.effects.push(Effect::ArmDeadline { after });
+        self.rearm();
         self.follow(&gate.step.place, way, &variables, history.terminals())
     }
 }

@@ -196,10 +196,6 @@ impl Reader<'_> {
         };
         let place = self.findings.required(&object, "tool")?;
         let tool = self.findings.text(&place, "'tool'")?;
-        if tool::NOT_YET.contains(&tool) {
-            self.findings.error(&place.pointer, format!("action '{tool}' is not supported by this version"));
-            return None;
-        }
         let mut known = self.tools.tools();
         known.extend(tool::OF_MACHINES.iter().map(ToString::to_string));
         if !known.iter().any(|known| known == tool) {

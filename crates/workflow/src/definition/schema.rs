@@ -134,7 +134,12 @@ fn kind(schema: &Value) -> String {
     if let Some(words) = schema["enum"].as_array() {
         return words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
     }
-    if kinds.is_empty() { "object".to_owned() } else { kinds.join(", ") }
+    let words = ["$ref", "anyOf", "oneOf", "allOf", "const", "properties"];
+    match &kinds[..] {
+        [] if words.iter().all(|word| schema.get(word).is_none()) => "any".to_owned(),
+        [] => "object".to_owned(),
+        kinds => kinds.join(", "),
+    }
 }
 
 fn bounds(schema: &Value) -> String {

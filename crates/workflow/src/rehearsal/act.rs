@@ -151,6 +151,12 @@ fn usual(name: &str, current: &CurrentState, history: &History) -> Option<Map<St
             result.insert("status".to_owned(), "completed".into());
             result.insert("return_values".to_owned(), json!({}));
         }
+        call if tool::CALLS.contains(&call) => {
+            let asked = |name: &str| params.get(name).cloned();
+            result.insert("output".to_owned(), "".into());
+            result.extend(asked("node_id").or_else(|| asked("graph_id")).map(|id| ("node_id".to_owned(), id)));
+            result.extend(asked("input").map(|input| ("input".to_owned(), input)));
+        }
         _ => {}
     }
     Some(result)

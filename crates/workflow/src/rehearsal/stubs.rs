@@ -88,8 +88,21 @@ pub(super) enum Stub {
 const WORDS: [&str; 2] = ["timeout", "outcome_unknown"];
 
 /// Fields that actions return and whose meaning the rules know, besides the standard ones.
-const OTHER_FIELDS: [&str; 7] =
-    ["timeout_occurred", "reason", "status", "return_values", "sessions", "states_executed", "open_terminals"];
+const OTHER_FIELDS: [&str; 13] = [
+    "timeout_occurred",
+    "reason",
+    "status",
+    "return_values",
+    "sessions",
+    "states_executed",
+    "open_terminals",
+    "output",
+    "error_type",
+    "node_id",
+    "node_type",
+    "input",
+    "attributes",
+];
 
 impl Stubs {
     /// Reads stubs: an object with `states` and `tools` (results by name), `gates` (answers by state), `shell` (variables)

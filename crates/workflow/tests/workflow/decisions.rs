@@ -76,6 +76,20 @@ fn a_run_goes_from_state_to_state_and_completes_where_nothing_leads_on() {
 }
 
 #[test]
+fn a_call_of_a_node_bounds_itself_when_it_is_given_a_time() {
+    let limit = |params: Value, timeout: Value| {
+        let state = json!({"action": {"tool": "run_node", "params": params}, "timeout": timeout});
+        let run = Machine::start(&json!({"initial_state": "call", "states": {"call": state}}));
+        run.history.current().unwrap().limit
+    };
+    let usual = Some(Duration::from_secs(30));
+    assert_eq!(limit(json!({"node_id": "build"}), Value::Null), usual);
+    assert_eq!(limit(json!({"node_id": "build", "timeout": null}), Value::Null), usual);
+    assert_eq!(limit(json!({"node_id": "build", "timeout": 600}), Value::Null), None);
+    assert_eq!(limit(json!({"node_id": "build", "timeout": 600}), json!(2)), Some(Duration::from_secs(2)));
+}
+
+#[test]
 fn a_start_records_everything_that_a_replay_needs() {
     let variables = fields(&json!({"user": "ana", "count": 3, "deep": {"a": 1}, "sure": true}));
     let limits = Limits::new(7, 60.0).unwrap();
@@ -83,7 +97,7 @@ fn a_start_records_everything_that_a_replay_needs() {
         &two_states(),
         Start { session_id: Some("term_1".into()), variables, limits, keep_terminals: true, ..start() },
     );
-    let [Event::Started { definition, variables, semantics_version: 2, .. }, Event::StateEntered { .. }] =
+    let [Event::Started { definition, variables, semantics_version: 3, .. }, Event::StateEntered { .. }] =
         &run.last.events[..]
     else {
         panic!("{:?}", run.last.events)

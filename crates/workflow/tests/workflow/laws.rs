@@ -23,6 +23,8 @@ fn asking(effect: &Effect) -> Option<String> {
         | Effect::SetVariables { step, .. }
         | Effect::ReadVariables { step, .. } => Some(step.to_string()),
         Effect::ExpireGate { .. }
+        | Effect::PauseChild { .. }
+        | Effect::ResumeChild { .. }
         | Effect::Abandon { .. }
         | Effect::ArmDeadline { .. }
         | Effect::DisarmDeadline
@@ -147,6 +149,10 @@ impl World {
                     assert_eq!(input, None, "a run that is over asks for nothing");
                     return history;
                 }
+                // Nothing is in flight any more, and somebody lets it go on.
+                Some(None) if history.paused().is_some() && waited_for(&history).is_none() => {
+                    next = Some(Input::Resume { by: "somebody".into(), above: false });
+                }
                 // A run that did not begin is begun by who wanted it, and one that lost its deadline's answer waits on.
                 Some(None) if history.started_at().is_none() => next = Some(Input::Start(self.start.clone())),
                 Some(input) => next = input,
@@ -180,7 +186,8 @@ fn limit_of(effect: &Effect) -> Option<Duration> {
 
 fn interruptions() -> impl Strategy<Value = Option<(u8, Input)>> {
     let cancel = Just(Input::Cancel { reason: "enough".into() });
-    prop::option::of((0u8..12, prop_oneof![cancel, Just(Input::DeadlinePassed)]))
+    let pause = Just(Input::Pause { by: "somebody".into(), above: false });
+    prop::option::of((0u8..12, prop_oneof![cancel, pause, Just(Input::DeadlinePassed)]))
 }
 
 proptest! {

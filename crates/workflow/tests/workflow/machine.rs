@@ -9,14 +9,20 @@ use steplatch_workflow::{
     Status, Timestamp, ToolCatalog, decide, execution_log,
 };
 
-/// The six terminal tools, as far as a definition is concerned.
+/// The six terminal tools and a node, as far as a definition is concerned.
 pub(crate) struct Tools;
 
 impl ToolCatalog for Tools {
     fn tools(&self) -> Vec<String> {
-        ["open_terminal", "send_input", "await_output", "get_screen_content", "list_terminal_sessions", "exit_terminal"]
-            .map(str::to_owned)
-            .to_vec()
+        let terminals = [
+            "open_terminal",
+            "send_input",
+            "await_output",
+            "get_screen_content",
+            "list_terminal_sessions",
+            "exit_terminal",
+        ];
+        terminals.into_iter().chain(["run_node"]).map(str::to_owned).collect()
     }
 
     fn check(&self, tool: &str, params: &Map<String, Value>) -> Vec<Problem> {
@@ -28,7 +34,7 @@ impl ToolCatalog for Tools {
     }
 
     fn takes_session(&self, tool: &str) -> bool {
-        !matches!(tool, "open_terminal" | "list_terminal_sessions")
+        !matches!(tool, "open_terminal" | "list_terminal_sessions" | "run_node")
     }
 
     fn has_judges(&self) -> bool {

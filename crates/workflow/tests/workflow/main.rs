@@ -8,6 +8,7 @@ mod generated;
 mod laws;
 mod machine;
 mod nested;
+mod pauses;
 mod pictures;
 mod rehearsal;
 mod told;

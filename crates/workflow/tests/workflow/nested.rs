@@ -5,7 +5,9 @@ use std::time::Duration;
 use crate::machine::{Machine, definition, fields, problems, start};
 use expect_test::expect;
 use serde_json::{Value, json};
-use steplatch_workflow::{Child, ChildWorkflow, Effect, Input, Limits, Outcome, Start, child_outcome, resume};
+use steplatch_workflow::{
+    Child, ChildEnd, ChildWorkflow, Effect, Event, Input, Limits, Outcome, Start, child_outcome, resume,
+};
 
 fn nesting(params: &Value) -> Value {
     json!({
@@ -153,6 +155,29 @@ fn a_nested_definition_is_checked_with_the_one_around_it() {
     definition(&document);
     let problem = problems(&nesting(&json!({"workflow_definition": document})));
     assert!(problem.ends_with("workflow_definition: workflows are nested at most 5 levels deep"), "{problem}");
+}
+
+#[test]
+fn the_beginning_and_the_end_of_a_child_are_written_down_once() {
+    let mut run = Machine::start(&nesting(&json!({"workflow_name": "inner"})));
+    let step = run.step();
+    let began = Input::ChildBegan { step: step.clone(), workflow: "inner".into() };
+    let at = run.now;
+    let started = Event::ChildStarted { at, step: step.clone(), workflow: "inner".into() };
+    assert_eq!(run.input(began.clone()).events, [started]);
+    assert_eq!(run.input(began).events, [], "told again, by the next daemon, it is known");
+    let mut stopped =
+        Machine { history: run.history.clone(), ..Machine::start(&nesting(&json!({"workflow_name": "x"}))) };
+    stopped.now = at;
+    let cancelled = stopped.input(Input::Cancel { reason: "enough".into() }).events.clone();
+    let end = Event::ChildEnded { at, step, workflow: "inner".into(), end: ChildEnd::Cancelled, error: None };
+    assert_eq!(cancelled, [end, Event::Cancelled { at, reason: "enough".into() }]);
+    let failed = run.result(&json!({"success": false, "status": "failed", "error": "no"})).events.clone();
+    assert!(
+        matches!(&failed[0], Event::ChildEnded { end: ChildEnd::Failed, error: Some(error), .. } if error == "no"),
+        "{failed:?}"
+    );
+    assert!(matches!(&failed[1], Event::StateCompleted { .. }), "{failed:?}");
 }
 
 #[test]

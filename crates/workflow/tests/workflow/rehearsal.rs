@@ -40,6 +40,25 @@ fn told(rehearsal: &Rehearsal) -> String {
     format!("{}\n{:?} after {:?}\n", path.join("\n"), rehearsal.end, rehearsal.elapsed_time)
 }
 
+#[test]
+fn a_call_of_a_node_succeeds_unless_its_stub_says_otherwise() {
+    let call = |input: &str, ways: Value| json!({"action": {"tool": "run_node", "params": {"node_id": "count", "input": input}}, "transitions": ways});
+    let document = json!({
+        "initial_state": "one",
+        "states": {
+            "one": call("x", json!([{"condition": {"field_equals": {"output": "", "input": "x"}}, "next_state": "two"}])),
+            "two": call("{one_node_id}", json!([{"condition": {"field_contains": {"output": "7"}}, "next_state": "three"}])),
+            "three": {"action": {"tool": "sleep", "params": {"seconds": 0}}}
+        }
+    });
+    let stubs = json!({"states": {"two": {"output": "17 lines", "attributes": {"exit_code": 0}}}});
+    let played = play(&document, &stubs);
+    assert_eq!((&played.end, played.final_state.as_deref()), (&RehearsalEnd::Completed, Some("three")));
+    let Passage::State { params, .. } = &played.path[2] else { panic!("{played:?}") };
+    assert_eq!(params["input"], "count");
+    assert!(refused(&document, &json!({"states": {"two": {"outptu": ""}}})).contains("did you mean 'output'"));
+}
+
 /// A build that is tried until it works, waited for, and judged.
 fn build() -> Value {
     json!({

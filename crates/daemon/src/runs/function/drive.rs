@@ -7,7 +7,7 @@ use steplatch_ids::RunId;
 use steplatch_nodes::graph::GraphInput;
 use steplatch_python::{Answer, Call, CallKind};
 use steplatch_store::Append;
-use steplatch_workflow::{By, Input};
+use steplatch_workflow::{By, Input, Pause};
 use tokio::sync::{mpsc, watch};
 
 use super::entry::Entry;
@@ -131,6 +131,8 @@ impl Driver {
                 let run = waits.then(|| RunId::started_by(&step));
                 Some(Happened::Child { number: u64::from(step.visit), waits: run })
             }
+            Input::Pause { by, .. } => Some(Happened::Paused { by }),
+            Input::Resume { by, .. } => Some(Happened::Resumed { by }),
             // Functions are told nothing else from outside.
             _ => None,
         }
@@ -254,6 +256,7 @@ impl Driver {
             state,
             ended: end.map(|end| end.at),
             error: self.shared.secrets.masked_if(end.and_then(|end| end.error.clone())),
+            paused: self.folded.paused.clone().map(|(since, by)| Pause { since, by, above: false }),
             questions: open.filter_map(|(number, open)| Question::of(&self.run, *number, open)).collect(),
             below: self.below.values().cloned().collect(),
             ..Progress::default()

@@ -186,6 +186,7 @@ pub(in crate::runs) fn report(run: &Run, records: &[Record], secrets: &Secrets) 
         total_elapsed_time: ended.since(run.about.started).as_secs_f64(),
         result: Some(result).filter(|_| progress.state == RunState::Completed),
         pending_gate: progress.questions.first().map(|question| question.info(secrets)),
+        paused: progress.pause(secrets),
         error: secrets.masked_if(progress.error.or(progress.trouble)),
         ..RunReply::default()
     })

@@ -1,0 +1,60 @@
+//! Runs that somebody lets rest.
+//!
+//! What is in flight when a run is paused ends and is written down. What would
+//! follow from it is decided then and held back until somebody lets the run go on,
+//! so that a run which rests for a week goes where it would have gone at once.
+
+use super::{Decision, Effect, Move, Onward};
+use crate::event::Event;
+
+impl Move<'_> {
+    /// Begins nothing new from here on.
+    pub(super) fn pause(mut self, by: String, above: bool) -> Decision {
+        if !self.history.stands_still() {
+            self.decision.effects.push(Effect::DisarmDeadline);
+        }
+        if let (Some(current), Some(_)) = (self.history.current(), self.history.child()) {
+            let step = current.step.clone();
+            self.decision.effects.push(Effect::PauseChild { step, by: by.clone() });
+        }
+        self.record(Event::Paused { at: self.now, by, above });
+        self.decision
+    }
+
+    /// Goes on with what was held back.
+    pub(super) fn resume(mut self, by: String) -> Decision {
+        self.paused = false;
+        self.record(Event::Resumed { at: self.now, by: by.clone() });
+        if self.history.gate().is_none() && !self.history.child_waits() {
+            self.rearm();
+        }
+        if let (Some(current), Some(_)) = (self.history.current(), self.history.child()) {
+            let step = current.step.clone();
+            self.decision.effects.push(Effect::ResumeChild { step, by });
+        }
+        let history = self.history;
+        match history.held().cloned() {
+            None => self.decision,
+            Some(Onward::Leave { from, way }) => self.follow(&from, way, history.variables(), history.terminals()),
+            Some(Onward::Judge { step, choices, otherwise, context }) => {
+                self.open_gate(step, choices, otherwise, context)
+            }
+            Some(Onward::Contract { purpose, learned, error, read, then }) => {
+                self.settle(purpose, learned, error, &read, then.as_deref())
+            }
+        }
+    }
+
+    /// Keeps for later what follows from what ended just now.
+    pub(super) fn hold(mut self, onward: Onward) -> Decision {
+        self.record(Event::HeldBack { at: self.now, onward });
+        self.decision
+    }
+
+    /// Has the time of the run go on, unless it is paused.
+    pub(super) fn rearm(&mut self) {
+        if !self.paused {
+            self.decision.effects.push(Effect::ArmDeadline { after: self.history.time_left(self.now) });
+        }
+    }
+}

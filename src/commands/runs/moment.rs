@@ -1,0 +1,64 @@
+//! Points in time, as people type them.
+
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+/// Seconds of each unit that a time may be given in.
+const UNITS: [(char, i64); 5] = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400), ('w', 604_800)];
+
+/// Reads a point in time as ISO 8601: so long ago (`2h`, `1h30m`, `3d`), a day in UTC, or a moment.
+pub(super) fn moment(text: &str) -> Result<String, String> {
+    moment_at(text, Timestamp::now()).map(|moment| moment.to_string()).ok_or_else(|| {
+        "is a time such as 30m, 2h, 3d (so long ago), a day such as 2026-01-31, or a moment such as 2026-01-31T12:00:00Z"
+            .to_owned()
+    })
+}
+
+fn moment_at(text: &str, now: Timestamp) -> Option<Timestamp> {
+    if let Ok(moment) = text.parse() {
+        return Some(moment);
+    }
+    if let Some(ago) = ago(text) {
+        return now.checked_sub(SignedDuration::from_secs(ago)).ok();
+    }
+    Some(text.parse::<Date>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp())
+}
+
+/// Reads how many seconds ago something was.
+fn ago(text: &str) -> Option<i64> {
+    let (mut seconds, mut rest) = (0i64, text);
+    while !rest.is_empty() {
+        let unit = rest.find(|character: char| !character.is_ascii_digit())?;
+        let (number, after) = rest.split_at(unit);
+        let mut after = after.chars();
+        let name = after.next()?;
+        let (_, each) = UNITS.into_iter().find(|(unit, _)| *unit == name)?;
+        seconds = seconds.checked_add(number.parse::<i64>().ok()?.checked_mul(each)?)?;
+        rest = after.as_str();
+    }
+    Some(seconds).filter(|_| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_so_long_ago_or_a_day_or_a_moment() {
+        let now: Timestamp = "2026-03-01T12:00:00Z".parse().unwrap();
+        let read = |text: &str| moment_at(text, now).map(|moment| moment.to_string());
+        for (text, expected) in [
+            ("90s", "2026-03-01T11:58:30Z"),
+            ("1h30m", "2026-03-01T10:30:00Z"),
+            ("1w", "2026-02-22T12:00:00Z"),
+            ("2026-02-28", "2026-02-28T00:00:00Z"),
+            ("2026-02-28T13:00:00+01:00", "2026-02-28T12:00:00Z"),
+        ] {
+            assert_eq!(read(text).as_deref(), Some(expected), "{text}");
+        }
+        for wrong in ["", "h", "2", "2x", "-2h", "yesterday", "9999999999999999999h", "99999999999w", "2026-02-30"] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `steplatch runs pause` and `steplatch runs resume`
+
+use std::process::ExitCode;
+
+use steplatch_protocol::{PauseWorkflow, PauseWorkflowReply, Place, ResumeWorkflow};
+
+use super::find;
+use crate::failure::{FAILED, Failure};
+use crate::{front, print};
+
+/// Pauses runs.
+pub(super) async fn pause(place: &Place, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
+    let mut replies = Vec::new();
+    for run_id in all(place, ids).await? {
+        replies.push(front::ask(place, PauseWorkflow { run_id }).await?);
+    }
+    told(&replies, json)
+}
+
+/// Lets runs go on.
+pub(super) async fn resume(place: &Place, ids: &[String], json: bool) -> Result<ExitCode, Failure> {
+    let mut replies = Vec::new();
+    for run_id in all(place, ids).await? {
+        replies.push(front::ask(place, ResumeWorkflow { run_id }).await?);
+    }
+    told(&replies, json)
+}
+
+/// Finds all runs before anything is done to one of them: one may not be what it seems.
+async fn all(place: &Place, ids: &[String]) -> Result<Vec<String>, Failure> {
+    let mut runs = Vec::new();
+    for id in ids {
+        runs.push(find(place, id).await?);
+    }
+    Ok(runs)
+}
+
+fn told(replies: &[PauseWorkflowReply], json: bool) -> Result<ExitCode, Failure> {
+    for reply in replies {
+        match &reply.error {
+            Some(error) => print::error(&format!("{}: {error}", reply.run_id)),
+            None if json => {}
+            None => print::line(format!("{}: {}", reply.run_id, reply.message))?,
+        }
+    }
+    if json {
+        print::json(&replies)?;
+    }
+    let failed = replies.iter().any(|reply| !reply.success);
+    Ok(if failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+}

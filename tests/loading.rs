@@ -287,6 +287,11 @@ fn an_id_that_somebody_has_is_refused_and_it_is_said_who() {
         .collect();
     assert_eq!(kept.iter().filter(|name| name.ends_with(".py")).count(), 1, "{kept:?}");
 
+    // A machine that is saved because it ran to its end takes another name.
+    let machine: Value = serde_json::from_str(&NAP.replace("\"nap\"", "\"hello\"").replace("0.01", "0.02")).unwrap();
+    let ran = project.agent().calls("run_workflow", json!({"workflow_definition": machine}));
+    assert_eq!((&ran["workflow_saved"], &ran["saved_workflow_name"]), (&json!(true), &json!("hello_2")), "{ran}");
+
     // The same kind, another kind, from the same file: it is loaded again.
     project.writes("hello.py", "BashNode(id='hello', command='ls')\n");
     assert!(project.loads(&["hello.py"]).well().starts_with("hello.py: reloaded\n"));
@@ -334,11 +339,12 @@ fn functions_and_machines_start_each_other_by_name_and_share_what_is_loaded() {
         "async def inner(ctx):\n    verdict = await ctx.gate('Well?')\n    return [ctx.input, verdict]\n\
          Workflow(id='inner', session=session, fn=inner)\n",
     );
-    // Its own node of a name counts before the one that somebody else has.
     project.writes(
         "outer.py",
-        "async def outer(ctx):\n    said = [(await ctx.run(id, 'hey'))['output'] for id in ['shout', 'aside', 'from_toml']]\n    \
-             return [said, await ctx.run_workflow('inner', input='deep'), (await ctx.run_workflow('nap'))['success']]\n\
+        "async def own(ctx):\n    return 'own'\n\
+         async def outer(ctx):\n    said = [(await ctx.run(id, 'hey'))['output'] for id in ['shout', 'aside', 'from_toml']]\n    \
+             return [said, await ctx.run_workflow('inner', input='deep'), (await ctx.run_workflow('nap'))['success'], await ctx.run_workflow('own')]\n\
+         Workflow(id='own', session=session, fn=own)\n\
          Workflow(id='outer', session=session, fn=outer)\n",
     );
     project.writes("nap.json", NAP);
@@ -364,9 +370,10 @@ fn functions_and_machines_start_each_other_by_name_and_share_what_is_loaded() {
         project.waits_until("the answer is taken", || project.types(&["gates", "answer", run, "fine"]).code == 0);
     }
     let outer = waits(&runs[0]);
-    assert_eq!(outer["result"], json!([["HEY!", "shared\n", "toml\n"], ["deep", "fine"], true]), "{outer}");
+    assert_eq!(outer["result"], json!([["HEY!", "shared\n", "toml\n"], ["deep", "fine"], true, "own"]), "{outer}");
     let above = waits(&runs[1]);
     assert_eq!((&above["status"], &above["final_state"]), (&json!("completed"), &json!("end")), "{above}");
     assert_eq!(project.counted("inner", 2)["status"], "proven");
     project.counted("nap", 1);
+    project.counted("own", 1);
 }

@@ -154,7 +154,8 @@ fn page(reply: &DescribeNodeReply) -> Vec<String> {
     }
     let empty = Map::new();
     let declaration = reply.declaration.as_ref().and_then(Value::as_object).unwrap_or(&empty);
-    let told = ["id", "type", "description", "steps"];
+    // Which file it is stands below, with its path.
+    let told = ["id", "type", "description", "steps", "file"];
     let fields: Vec<_> = declaration.iter().filter(|(name, _)| !told.contains(&name.as_str())).collect();
     let file = reply.node.as_ref().and_then(|node| node.file.as_deref());
     let names = fields.iter().map(|(name, _)| name.len()).chain(file.map(|_| "file".len()));

@@ -110,7 +110,12 @@ async fn begin(
         Some(OwnFile { name, text }) => {
             let declared = shared.workers.load(name, text).await.map_err(|error| error.to_string())?;
             let is_own = super::begin::workflow_of(&declared, Some(&wanted.workflow)).is_ok();
-            is_own.then(|| (name.clone(), text.to_string(), declared, Source::Function))
+            if is_own {
+                let source = source_of_own(shared, caller, &wanted, text).await;
+                Some((name.clone(), text.to_string(), declared, source))
+            } else {
+                None
+            }
         }
         None => None,
     };
@@ -129,6 +134,15 @@ async fn begin(
     let begins = Begins { run, step, input, params, depth, timeout: None };
     let function = (file, text, declared, workflow);
     begin_function(shared, caller, function, source, begins).await
+}
+
+/// Returns whether the library counts a run of a workflow that stands in the file of its parent: it does when that is
+/// the file that it has.
+async fn source_of_own(shared: &Shared, caller: &Caller, wanted: &Wanted, text: &str) -> Source {
+    match shared.workflows.find(caller, &wanted.workflow).await {
+        Ok(Found::Function(found)) if found.text() == text => Source::of_function(&found),
+        _ => Source::Function,
+    }
 }
 
 /// Begins a run of a function of the library.

@@ -14,6 +14,7 @@ mod terminal;
 mod worker;
 mod workflow;
 
+pub(crate) use run::file_and_workflow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

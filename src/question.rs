@@ -18,6 +18,9 @@ use crate::print::{QUIET, STRONG, fitted, visible};
 /// Lines of a screen that are shown with a question.
 const SCREEN_LINES: usize = 12;
 
+/// Lines of other things to judge that are shown.
+const FIELD_LINES: usize = 40;
+
 /// The person who sits at this terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Person {
@@ -118,8 +121,17 @@ pub(crate) fn shown(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
         let mark = if n == 0 { "?" } else { " " };
         lines.push(format!("  {STRONG}{mark} {line}{STRONG:#}"));
     }
-    let screen = screen(&gate.context).map(visible);
-    lines.extend(screen.map(|line| format!("    {QUIET}│{QUIET:#} {}", fitted(&line, room(6)))));
+    let is_screen = is_screen(&gate.context);
+    for line in judged(&gate.context) {
+        if is_screen {
+            lines.push(format!("    {QUIET}│{QUIET:#} {}", fitted(&line, room(6))));
+            continue;
+        }
+        // The answer depends on it, so nothing of it is cut away at the side.
+        let indent: String = line.chars().take_while(|character| *character == ' ').collect();
+        let rows = wrapped(line.trim_start(), room(6 + indent.len()));
+        lines.extend(rows.into_iter().map(|row| format!("    {QUIET}│{QUIET:#} {indent}{row}")));
+    }
     let digits = gate.choices.len().to_string().len();
     for (n, choice) in gate.choices.iter().enumerate() {
         let number = (n + 1).to_string();
@@ -155,12 +167,40 @@ fn wrapped(text: &str, room: usize) -> Vec<String> {
     lines
 }
 
-/// The last lines of the screen that there is to judge, without empty ones at its end.
-fn screen(context: &Map<String, Value>) -> impl Iterator<Item = &str> {
-    let screen = context.get("screen_content").and_then(Value::as_str).unwrap_or_default().trim_end();
-    let lines: Vec<&str> = screen.lines().collect();
-    let hidden = lines.len().saturating_sub(SCREEN_LINES);
-    lines.into_iter().skip(hidden)
+fn is_screen(context: &Map<String, Value>) -> bool {
+    context.contains_key("screen_content") || context.contains_key("match_text")
+}
+
+/// Returns what there is to judge, as lines: the end of a screen, or the fields that whoever asks gave with the question.
+pub(crate) fn judged(context: &Map<String, Value>) -> Vec<String> {
+    if is_screen(context) {
+        let screen = context.get("screen_content").or_else(|| context.get("match_text"));
+        let screen = screen.and_then(Value::as_str).unwrap_or_default();
+        let lines: Vec<&str> = screen.trim_end().lines().collect();
+        return lines[lines.len().saturating_sub(SCREEN_LINES)..].iter().map(|line| visible(line)).collect();
+    }
+    let mut lines = Vec::new();
+    for (name, value) in context {
+        let text = match value {
+            Value::String(text) => text.trim_end().to_owned(),
+            Value::Null => continue,
+            other => other.to_string(),
+        };
+        let mut rows = text.lines();
+        match (rows.next(), rows.next()) {
+            (first, None) => lines.push(visible(&format!("{name}: {}", first.unwrap_or_default()))),
+            _ => {
+                lines.push(visible(&format!("{name}:")));
+                lines.extend(text.lines().map(|line| format!("  {}", visible(line))));
+            }
+        }
+    }
+    if lines.len() > FIELD_LINES {
+        let more = lines.len() - FIELD_LINES;
+        lines.truncate(FIELD_LINES);
+        lines.push(format!("… {more} more lines; steplatch runs show has all of it"));
+    }
+    lines
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What a line means before anything is looked up: its first character says.
 
+use crate::commands::file_and_workflow;
+
 /// The three kinds of things that can be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
@@ -40,10 +42,7 @@ impl Target {
     /// The file that is meant, and which of its workflows where it is said: `story.py`, `./stories.py:one`.
     /// The name of a workflow has neither slashes nor dots.
     pub(crate) fn file(&self) -> Option<(&str, Option<&str>)> {
-        let (file, workflow) = match self.name.rsplit_once(':') {
-            Some((file, workflow)) if file.ends_with(".py") => (file, Some(workflow)),
-            _ => (self.name.as_str(), None),
-        };
+        let (file, workflow) = file_and_workflow(&self.name);
         let is_file = file.contains('/') || file.ends_with(".json") || file.ends_with(".py");
         (self.kind == Kind::Workflow && is_file).then_some((file, workflow))
     }

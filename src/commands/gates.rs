@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
-use steplatch_protocol::{AnswerGate, GateInfo, GetWorkflowRun, Place};
+use steplatch_protocol::{AnswerGate, GateInfo, GetWorkflowRun, Place, RunRecord};
 use steplatch_workflow::Form;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -12,7 +12,7 @@ use super::runs::{find, listed, not_found};
 use crate::asking::Asking;
 use crate::failure::Failure;
 use crate::print::{self, QUIET, STRONG, visible};
-use crate::question::Person;
+use crate::question::{Person, judged};
 use crate::{front, passphrase, question};
 
 #[derive(Debug, Subcommand)]
@@ -71,8 +71,16 @@ impl Gates {
 
 async fn list(place: &Place, json: bool) -> Result<ExitCode, Failure> {
     let runs = listed(place, None, Some("waiting".to_owned()), MOST).await?;
-    let mut gates: Vec<_> =
-        runs.iter().flat_map(|run| run.pending_gates.iter().map(move |gate| (&run.workflow_id, gate))).collect();
+    // A run shows the gates of those below it as well; here each stands with its own.
+    let own = |run: &RunRecord, gate: &&GateInfo| {
+        gate.run_id == run.run_id || !runs.iter().any(|other| other.run_id == gate.run_id)
+    };
+    let mut gates: Vec<_> = runs
+        .iter()
+        .flat_map(|run| {
+            run.pending_gates.iter().filter(|gate| own(run, gate)).map(move |gate| (&run.workflow_id, gate))
+        })
+        .collect();
     gates.sort_by(|one, other| one.1.created_at.cmp(&other.1.created_at));
     if json {
         print::json(&json!({ "gates": gates.iter().map(|(_, gate)| gate).collect::<Vec<_>>() }))?;
@@ -84,23 +92,19 @@ async fn list(place: &Place, json: bool) -> Result<ExitCode, Failure> {
                 print::line("")?;
             }
             print::line(format!("{STRONG}{}{STRONG:#} {QUIET}{}{QUIET:#}", visible(workflow), gate.run_id))?;
-            told(gate, "  ").iter().try_for_each(print::line)?;
+            let alone = gates.iter().filter(|(_, other)| other.run_id == gate.run_id).count() == 1;
+            told(gate, alone, "  ").iter().try_for_each(print::line)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lines that are shown of what there is to judge.
-const SCREEN_LINES: usize = 12;
-
-/// Tells a question, what there is to judge, its choices and how to answer, one line each.
-pub(super) fn told(gate: &GateInfo, indent: &str) -> Vec<String> {
+/// Tells a question, what there is to judge, its choices and how to answer, one line each. `alone` is whether its run
+/// asks nothing else.
+pub(super) fn told(gate: &GateInfo, alone: bool, indent: &str) -> Vec<String> {
     let since = print::ago(&gate.created_at);
     let mut lines = vec![format!("{indent}{} {QUIET}asked {since}{QUIET:#}", visible(&gate.prompt))];
-    let screen = gate.context.get("screen_content").or_else(|| gate.context.get("match_text")).and_then(Value::as_str);
-    let seen: Vec<&str> = screen.unwrap_or_default().trim_end().lines().collect();
-    let shown = seen.iter().skip(seen.len().saturating_sub(SCREEN_LINES));
-    lines.extend(shown.map(|line| format!("{indent}  {QUIET}│{QUIET:#} {}", visible(line))));
+    lines.extend(judged(&gate.context).iter().map(|line| format!("{indent}  {QUIET}│{QUIET:#} {line}")));
     let choices = gate.choices.iter().enumerate();
     lines.extend(
         choices.map(|(index, choice)| format!("{indent}  {STRONG}{}{STRONG:#}  {}", index + 1, visible(choice))),
@@ -117,7 +121,8 @@ pub(super) fn told(gate: &GateInfo, indent: &str) -> Vec<String> {
         None if gate.choices.is_empty() => "TEXT",
         None => "NUMBER",
     };
-    lines.push(format!("{indent}{QUIET}answer with: steplatch gates answer {} {answer}{QUIET:#}", gate.run_id));
+    let which = if alone { String::new() } else { format!(" --gate {}", gate.gate_id) };
+    lines.push(format!("{indent}{QUIET}answer with: steplatch gates answer {}{which} {answer}{QUIET:#}", gate.run_id));
     lines
 }
 

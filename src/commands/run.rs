@@ -27,7 +27,7 @@ const WAITING: u8 = 3;
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// A workflow: a JSON file, a .py file with a function, or the name of a saved one
+    /// A workflow: a JSON file, a .py file with a function (FILE.py:NAME where there are several), or the name of a saved one
     ///
     /// What contains a slash, ends in .json or .py or is a file that exists is a file.
     #[arg(value_name = "FILE|NAME")]
@@ -74,6 +74,14 @@ pub(super) fn variable(text: &str) -> Result<(String, String), String> {
 fn time_of_a_run(text: &str) -> Result<f64, String> {
     let seconds = text.parse().ok().filter(|seconds| (1.0..=7200.0).contains(seconds));
     seconds.ok_or_else(|| "is a number of seconds from 1 to 7200".to_owned())
+}
+
+/// Splits what a person writes for a workflow of a file: `stories.py:one` is the workflow `one` of `stories.py`.
+pub(crate) fn file_and_workflow(written: &str) -> (&str, Option<&str>) {
+    match written.rsplit_once(':') {
+        Some((file, workflow)) if file.ends_with(".py") => (file, Some(workflow)),
+        _ => (written, None),
+    }
 }
 
 /// Whether a person who writes `workflow` means a file. A folder may be called as a workflow is.
@@ -130,8 +138,10 @@ impl Run {
             idempotency_key: self.key,
             ..RunWorkflow::default()
         };
-        if means_file(&self.workflow) {
-            let file = std::path::absolute(&self.workflow)
+        let (file, workflow) = file_and_workflow(&self.workflow);
+        if means_file(file) {
+            verb.workflow_name = workflow.map(str::to_owned);
+            let file = std::path::absolute(file)
                 .map_err(|error| Failure::usage(format!("'{}' is no path: {error}", self.workflow)))?;
             verb.workflow_file = Some(file.display().to_string());
         } else {

@@ -125,9 +125,13 @@ impl List {
 /// A run as a row of a table: its id, workflow, state, beginning, time, and what is to be said of it.
 pub(crate) fn row(run: &RunRecord) -> Vec<String> {
     let about = match (&run.pending_gate, &run.error) {
+        (Some(gate), _) if run.pending_gates.len() > 1 => {
+            format!("{} (and {} more)", gate.prompt, run.pending_gates.len() - 1)
+        }
         (Some(gate), _) if gate.choices.is_empty() => gate.prompt.clone(),
         (Some(gate), _) => format!("{} ({} choices)", gate.prompt, gate.choices.len()),
-        (None, Some(error)) => error.clone(),
+        // Of a traceback, what was raised.
+        (None, Some(error)) => error.trim_end().lines().next_back().unwrap_or_default().to_owned(),
         (None, None) => String::new(),
     };
     vec![

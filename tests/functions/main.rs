@@ -162,3 +162,18 @@ fn a_function_that_fails_says_where_and_a_file_without_a_workflow_is_refused() {
     assert_eq!(refused["success"], false);
     assert!(refused["error"].as_str().unwrap().contains("declares no workflow"), "{refused}");
 }
+
+#[test]
+fn a_key_belongs_to_the_file_as_it_was() {
+    let story = Story::of("return 1", "");
+    let begins = || story.begins_with(json!({"wait_seconds": 60, "idempotency_key": "once"}));
+    let first = begins();
+    assert_eq!(begins()["run_id"], first["run_id"]);
+    let text = std::fs::read_to_string(&story.file).unwrap().replace("return 1", "return 2");
+    std::fs::write(&story.file, text).unwrap();
+    let refused = begins();
+    assert_eq!(refused["success"], false, "{refused}");
+    assert!(refused["error"].as_str().unwrap().contains("belongs to run"), "{refused}");
+    std::fs::remove_file(&story.file).unwrap();
+    assert_eq!(begins()["run_id"], first["run_id"], "what is gone is what it began with");
+}

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::story::{Story, types};
+use crate::story::{Story, lines_in, types};
 
 const NESTED: &str = "\
 import asyncio
@@ -126,4 +126,32 @@ fn a_function_starts_a_saved_machine() {
     let over = story.begins(60.0);
     assert_eq!(over["result"][0], "completed", "{over}");
     assert_eq!(std::fs::read_to_string(story.path("said")).unwrap(), "seven\n");
+}
+
+#[test]
+fn a_paused_parent_pauses_what_is_below_it_and_one_that_was_paused_for_itself_stays_so() {
+    let story = Story::whole(
+        "async def child(ctx):\n    await ctx.gate('Go on?', context={'what': 'the child', 'lines': 'one\\ntwo'})\n    \
+             return (await ctx.run('note', 'child'))['output']\n\
+         async def story(ctx):\n    return await ctx.run_workflow('child')\n\
+         BashNode(id='note', session=session, command='echo {input|sh} >>noted; printf done')\n\
+         Workflow(id='child', session=session, fn=child)\nWorkflow(id='story', session=session, fn=story)\n",
+    );
+    let waiting = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 60}));
+    let run = waiting["run_id"].as_str().unwrap();
+    let listed = story.home.runs(&["gates", "list"]).well();
+    assert_eq!(listed.matches("Go on?").count(), 1, "it is the child's: {listed}");
+    assert!(listed.contains("what: the child") && listed.contains("│   two"), "{listed}");
+    story.home.runs(&["runs", "pause", run]).well();
+    story.kills_the_daemon();
+    story.answers(&waiting, "yes").well();
+    let child = waiting["pending_gate"]["run_id"].as_str().unwrap();
+    let told = |run: &str| story.home.runs(&["runs", "show", run, "--json"]).json();
+    story.waits_until("the answer is taken", || told(child)["pending_gates"].as_array().is_none_or(Vec::is_empty));
+    assert!(told(child)["paused"].is_object(), "{}", told(child));
+    assert_eq!(lines_in(&story.path("noted")), 0);
+    // Paused from above and then for itself, it is its own to let go on; so it is the first pause that counts.
+    story.home.runs(&["runs", "resume", run]).well();
+    assert_eq!(story.looks(&waiting, 60.0)["result"], "done");
+    assert_eq!(lines_in(&story.path("noted")), 1);
 }

@@ -169,7 +169,7 @@ impl Runs {
         };
         if let Some(file) = verb.workflow_file.as_deref().filter(|file| file.ends_with(".py")) {
             return match begun {
-                Some(run) if run.is_function() => Ok(run),
+                Some(run) if run.is_function() && self.is_of_file(&run, caller.folder.join(file)).await => Ok(run),
                 Some(run) => another(&run),
                 None => self.shared.begin_function(caller, &verb, FunctionFrom::File(file), key).await,
             };
@@ -220,6 +220,14 @@ impl Runs {
         };
         let begun = self.shared.begin(caller, Beginning { definition, source, start, key }).await;
         begun.map_err(|error| not_started("execution_error", error))
+    }
+
+    /// Whether a run was begun with what stands in a file. One that can not be read any more is what it began with.
+    async fn is_of_file(&self, run: &Run, file: PathBuf) -> bool {
+        let text = source::read(file).await;
+        let is_other =
+            |text: String| run.about.signature.as_ref().is_some_and(|known| *known != Signature::of_text(&text));
+        !text.is_ok_and(is_other)
     }
 
     async fn begun_before(&self, key: &str) -> Option<Arc<Run>> {
@@ -361,7 +369,7 @@ impl Runs {
         let (told, secrets) = (run.clone(), self.shared.secrets.clone());
         let report = self.shared.at_length(move || {
             if told.is_function() {
-                function::report(&told, &records, &secrets)
+                function::report(&told, &records, &secrets).map(|report| RunReply { pending_gate: gate, ..report })
             } else {
                 report::of(&told, progress, records, gate, &secrets)
             }

@@ -18,12 +18,14 @@ pub(crate) struct Filling {
     secrets: BTreeMap<String, String>,
 }
 
-/// `{input}` is the input; where that is an object, `{field}` is one of its fields.
+/// `{input}` is the input; where that is an object, `{field}` is one of its fields, and `{input}` too if there is one of
+/// that name.
 struct Given<'a>(&'a Value);
 
 impl Lookup for Given<'_> {
     fn get(&self, name: &str) -> Option<&Value> {
-        if name == "input" { Some(self.0) } else { self.0.as_object()?.get(name) }
+        let field = self.0.as_object().and_then(|fields| fields.get(name));
+        field.or_else(|| (name == "input").then_some(self.0))
     }
 }
 
@@ -72,7 +74,8 @@ impl Filling {
         for (name, value) in self.input.as_object().into_iter().flatten() {
             known.insert(name.clone(), percent_encoded(&substitute::as_text(value)).into());
         }
-        known.insert("input".to_owned(), percent_encoded(&substitute::as_text(&self.input)).into());
+        let whole = || percent_encoded(&substitute::as_text(&self.input)).into();
+        known.entry("input".to_owned()).or_insert_with(whole);
         let encoded = Encoded(known);
         let tail = self.with(&template[head..], |text| substitute::text(text, &encoded), percent_encoded);
         self.text(&template[..head]) + &tail

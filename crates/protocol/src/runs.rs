@@ -10,6 +10,11 @@ fn is_false(value: &bool) -> bool {
     !*value
 }
 
+/// Reads a value that is there, which may be null.
+fn there<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
 fn yes() -> bool {
     true
 }
@@ -128,7 +133,7 @@ pub struct RunReply {
     #[serde(default)]
     pub return_values: Map<String, Value>,
     /// What it returned, if it is a function
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "there", skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     /// The terminal it worked in last
     #[serde(default, skip_serializing_if = "Option::is_none")]

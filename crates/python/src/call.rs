@@ -106,6 +106,9 @@ impl CallKind {
                 return Err(format!("{what} of ctx.{} must be a string", spoken(call)));
             }
         }
+        if asked.get("event_type").and_then(Value::as_str).is_some_and(|name| name.trim().is_empty()) {
+            return Err("event_type of ctx.emit must not be empty".to_owned());
+        }
         for name in ["timeout", "seconds"] {
             let Some(value) = asked.get(name) else { continue };
             let endless = name == "timeout" && value.is_null();

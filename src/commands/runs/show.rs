@@ -99,12 +99,22 @@ fn told(record: &RunRecord, report: &RunReply) -> Vec<String> {
     for (index, (name, value)) in report.return_values.iter().enumerate() {
         say(if index == 0 { "returned" } else { "" }, format!("{name} = {}", text(value)));
     }
-    if let Some(error) = &record.error {
-        say("error", visible(error));
+    match &report.result {
+        None | Some(Value::Null) => {}
+        Some(result) => {
+            let shown = result.as_str().map_or_else(|| result.to_string(), str::to_owned);
+            for (index, line) in shown.lines().enumerate() {
+                say(if index == 0 { "result" } else { "" }, visible(line));
+            }
+        }
     }
+    for (index, line) in record.error.iter().flat_map(|error| error.lines()).enumerate() {
+        say(if index == 0 { "error" } else { "" }, visible(line));
+    }
+    let alone = record.pending_gates.len() == 1;
     for gate in &record.pending_gates {
         lines.push(String::new());
-        lines.extend(gates::told(gate, "  "));
+        lines.extend(gates::told(gate, alone, "  "));
     }
     lines
 }

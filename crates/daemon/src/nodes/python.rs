@@ -32,15 +32,16 @@ pub(crate) fn word(kind: Kind) -> &'static str {
     }
 }
 
-/// Returns a node or graph as the document that [`Node::parse`] reads; a function with the `text` of its `file`.
-/// Nothing for a workflow, which is no node.
-pub(crate) fn document(declared: &Declaration, file: &str, text: &str) -> Option<Value> {
+/// Returns a node or graph as the document that [`Node::parse`] reads. A function has its file with it, by name and text;
+/// without one it is a function of the file that a run was begun with. Nothing for a workflow, which is no node.
+pub(crate) fn document(declared: &Declaration, file: Option<(&str, &str)>) -> Option<Value> {
     let mut fields: Map<String, Value> = match declared.kind {
         Kind::Workflow => return None,
         Kind::Function => {
             let function = declared.function.as_deref().unwrap_or(&declared.id);
-            let fields = [("function", function), ("source", text), ("file", file)];
-            fields.into_iter().map(|(key, value)| (key.to_owned(), value.into())).collect()
+            let file = file.into_iter().flat_map(|(file, text)| [("source", text), ("file", file)]);
+            let fields = std::iter::once(("function", function)).chain(file);
+            fields.map(|(key, value)| (key.to_owned(), value.into())).collect()
         }
         Kind::Bash | Kind::Pty | Kind::Http | Kind::Mcp | Kind::Llm | Kind::Graph => declared.settings.clone(),
     };
@@ -57,7 +58,7 @@ pub(crate) fn document(declared: &Declaration, file: &str, text: &str) -> Option
 /// # Errors
 /// With everything that is wrong with it, a line each.
 pub(crate) fn node(declared: &Declaration, file: &str, text: &str) -> Result<Option<Node>, String> {
-    let Some(document) = document(declared, file, text) else {
+    let Some(document) = document(declared, Some((file, text))) else {
         return match declared.id.parse::<WorkflowName>() {
             Ok(_) => Ok(None),
             Err(error) => Err(error.to_string()),

@@ -7,6 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::Value;
 use steplatch_ids::{RunId, StepId};
+use steplatch_library::Signature;
 use steplatch_protocol::{RunReply, RunWorkflow};
 use steplatch_python::{Declaration, Kind, Limits, Start};
 use steplatch_store::{Append, AppendError, Appended, Journal as _, KnownRun};
@@ -15,11 +16,11 @@ use super::drive::{Driver, OwnFile};
 use super::entry::{Entry, Started};
 use super::frame::Frame;
 use super::history::{Folded, ROOT, child_step};
-use super::node::{Declared, documents};
+use super::node::Declared;
 use super::work::Work;
 use crate::caller::Caller;
 use crate::moment;
-use crate::nodes::{FunctionWorkflow, Project};
+use crate::nodes::{FunctionWorkflow, Project, python};
 use crate::runs::drive::ENTRY_VERSION;
 use crate::runs::origin::Origin;
 use crate::runs::run::{About, Progress, Run, RunState};
@@ -152,7 +153,7 @@ impl Shared {
             started: started.at,
             input: started.params.clone(),
             parent,
-            signature: None,
+            signature: (!started.is_call).then(|| Signature::of_text(&started.text)),
             source,
         };
         let (run, inputs, progress) = Run::driven(started.run.clone(), about.clone());
@@ -351,7 +352,7 @@ impl Started {
 /// # Errors
 /// In a whole sentence, when the project can not be read.
 pub(super) async fn nodes_of(shared: &Shared, caller: &Caller, declared: &[Declaration]) -> Result<Vec<Value>, String> {
-    let mut nodes = documents(declared);
+    let mut nodes: Vec<Value> = declared.iter().filter_map(|declared| python::document(declared, None)).collect();
     let project = shared.projects.of(caller).await?;
     let is_own = |id: &Value| declared.iter().any(|declared| *id == *declared.id);
     nodes.extend(project.documents().into_iter().filter(|node| !is_own(&node["id"])));

@@ -82,6 +82,9 @@ pub(super) fn perform(
             },
             Err(error) => return Came::refused(format!("what is known of run {id} can not be read: {error}")),
         };
+        let began = Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() };
+        // A parent that is paused pauses it as well; one that is gone needs to know nothing.
+        let _ = parent.send(Box::new(began));
         // Whoever stops waiting for the child, stops the child; a daemon that stops leaves both to the next one.
         let _watched = Watched::new(&shared, run.clone());
         tokio::select! {

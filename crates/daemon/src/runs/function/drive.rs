@@ -7,13 +7,13 @@ use steplatch_ids::RunId;
 use steplatch_nodes::graph::GraphInput;
 use steplatch_python::{Answer, Call, CallKind};
 use steplatch_store::Append;
-use steplatch_workflow::{By, Input, Pause};
+use steplatch_workflow::{By, Input};
 use tokio::sync::{mpsc, watch};
 
 use super::entry::Entry;
 use super::frame::Frame;
 use super::gate::{Question, answer_of, step};
-use super::history::{Folded, What};
+use super::history::{Folded, What, child_of};
 use super::node::Declared;
 use super::work::{Came, Work, due};
 use crate::caller::Caller;
@@ -61,8 +61,9 @@ enum Happened {
     Came { number: u64, came: Came, by: Option<By> },
     Child { number: u64, waits: Option<RunId> },
     Cancelled { reason: String },
-    Paused { by: String },
-    Resumed { by: String },
+    Paused { by: String, above: bool },
+    Resumed { by: String, above: bool },
+    ChildBegan { number: u64 },
     OutOfTime,
     Stopping,
 }
@@ -131,8 +132,9 @@ impl Driver {
                 let run = waits.then(|| RunId::started_by(&step));
                 Some(Happened::Child { number: u64::from(step.visit), waits: run })
             }
-            Input::Pause { by, .. } => Some(Happened::Paused { by }),
-            Input::Resume { by, .. } => Some(Happened::Resumed { by }),
+            Input::Pause { by, above } => Some(Happened::Paused { by, above }),
+            Input::Resume { by, above } => Some(Happened::Resumed { by, above }),
+            Input::ChildBegan { step, .. } => Some(Happened::ChildBegan { number: u64::from(step.visit) }),
             // Functions are told nothing else from outside.
             _ => None,
         }
@@ -150,12 +152,32 @@ impl Driver {
                 self.append(vec![Entry::Failed { at, error }]).await
             }
             Happened::Paused { .. } if self.folded.paused.is_some() => true,
-            Happened::Paused { by } => self.append(vec![Entry::Paused { at, by }]).await,
-            Happened::Resumed { .. } if self.folded.paused.is_none() => true,
-            Happened::Resumed { by } => {
-                if !self.append(vec![Entry::Resumed { at, by }]).await {
+            Happened::Paused { by, above } => {
+                if !self.append(vec![Entry::Paused { at, by: by.clone(), above }]).await {
                     return false;
                 }
+                self.tell_children(|| Input::Pause { by: by.clone(), above: true });
+                true
+            }
+            Happened::ChildBegan { number } => {
+                if let Some(pause) = self.folded.paused.clone()
+                    && let Some(child) = self.shared.driven(&child_of(&self.run, number))
+                {
+                    child.tell(Input::Pause { by: pause.by, above: true });
+                }
+                true
+            }
+            // One that somebody paused for itself goes on with nobody else.
+            Happened::Resumed { above, .. }
+                if self.folded.paused.as_ref().is_none_or(|pause| above && !pause.above) =>
+            {
+                true
+            }
+            Happened::Resumed { by, .. } => {
+                if !self.append(vec![Entry::Resumed { at, by: by.clone() }]).await {
+                    return false;
+                }
+                self.tell_children(|| Input::Resume { by: by.clone(), above: true });
                 for number in std::mem::take(&mut self.to_begin) {
                     self.work.came(number, Came::Begin);
                 }
@@ -256,10 +278,21 @@ impl Driver {
             state,
             ended: end.map(|end| end.at),
             error: self.shared.secrets.masked_if(end.and_then(|end| end.error.clone())),
-            paused: self.folded.paused.clone().map(|(since, by)| Pause { since, by, above: false }),
+            paused: self.folded.paused.clone(),
             questions: open.filter_map(|(number, open)| Question::of(&self.run, *number, open)).collect(),
             below: self.below.values().cloned().collect(),
             ..Progress::default()
+        }
+    }
+
+    /// Tells the runs below this one something.
+    fn tell_children(&self, input: impl Fn() -> Input) {
+        for (number, open) in &self.folded.open {
+            if matches!(&open.what, What::Call(Call { kind: CallKind::RunWorkflow { .. }, .. }))
+                && let Some(child) = self.shared.driven(&child_of(&self.run, *number))
+            {
+                child.tell(input());
+            }
         }
     }
 

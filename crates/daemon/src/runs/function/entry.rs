@@ -74,6 +74,9 @@ pub(in crate::runs) enum Entry {
         at: Timestamp,
         /// Who.
         by: String,
+        /// Whether it is paused because the run above it is.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        above: bool,
     },
     /// It may go on.
     Resumed {

@@ -94,7 +94,18 @@ pub(super) fn step(run: &RunId, number: u64) -> Option<StepId> {
 
 /// Returns what is wrong with how a function asks, for its author.
 pub(super) fn complaint(kind: &CallKind) -> Option<String> {
-    let CallKind::Gate { choices, form, answered_by, .. } = kind else { return None };
+    let CallKind::Gate { prompt, choices, form, answered_by, .. } = kind else { return None };
+    if prompt.trim().is_empty() {
+        return Some("ctx.gate needs a prompt: what is asked".to_owned());
+    }
+    for (at, choice) in choices.iter().flatten().enumerate() {
+        if choice.trim().is_empty() || choices.iter().flatten().take(at).any(|other| other == choice) {
+            return Some(format!("a choice of ctx.gate is empty or there twice: '{choice}'"));
+        }
+    }
+    if choices.as_ref().is_some_and(Vec::is_empty) {
+        return Some("ctx.gate with choices needs one at least".to_owned());
+    }
     if let Some(other) = answered_by.as_deref().filter(|answerer| known(answerer).is_none()) {
         return Some(format!("answered_by is one of {}, not '{other}'", ANSWERERS.join(", ")));
     }

@@ -8,7 +8,7 @@ use steplatch_ids::{RunId, StepId};
 use steplatch_nodes::NodeId;
 use steplatch_nodes::graph::{GraphEvent, StepOutcome};
 use steplatch_python::{Answer, Call, CallKind};
-use steplatch_workflow::Timestamp;
+use steplatch_workflow::{Pause, Timestamp};
 
 use super::entry::{Asked, Entry};
 use crate::runs::run::RunState;
@@ -25,7 +25,7 @@ pub(super) struct Folded {
     pub(super) open: BTreeMap<u64, Open>,
     pub(super) end: Option<End>,
     /// Since when nothing new is begun, and who wants that.
-    pub(super) paused: Option<(Timestamp, String)>,
+    pub(super) paused: Option<Pause>,
     /// Whether it ever was.
     pub(super) was_paused: bool,
     /// Terminals that nodes had, by node.
@@ -109,8 +109,8 @@ impl Folded {
                 }
             },
             Entry::Graph { number: None, .. } => {}
-            Entry::Paused { at, by } => {
-                self.paused = Some((*at, by.clone()));
+            Entry::Paused { at, by, above } => {
+                self.paused = Some(Pause { since: *at, by: by.clone(), above: *above });
                 self.was_paused = true;
             }
             Entry::Resumed { .. } => self.paused = None,

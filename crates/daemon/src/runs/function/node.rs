@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use steplatch_ids::RunId;
 use steplatch_nodes::{Call, Node, NodeKind, NodeResult};
-use steplatch_python::{Declaration, Kind};
 
 use crate::caller::Caller;
 use crate::nodes::{Hands, Panes, Performer};
@@ -67,32 +66,4 @@ impl Declared {
         }
         self.panes.close(caller).await;
     }
-}
-
-/// Returns the nodes and graphs of a file as documents.
-pub(super) fn documents(declarations: &[Declaration]) -> Vec<Value> {
-    let document = |declared: &Declaration| {
-        let mut fields: Map<String, Value> = declared.settings.clone();
-        let kind = match declared.kind {
-            Kind::Bash => "bash",
-            Kind::Pty => "pty",
-            Kind::Http => "http",
-            Kind::Mcp => "mcp",
-            Kind::Llm => "llm",
-            Kind::Graph => "graph",
-            Kind::Function => {
-                let function = declared.function.as_deref().unwrap_or(&declared.id);
-                fields = Map::from_iter([("function".to_owned(), function.into())]);
-                "function"
-            }
-            Kind::Workflow => return None,
-        };
-        fields.insert("id".to_owned(), declared.id.clone().into());
-        fields.insert("type".to_owned(), kind.into());
-        if let Some(description) = &declared.description {
-            fields.insert("description".to_owned(), description.clone().into());
-        }
-        Some(Value::Object(fields))
-    };
-    declarations.iter().filter_map(document).collect()
 }

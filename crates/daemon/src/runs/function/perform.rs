@@ -31,8 +31,9 @@ impl Driver {
                     (true, ..) | (_, true, _) => input,
                     (_, false, Value::String(text)) if text.is_empty() => Value::Object(kwargs.clone()),
                     (_, false, _) => {
-                        let message = format!("Node '{node}' takes one input: a value, or fields by name, not both");
-                        return self.work.came(number, Came::refused(message));
+                        let mut fields = kwargs.clone();
+                        fields.entry("input").or_insert(input);
+                        Value::Object(fields)
                     }
                 };
                 self.call_with(number, at, &node, (input, kwargs), timeout, again);
@@ -56,6 +57,9 @@ impl Driver {
             CallKind::Sleep { seconds } => self.work.later(number, at, Some(seconds), Came::value(Value::Null)),
             CallKind::Now {} => self.work.came(number, Came::value(moment::now().as_seconds())),
             CallKind::Random {} => self.work.came(number, drawn()),
+            CallKind::RunWorkflow { workflow, timeout: Some(timeout), .. } if timeout <= 0.0 => {
+                self.work.came(number, Came::TimedOut(too_long("Workflow", &workflow, Some(timeout))));
+            }
             CallKind::RunWorkflow { workflow, input, params, timeout } => {
                 let interrupt = self.work.interrupt_for(number);
                 let wanted = child::Wanted {
@@ -106,6 +110,9 @@ impl Driver {
         let Some(node) = self.declared.get(id).cloned() else {
             return self.work.came(number, Self::not_found("Node", id));
         };
+        if timeout.is_some_and(|timeout| timeout <= 0.0) {
+            return self.work.came(number, Came::TimedOut(too_long("Node", id, timeout)));
+        }
         match &node.kind {
             NodeKind::Function(_) | NodeKind::Graph(_) => {
                 let is_begun = self.call_frame(number, at, node, (input, params), timeout);

@@ -97,7 +97,7 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
             let (event_type, data) = of_graph(frame, number, event);
             (at, event_type.to_owned(), data)
         }
-        Entry::Paused { at, by } => (at, "workflow_paused".to_owned(), json!({"by": by})),
+        Entry::Paused { at, by, .. } => (at, "workflow_paused".to_owned(), json!({"by": by})),
         Entry::Resumed { at, by } => (at, "workflow_resumed".to_owned(), json!({"by": by})),
         Entry::Completed { at, result } => (at, "workflow_completed".to_owned(), json!({"result": result})),
         Entry::Failed { at, error } => (at, "workflow_failed".to_owned(), json!({"reason": "failed", "error": error})),
@@ -185,7 +185,6 @@ pub(in crate::runs) fn report(run: &Run, records: &[Record], secrets: &Secrets) 
         workflow_name: Some(run.about.workflow.clone()),
         total_elapsed_time: ended.since(run.about.started).as_secs_f64(),
         result: Some(result).filter(|_| progress.state == RunState::Completed),
-        pending_gate: progress.questions.first().map(|question| question.info(secrets)),
         paused: progress.pause(secrets),
         error: secrets.masked_if(progress.error.or(progress.trouble)),
         ..RunReply::default()

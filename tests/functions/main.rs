@@ -177,3 +177,27 @@ fn a_key_belongs_to_the_file_as_it_was() {
     std::fs::remove_file(&story.file).unwrap();
     assert_eq!(begins()["run_id"], first["run_id"], "what is gone is what it began with");
 }
+
+#[test]
+fn a_function_that_loops_for_ever_fails_alone_and_nobody_waits_for_it() {
+    let story = Story::whole(
+        "async def loops(ctx):\n    while True:\n        pass\n\
+         async def steps(ctx):\n    longest = 0\n    for _ in range(40):\n        began = ctx.now()\n        await ctx.sleep(0.05)\n        longest = max(longest, ctx.now() - began)\n    return longest\n\
+         Workflow(id='loops', session=session, fn=loops)\nWorkflow(id='steps', session=session, fn=steps)\n",
+    );
+    let begins = |name: &str| story.begins_with(json!({"workflow_name": name, "wait_seconds": 0}));
+    let (steps, more) = (begins("steps"), begins("steps"));
+    // One for each worker that there usually is.
+    let loops = [begins("loops"), begins("loops"), begins("loops")];
+    for run in [steps, more] {
+        let over = story.looks(&run, 60.0);
+        assert_eq!(over["status"], "completed", "{over}");
+        // Those that loop do it for five seconds each.
+        assert!(over["result"].as_f64().unwrap() < 2.5, "{over}");
+    }
+    for run in loops {
+        let over = story.looks(&run, 60.0);
+        assert_eq!(over["status"], "failed", "{over}");
+        assert!(over["error"].as_str().unwrap().contains("its limit of 5s"), "{over}");
+    }
+}

@@ -12,16 +12,18 @@ fn a_repl_stays_between_calls_and_over_the_end_of_a_daemon() {
          await ctx.gate('Go on?')\n\
          third = await ctx.run('python', 'print(\"still\", x)')\n\
          shell = await ctx.run('shell', 'echo in a shell')\n\
-         return [first['output'], second['output'], third['output'], shell['output'], third['attributes']['is_ready']]",
+         plain = await ctx.run('plain', 'echo without marks')\n\
+         return [first['output'], second['output'], third['output'], shell['output'], third['attributes']['is_ready'], 'without marks' in plain['output']]",
         "PTYNode(id='python', session=session, command='python3 -q', ready={'pattern': '>>> $'})\n\
-         PTYNode(id='shell', session=session, command='bash')",
+         PTYNode(id='shell', session=session, command='bash')\n\
+         PTYNode(id='plain', session=session, command='sh')",
     );
     let waiting = story.begins(60.0);
     assert_eq!(waiting["status"], "waiting", "{waiting}");
     story.kills_the_daemon();
     story.answers(&waiting, "yes").well();
     let over = story.looks(&waiting, 60.0);
-    assert_eq!(over["result"], json!(["", "42", "still 21", "in a shell", true]), "{over}");
+    assert_eq!(over["result"], json!(["", "42", "still 21", "in a shell", true, true]), "{over}");
     let open = story.home.runs(&["terminal", "list", "--json"]).json();
     assert_eq!(open["sessions"], json!([]), "they are closed with their run");
 }

@@ -18,8 +18,11 @@ use steplatch_python::{Answer, Declaration, Divergence, Entry, Failure, Limits, 
 use worker::Worker;
 pub use worker::{Gone, WorkerStarter};
 
-/// Workers at the most: they compute, and the machine is not theirs alone.
-const MOST: usize = 2;
+/// Workers that compute at the same time, unless all of them are held up: the machine is not theirs alone.
+const USUAL: usize = 2;
+
+/// Workers at the most. Each is held up for as long as one function may compute without a call, and no longer.
+const MOST: usize = 8;
 
 /// Deaths that one execution may cause; it fails with the last one.
 const DEATHS: u32 = 2;
@@ -95,9 +98,11 @@ impl Workers {
         loop {
             let ask = Ask::Load { file: file.to_owned(), text: text.to_owned() };
             match self.worker()?.ask(ask, &Limits::default()).await {
-                Ok(Reply::Declares(declared)) => return Ok(declared),
-                Ok(Reply::Refused(failure)) => return Err(WorkersError::Refused(failure)),
-                Ok(reply) => return Err(Gone::senseless(&reply).into()),
+                Ok(Some(Reply::Declares(declared))) => return Ok(declared),
+                Ok(Some(Reply::Refused(failure))) => return Err(WorkersError::Refused(failure)),
+                Ok(Some(reply)) => return Err(Gone::senseless(&reply).into()),
+                // Another one has the time.
+                Ok(None) => {}
                 Err(gone) => count_death(&mut deaths, gone)?,
             }
         }
@@ -114,9 +119,10 @@ impl Workers {
     fn worker(&self) -> Result<Arc<Worker>, Gone> {
         let mut workers = self.shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
         workers.retain(|worker| !worker.is_gone());
-        let idle = workers.iter().min_by_key(|worker| (worker.open(), worker.memory()));
-        match idle {
-            Some(idle) if idle.open() == 0 || workers.len() >= MOST => Ok(idle.clone()),
+        let least = workers.iter().min_by_key(|worker| (worker.is_held_up(), worker.open(), worker.memory()));
+        let at_work = workers.iter().filter(|worker| !worker.is_held_up()).count();
+        match least {
+            Some(least) if least.open() == 0 || at_work >= USUAL || workers.len() >= MOST => Ok(least.clone()),
             _ => {
                 let worker = Arc::new(Worker::start(&self.shared.starter)?);
                 workers.push(worker.clone());
@@ -140,10 +146,11 @@ impl Execution {
             let reply = worker.ask(Ask::Begin(Box::new(begin)), &self.function.limits).await;
             self.worker = Some(worker);
             match reply {
-                Ok(Reply::Progressed(progress)) => return Ok(progress),
-                Ok(Reply::Refused(failure)) => return Err(WorkersError::Refused(failure)),
-                Ok(Reply::Diverged(divergence)) => return Err(WorkersError::Diverged(divergence)),
-                Ok(reply) => return Err(Gone::senseless(&reply).into()),
+                Ok(Some(Reply::Progressed(progress))) => return Ok(progress),
+                Ok(Some(Reply::Refused(failure))) => return Err(WorkersError::Refused(failure)),
+                Ok(Some(Reply::Diverged(divergence))) => return Err(WorkersError::Diverged(divergence)),
+                Ok(Some(reply)) => return Err(Gone::senseless(&reply).into()),
+                Ok(None) => self.leave(),
                 Err(gone) => {
                     self.worker = None;
                     count_death(&mut self.deaths, gone)?;
@@ -160,12 +167,17 @@ impl Execution {
         let Some(worker) = &self.worker else { return Ok(None) };
         let ask = Ask::Answer { execution: self.id, ordinal, answer };
         match worker.ask(ask, &self.function.limits).await {
-            Ok(Reply::Progressed(progress)) => Ok(Some(progress)),
-            Ok(Reply::Unknown) => {
+            Ok(Some(Reply::Progressed(progress))) => Ok(Some(progress)),
+            Ok(Some(Reply::Unknown)) => {
                 self.worker = None;
                 Ok(None)
             }
-            Ok(reply) => Err(Gone::senseless(&reply).into()),
+            Ok(Some(reply)) => Err(Gone::senseless(&reply).into()),
+            // It is held up by another execution; where it goes on, its history leads to the same place.
+            Ok(None) => {
+                self.leave();
+                Ok(None)
+            }
             Err(gone) => {
                 self.worker = None;
                 count_death(&mut self.deaths, gone)?;
@@ -175,11 +187,18 @@ impl Execution {
     }
 }
 
-impl Drop for Execution {
-    fn drop(&mut self) {
-        if let Some(worker) = &self.worker {
+impl Execution {
+    /// Leaves its worker, if it has one.
+    fn leave(&mut self) {
+        if let Some(worker) = self.worker.take() {
             worker.forget(self.id);
         }
+    }
+}
+
+impl Drop for Execution {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

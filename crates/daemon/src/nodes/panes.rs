@@ -130,7 +130,10 @@ impl Panes {
             pane.session = None;
             return Err(Trouble(ErrorType::Connection, sent.error.unwrap_or_default()));
         }
-        let waited = self.ready(caller, pty, &session, sent.offset, until).await?;
+        // A shell that tells nothing of its commands is ready when it is quiet, as any other program.
+        let quiet = Pty { ready: Ready::Quiet, ..pty.clone() };
+        let tells = pty.ready != Ready::Shell || sent.busy.is_some();
+        let waited = self.ready(caller, if tells { pty } else { &quiet }, &session, sent.offset, until).await?;
         let read = GetScreenContent {
             session_id: session.clone(),
             content_mode: ContentMode::SinceInput,
@@ -201,7 +204,10 @@ impl Panes {
                 pane.session = Some(opened.session_id.clone());
                 // One that is known from before is where it was.
                 if self.sessions.exists(&opened.session_id).await.is_ok() {
-                    self.ready(caller, pty, &opened.session_id, Some(0), until).await?;
+                    // The opening of a shell has waited for its prompt.
+                    if pty.ready != Ready::Shell {
+                        self.ready(caller, pty, &opened.session_id, Some(0), until).await?;
+                    }
                     return Ok(opened.session_id);
                 }
                 pane.before += 1;

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use steplatch_python::Limits;
@@ -15,6 +15,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::{OsString, PathBuf};
+
+/// How long somebody waits for a worker that is at something else.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// How workers are started.
 #[derive(Debug, Clone)]
@@ -69,6 +72,8 @@ struct Known {
     gone: AtomicBool,
     open: AtomicUsize,
     memory: AtomicUsize,
+    /// Since when it is at one question.
+    at_it: Mutex<Option<Instant>>,
 }
 
 /// Who waits for an answer, if anybody does.
@@ -78,6 +83,15 @@ struct Question {
     ask: Ask,
     longest_silence: Duration,
     answer: Asker,
+    /// Whether it is the one that the worker is at, or was.
+    begun: Arc<AtomicBool>,
+}
+
+/// A question that is not answered yet.
+struct Open {
+    longest_silence: Duration,
+    answer: Asker,
+    begun: Arc<AtomicBool>,
 }
 
 impl Worker {
@@ -118,17 +132,37 @@ impl Worker {
         self.known.memory.load(Ordering::Relaxed)
     }
 
-    /// Asks, and waits for the answer; `limits` tell how long it may be silent over it.
-    pub(super) async fn ask(&self, ask: Ask, limits: &Limits) -> Result<Reply, Gone> {
-        let (answer, answered) = oneshot::channel();
-        self.put(Question { ask, longest_silence: limits.longest_silence(), answer: Some(answer) });
-        answered.await.unwrap_or_else(|_| Err(Gone::new("the worker ended")))
+    /// Whether it is at one question for longer than others wait for it.
+    pub(super) fn is_held_up(&self) -> bool {
+        let at_it = self.known.at_it.lock().unwrap_or_else(PoisonError::into_inner);
+        at_it.is_some_and(|since| since.elapsed() > PATIENCE)
+    }
+
+    /// Asks, and waits for the answer; `limits` tell how long it may be silent over it. `None` when it is at something
+    /// else for so long that somebody else had better be asked.
+    pub(super) async fn ask(&self, ask: Ask, limits: &Limits) -> Result<Option<Reply>, Gone> {
+        let (answer, mut answered) = oneshot::channel();
+        let begun = Arc::new(AtomicBool::new(false));
+        let longest_silence = limits.longest_silence();
+        self.put(Question { ask, longest_silence, answer: Some(answer), begun: begun.clone() });
+        loop {
+            tokio::select! {
+                answered = &mut answered => {
+                    return answered.unwrap_or_else(|_| Err(Gone::new("the worker ended"))).map(Some);
+                }
+                () = tokio::time::sleep(PATIENCE) => {
+                    if !begun.load(Ordering::Relaxed) && self.is_held_up() {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
     }
 
     /// Tells it to forget an execution.
     pub(super) fn forget(&self, execution: u64) {
         let longest_silence = Limits::default().longest_silence();
-        self.put(Question { ask: Ask::Forget { execution }, longest_silence, answer: None });
+        self.put(Question { ask: Ask::Forget { execution }, longest_silence, answer: None, begun: Arc::default() });
     }
 
     fn put(&self, question: Question) {
@@ -143,7 +177,7 @@ struct Task {
     child: Child,
     conversation: Conversation,
     /// What was asked and is not answered, in order, as in the conversation.
-    open: VecDeque<(Duration, Asker)>,
+    open: VecDeque<Open>,
     /// Written by a task of its own: a worker that is busy does not read, and one that writes must be read.
     lines: mpsc::UnboundedSender<Vec<u8>>,
     heard: mpsc::Receiver<String>,
@@ -164,7 +198,7 @@ impl Task {
 
     async fn run(mut self, mut asked: mpsc::UnboundedReceiver<Question>) {
         let why = loop {
-            let silent = self.open.front().map(|(longest, _)| (self.sign + *longest, *longest));
+            let silent = self.open.front().map(|open| (self.sign + open.longest_silence, open.longest_silence));
             tokio::select! {
                 question = asked.recv() => match question {
                     Some(question) => self.ask(question),
@@ -188,7 +222,7 @@ impl Task {
         self.known.gone.store(true, Ordering::Relaxed);
         let _ = self.child.start_kill();
         // Whoever asked meanwhile is told by the end of the channel.
-        for (at, (_, answer)) in self.open.drain(..).enumerate() {
+        for (at, Open { answer, .. }) in self.open.drain(..).enumerate() {
             if let Some(answer) = answer {
                 let _ = answer.send(Err(Gone { why: why.clone(), busy_with_this: at == 0 }));
             }
@@ -201,7 +235,11 @@ impl Task {
             self.sign = Instant::now();
         }
         let (_, line) = self.conversation.ask(question.ask);
-        self.open.push_back((question.longest_silence, question.answer));
+        let Question { longest_silence, answer, begun, .. } = question;
+        self.open.push_back(Open { longest_silence, answer, begun });
+        if self.open.len() == 1 {
+            self.begins();
+        }
         // One that does not read any more is noticed by its end.
         let _ = self.lines.send(line);
     }
@@ -211,12 +249,23 @@ impl Task {
         if let Heard::Reply(_, reply) = self.conversation.heard(line)? {
             self.known.open.fetch_sub(1, Ordering::Relaxed);
             self.known.memory.store(self.conversation.memory(), Ordering::Relaxed);
-            if let Some((_, Some(answer))) = self.open.pop_front() {
+            if let Some(Open { answer: Some(answer), .. }) = self.open.pop_front() {
                 // Whoever asked may have gone.
                 let _ = answer.send(Ok(reply));
             }
+            self.begins();
         }
         Ok(())
+    }
+
+    /// Notes which question it is at now.
+    fn begins(&self) {
+        let first = self.open.front();
+        if let Some(first) = first {
+            first.begun.store(true, Ordering::Relaxed);
+        }
+        let mut at_it = self.known.at_it.lock().unwrap_or_else(PoisonError::into_inner);
+        *at_it = first.map(|_| Instant::now());
     }
 }
 

@@ -201,3 +201,36 @@ fn a_function_that_loops_for_ever_fails_alone_and_nobody_waits_for_it() {
         assert!(over["error"].as_str().unwrap().contains("its limit of 5s"), "{over}");
     }
 }
+
+#[test]
+fn what_a_function_starts_is_no_person() {
+    let story = Story::of(
+        "gates = [ctx.gate('Really?'), ctx.run('answers', ctx.params['how'])]\n\
+         import asyncio\nreturn (await asyncio.gather(*gates))[0]",
+        "BashNode(id='answers', session=session, command='sleep 0.3; {input}')",
+    );
+    let steplatch = env!("CARGO_BIN_EXE_steplatch");
+    let state = story.home.runs(&["daemon", "status", "--json"]).json()["state_dir"].as_str().unwrap().to_owned();
+    let answers = format!("{steplatch} --state-dir {state} gates answer $(basename $PWD/run) yes");
+    // Below the daemon, and having left it: it is waited for until it was refused.
+    for how in ["", "setsid -f "] {
+        let script = story.path("answers.sh");
+        let list =
+            format!("{steplatch} --state-dir {state} runs list --json | grep -o 'run_[0-9a-z]\\{{16\\}}' | head -1");
+        std::fs::write(
+            &script,
+            format!("run=$({list}); {} 2>&1; echo $? >done", answers.replace("$(basename $PWD/run)", "$run")),
+        )
+        .unwrap();
+        let _ = std::fs::remove_file(story.path("done"));
+        let how = format!("{how}sh {} >said; while [ ! -e done ]; do sleep 0.02; done", script.display());
+        let run = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"how": how}}));
+        written(&story.path("done"));
+        let said = std::fs::read_to_string(story.path("said")).unwrap();
+        assert_eq!(std::fs::read_to_string(story.path("done")).unwrap(), "1\n", "{said}");
+        assert!(said.contains("was started by steplatch, for a node"), "{said}");
+        assert_eq!(story.looks(&run, 0.0)["status"], "waiting");
+        story.answers(&run, "yes").well();
+        assert_eq!(story.looks(&run, 60.0)["result"], "yes");
+    }
+}

@@ -155,3 +155,23 @@ fn a_paused_parent_pauses_what_is_below_it_and_one_that_was_paused_for_itself_st
     assert_eq!(story.looks(&waiting, 60.0)["result"], "done");
     assert_eq!(lines_in(&story.path("noted")), 1);
 }
+
+#[test]
+fn so_many_runs_are_below_one_at_once_and_no_more() {
+    let story = Story::whole(
+        "import asyncio\nasync def child(ctx):\n    await ctx.gate('Go on?')\n\
+         async def story(ctx):\n    refused = []\n    async def one():\n        try:\n            await ctx.run_workflow('child')\n        \
+         except RuntimeError as error:\n            refused.append(str(error))\n            ctx.emit('refused', {'why': str(error)})\n    \
+         await asyncio.gather(*[one() for _ in range(503)])\n\
+         Workflow(id='child', session=session, fn=child)\nWorkflow(id='story', session=session, fn=story)\n",
+    );
+    let run = story.begins_with(json!({"workflow_name": "story", "wait_seconds": 0}));
+    let refused = || {
+        let events = story.events(&run);
+        events.into_iter().filter(|event| event["event_type"] == "refused").collect::<Vec<_>>()
+    };
+    story.waits_until("the last three are refused", || refused().len() == 3);
+    assert_eq!(refused()[0]["data"]["why"], "500 runs are under way below one run, which is the most");
+    let cancelled = story.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
+    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+}

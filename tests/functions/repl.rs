@@ -34,11 +34,14 @@ fn what_can_not_begin_or_does_not_get_ready_is_a_failed_result() {
         "missing = await ctx.run('missing', 'x')\n\
          slow = await ctx.run('slow', 'x')\n\
          gone = await ctx.run('gone', 'exit 3')\n\
-         return [missing['error_type'], slow['error_type'], gone['attributes']['is_ready'], gone['attributes']['exit_code']]",
+         back = await ctx.run('gone', 'echo back')\n\
+         try:\n    await ctx.run('gone', 'sleep 1000', timeout=0.5)\nexcept TimeoutError:\n    late = True\n\
+         after = await ctx.run('gone', 'echo after')\n\
+         return [missing['error_type'], slow['error_type'], gone['attributes']['is_ready'], gone['attributes']['exit_code'], back['output'], late, after['output']]",
         "PTYNode(id='missing', session=session, command='/no/such/program')\n\
          PTYNode(id='slow', session=session, command='cat', ready={'pattern': 'never'}, timeout=0.5)\n\
          PTYNode(id='gone', session=session, command='bash')",
     );
     let over = story.begins(60.0);
-    assert_eq!(over["result"], json!(["not_started", "timeout", false, 3]), "{over}");
+    assert_eq!(over["result"], json!(["not_started", "timeout", false, 3, "back", true, "after"]), "{over}");
 }

@@ -55,6 +55,16 @@ pub(crate) fn engine(repository: &Repository) -> anyhow::Result<()> {
     step::run("deciding", &mut command)
 }
 
+/// Measures what runs of functions cost, with the shipped binary, on the disk that is built on; prints one table.
+pub(crate) fn functions(repository: &Repository) -> anyhow::Result<()> {
+    step::run("release build", &mut repository.cargo(&["build", "--release", "--locked", "--bin", "steplatch"]))?;
+    let mut script = Command::new("python3");
+    script.arg(repository.root().join("xtask/bench/functions.py"));
+    script.arg("--steplatch").arg(repository.target().join("release/steplatch"));
+    script.arg("--folder").arg(repository.target());
+    step::run("measurements", &mut script)
+}
+
 /// Runs the Criterion benchmarks.
 pub(crate) fn micro(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let mut command = repository.cargo(&["bench", "--locked", "-p", "steplatch-terminal"]);

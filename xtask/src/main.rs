@@ -26,6 +26,7 @@ cargo xtask test [--quick] [ARGUMENTS]   Check format and lints, then run all te
                                          --quick leaves format and lints out; ARGUMENTS go to cargo test.
 cargo xtask bench terminals [--no-peer]  Measure terminals over MCP, beside a peer (which needs tmux) and a bare
                                          pseudo-terminal, and print one table.
+cargo xtask bench functions              Measure what runs of functions cost, with the shipped binary.
 cargo xtask bench engine                 Measure the journal of runs, beside a bare loop of SQLite on the same disk.
 cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search of a wait, painting and functions; ARGUMENTS go
                                          to Criterion.
@@ -44,9 +45,10 @@ fn main() -> ExitCode {
         ["test", rest @ ..] => test::run(&repository, rest),
         ["bench", "terminals", rest @ ..] => bench::terminals(&repository, rest),
         ["bench", "engine"] => bench::engine(&repository),
+        ["bench", "functions"] => bench::functions(&repository),
         ["bench", "micro", rest @ ..] => bench::micro(&repository, rest),
         ["bench", ..] => {
-            anyhow::bail!("There are three benchmarks: cargo xtask bench terminals, … bench engine, … bench micro.")
+            anyhow::bail!("There are four benchmarks: cargo xtask bench terminals, … bench engine, … bench functions, … bench micro.")
         }
         ["conformance", rest @ ..] => conformance::run(&repository, rest),
         [other, ..] => anyhow::bail!("There is no chore '{other}'. Run cargo xtask to see which there are."),

@@ -10,13 +10,14 @@
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
 use serde::{Deserialize, Serialize};
 use steplatch_protocol::{GetApproverReply, Passphrase, SetApprover, SetApproverReply};
+use steplatch_workflow::Timestamp;
 use tokio::sync::Mutex;
 
 use crate::moment;
@@ -41,21 +42,20 @@ const SALT: usize = 16;
 pub(crate) struct Approver {
     file: PathBuf,
     /// Held while one is looked at, so that nobody tries two at a time.
-    wrong: Mutex<Wrong>,
+    trying: Mutex<()>,
 }
 
-/// What was tried and was wrong.
-#[derive(Debug, Default)]
-struct Wrong {
-    in_a_row: u32,
-    until: Option<Instant>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Stored {
     version: u32,
     hash: String,
     since: String,
+    /// Wrong ones in a row. They are kept with the hash: a daemon that is started anew knows of them.
+    #[serde(default)]
+    wrong: u32,
+    /// Until when no other one is looked at.
+    #[serde(default)]
+    until: Option<Timestamp>,
 }
 
 const VERSION: u32 = 1;
@@ -85,7 +85,7 @@ impl NotPassed {
 impl Approver {
     /// The approver of a state folder.
     pub(crate) fn of(state: &Path) -> Self {
-        Self { file: state.join("approver.json"), wrong: Mutex::default() }
+        Self { file: state.join("approver.json"), trying: Mutex::default() }
     }
 
     /// Looks whether `given` opens the gates of people. It does where none is set.
@@ -93,27 +93,40 @@ impl Approver {
     /// # Errors
     /// When it does not; a wrong one holds up the next one, longer each time.
     pub(crate) async fn passes(&self, given: Option<&Passphrase>) -> Result<(), NotPassed> {
-        let Some(stored) = self.stored().await.map_err(NotPassed::Unreadable)? else { return Ok(()) };
+        let _alone = self.trying.lock().await;
+        let Some(mut stored) = self.stored().await.map_err(NotPassed::Unreadable)? else { return Ok(()) };
         let Some(given) = given.filter(|given| !given.0.is_empty()) else { return Err(NotPassed::Missing) };
-        let mut wrong = self.wrong.lock().await;
-        let left = wrong.until.map(|until| until.saturating_duration_since(Instant::now())).unwrap_or_default();
+        let now = moment::now();
+        // A clock that was set back holds nobody up for longer than a wrong one does.
+        let left = stored.until.map(|until| until.since(now)).unwrap_or_default().min(LONGEST_PAUSE);
         if !left.is_zero() {
             return Err(NotPassed::TooSoon(seconds(left)));
         }
-        let given = given.clone();
+        let (given, hash) = (given.clone(), stored.hash.clone());
         let right = apart(move || {
-            let hash = PasswordHash::new(&stored.hash).map_err(|error| error.to_string())?;
+            let hash = PasswordHash::new(&hash).map_err(|error| error.to_string())?;
             Ok(given.0.len() <= LONGEST && Argon2::default().verify_password(given.0.as_bytes(), &hash).is_ok())
         });
         if right.await.map_err(NotPassed::Unreadable)? {
-            *wrong = Wrong::default();
+            if stored.wrong > 0 {
+                (stored.wrong, stored.until) = (0, None);
+                self.note(stored).await?;
+            }
             return Ok(());
         }
-        let pause = FIRST_PAUSE.saturating_mul(1 << wrong.in_a_row.min(16)).min(LONGEST_PAUSE);
-        wrong.in_a_row = wrong.in_a_row.saturating_add(1);
-        wrong.until = Some(Instant::now() + pause);
-        tracing::warn!(in_a_row = wrong.in_a_row, "a wrong approver's passphrase was given");
+        let pause = FIRST_PAUSE.saturating_mul(1 << stored.wrong.min(16)).min(LONGEST_PAUSE);
+        stored.wrong = stored.wrong.saturating_add(1);
+        stored.until = Some(moment::now().after(pause));
+        tracing::warn!(in_a_row = stored.wrong, "a wrong approver's passphrase was given");
+        self.note(stored).await?;
         Err(NotPassed::Wrong(seconds(pause)))
+    }
+
+    /// Keeps what was tried. Where that can not be, nothing is approved: nobody would be held up.
+    async fn note(&self, stored: Stored) -> Result<(), NotPassed> {
+        let file = self.file.clone();
+        let kept = apart(move || write(&file, &stored).map_err(|error| format!("'{}': {error}", file.display())));
+        kept.await.map_err(NotPassed::Unreadable)
     }
 
     pub(crate) async fn told(&self) -> GetApproverReply {
@@ -162,7 +175,8 @@ impl Approver {
                 let hash: PasswordHash = Argon2::default()
                     .hash_password_with_salt(new.0.as_bytes(), &salt)
                     .map_err(|error| error.to_string())?;
-                let stored = Stored { version: VERSION, hash: hash.to_string(), since: moment::told(moment::now()) };
+                let (hash, since) = (hash.to_string(), moment::told(moment::now()));
+                let stored = Stored { version: VERSION, hash, since, wrong: 0, until: None };
                 write(&file, &stored).map_err(|error| error.to_string())
             }
             None => match std::fs::remove_file(&file) {
@@ -233,6 +247,12 @@ mod tests {
         approver.set(verb).await
     }
 
+    /// The pause after a wrong one is over.
+    async fn time_passes(approver: &Approver) {
+        let stored = approver.stored().await.unwrap().unwrap();
+        approver.note(Stored { until: None, ..stored }).await.unwrap();
+    }
+
     #[tokio::test]
     async fn what_is_kept_is_a_hash_for_its_owner_and_a_passphrase_opens_it() {
         let folder = tempfile::tempdir().unwrap();
@@ -260,14 +280,16 @@ mod tests {
         assert!(matches!(approver.passes(words("battery").as_ref()).await, Err(NotPassed::Wrong(1))));
         let right = words("correct horse");
         assert!(matches!(approver.passes(right.as_ref()).await, Err(NotPassed::TooSoon(1))), "not even the right one");
-        approver.wrong.lock().await.until = None;
+        let next = Approver::of(folder.path());
+        assert!(matches!(next.passes(right.as_ref()).await, Err(NotPassed::TooSoon(1))), "nor another daemon's");
+        time_passes(&approver).await;
         assert!(matches!(approver.passes(words("staple").as_ref()).await, Err(NotPassed::Wrong(2))));
         for wanted in [4, 8, 16, 32, 64, 128, 256, 300, 300] {
-            approver.wrong.lock().await.until = None;
+            time_passes(&approver).await;
             let Err(NotPassed::Wrong(pause)) = approver.passes(words("staple").as_ref()).await else { panic!() };
             assert_eq!(pause, wanted);
         }
-        approver.wrong.lock().await.until = None;
+        time_passes(&approver).await;
         assert!(approver.passes(right.as_ref()).await.is_ok());
         assert!(matches!(approver.passes(words("x").as_ref()).await, Err(NotPassed::Wrong(1))), "it begins anew");
     }
@@ -280,7 +302,7 @@ mod tests {
         let refused = set(&approver, None, None).await;
         assert!(!refused.success && refused.is_set && refused.passphrase_wanted, "{refused:?}");
         assert!(!set(&approver, Some("another one"), Some("guessed")).await.success);
-        approver.wrong.lock().await.until = None;
+        time_passes(&approver).await;
         assert!(set(&approver, Some("another one"), Some("correct horse")).await.success);
         assert!(approver.passes(words("another one").as_ref()).await.is_ok());
         let cleared = set(&approver, None, Some("another one")).await;

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use steplatch_protocol::Hello;
+use steplatch_terminal::TERMINAL_VARIABLE;
 
 /// A client as it introduced itself. What it opens begins in its folder, with its environment.
 #[derive(Debug, Clone)]
@@ -34,6 +35,15 @@ pub(crate) fn descends_from(process: i32, wanted: impl Fn(i32) -> bool) -> bool 
         behind.split_whitespace().nth(1)?.parse().ok().filter(|parent| *parent > 0)
     };
     std::iter::successors(Some(process), parent).take(MOST_PARENTS).any(wanted)
+}
+
+/// Returns the name under which steplatch started a process, or one that it descends from, if it still carries it.
+pub(crate) fn mark_of(process: i32) -> Option<String> {
+    let environment = std::fs::read(format!("/proc/{process}/environ")).ok()?;
+    let mark = environment
+        .split(|byte| *byte == 0)
+        .find_map(|entry| entry.strip_prefix(TERMINAL_VARIABLE.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec))?;
+    String::from_utf8(mark).ok()
 }
 
 impl Caller {

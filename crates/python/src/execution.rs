@@ -255,6 +255,11 @@ impl Execution {
                         return;
                     }
                 },
+                Stop::Returned(Ok(result)) if weight(&result) > self.most_told => {
+                    let most = self.most_told >> 10;
+                    let message = format!("the result is larger than its limit of {most} KiB");
+                    return self.end(State::Failed(Failure::new(FailureKind::Told, "ValueError", message)));
+                }
                 Stop::Returned(Ok(result)) => return self.end(State::Completed(result)),
                 Stop::Returned(Err(why)) => {
                     let message = format!("the result is not JSON: {why}");

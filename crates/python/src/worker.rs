@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use monty_types::LIVE_MEMORY;
 
-use crate::execution::{Execution, State};
+use crate::execution::{Execution, Progress, State};
 use crate::failure::Failure;
 use crate::program::Program;
 use crate::wire::{Ask, Asked, Begin, Reply, Said, WIRE_VERSION, line_of, read_line};
@@ -125,7 +125,7 @@ impl<W: Write> Worker<W> {
                 } else {
                     self.went_on(execution);
                 }
-                Reply::Progressed(progress)
+                Reply::Progressed(without_names(progress))
             }
             Ask::Forget { execution } => {
                 self.executions.remove(&execution);
@@ -162,4 +162,12 @@ impl<W: Write> Worker<W> {
         self.programs.push_back(known);
         Ok(program)
     }
+}
+
+/// Leaves out which calls are waited for, which whoever asks knows: of thousands, all would be told with every answer.
+fn without_names(mut progress: Progress) -> Progress {
+    if let State::Waiting(calls) = &mut progress.state {
+        calls.clear();
+    }
+    progress
 }

@@ -23,6 +23,9 @@ use crate::sessions::Sessions;
 /// How long a program may take to be ready, unless the call or the node says otherwise.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// How long the program of a call that is over may take to be told.
+const ENDING: Duration = Duration::from_secs(5);
+
 /// The longest that one wait takes; longer ones are several.
 const ONE_WAIT: Duration = Duration::from_secs(3600);
 
@@ -41,8 +44,17 @@ pub(crate) struct Panes {
 #[derive(Debug, Default)]
 struct Pane {
     session: Option<String>,
-    /// Terminals that were opened before; each has a step of its own.
-    before: u32,
+    /// The one that it had before, after which the opening of the next one is called.
+    last: Option<String>,
+    /// Where the output of a call begins that was given up: the program may still be at it.
+    given_up: Option<u64>,
+}
+
+impl Pane {
+    fn lose(&mut self) {
+        self.last = self.session.take().or(self.last.take());
+        self.given_up = None;
+    }
 }
 
 /// Why a call came to nothing.
@@ -55,7 +67,7 @@ impl Panes {
 
     /// Takes over a terminal that a node was given before.
     pub(crate) fn adopt(&self, node: String, session: String) {
-        let pane = Pane { session: Some(session), before: 0 };
+        let pane = Pane { session: Some(session), ..Pane::default() };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.insert(node, Arc::new(tokio::sync::Mutex::new(pane)));
     }
@@ -77,14 +89,23 @@ impl Panes {
             open.entry(node.id.to_string()).or_default().clone()
         };
         let input = call.input.clone();
+        let deadline = Instant::now() + limit;
         let working = async {
             let mut pane = pane.lock().await;
-            self.talk(caller, nodes, node, pty, &input, &mut pane, Instant::now() + limit, step).await
+            let came = tokio::select! {
+                came = self.talk(caller, nodes, node, pty, &input, &mut pane, deadline, step) => came,
+                () = call.interrupt.cancelled() => Err(interrupted()),
+                () = tokio::time::sleep_until(deadline) => Err(out_of_time(limit)),
+            };
+            if let Err(Trouble(ErrorType::Timeout | ErrorType::Interrupted, _)) = &came {
+                self.give_up(caller, pty, &mut pane).await;
+            }
+            came
         };
         let came = tokio::select! {
             came = working => came,
-            () = call.interrupt.cancelled() => Err(Trouble(ErrorType::Interrupted, "The call was interrupted.".to_owned())),
-            () = tokio::time::sleep(limit + Duration::from_secs(5)) => Err(out_of_time(limit)),
+            // Others may be at it all the time.
+            () = tokio::time::sleep_until(deadline + ENDING) => Err(out_of_time(limit)),
         };
         match came {
             Ok((output, attributes)) => {
@@ -109,6 +130,10 @@ impl Panes {
         step: &str,
     ) -> Result<(Value, serde_json::Map<String, Value>), Trouble> {
         let session = self.opened(caller, nodes, node, pty, pane, until).await?;
+        if let Some(since) = pane.given_up {
+            self.ready(caller, pty, &session, Some(since), until).await?;
+            pane.given_up = None;
+        }
         let text = match input {
             Value::String(text) => text.clone(),
             Value::Null => String::new(),
@@ -127,9 +152,11 @@ impl Panes {
             return Err(Trouble(ErrorType::Unknown, "Whether the input was typed is not known.".to_owned()));
         }
         if !sent.success {
-            pane.session = None;
+            pane.lose();
             return Err(Trouble(ErrorType::Connection, sent.error.unwrap_or_default()));
         }
+        // Until it is ready again, nobody else may type.
+        pane.given_up = sent.offset;
         // A shell that tells nothing of its commands is ready when it is quiet, as any other program.
         let quiet = Pty { ready: Ready::Quiet, ..pty.clone() };
         let tells = pty.ready != Ready::Shell || sent.busy.is_some();
@@ -149,8 +176,9 @@ impl Panes {
         let ended = waited.reason == AwaitReason::Exit;
         if ended {
             self.close_one(caller, &session).await;
-            pane.session = None;
+            pane.lose();
         }
+        pane.given_up = None;
         let is_ready = !ended && reading.as_ref().is_none_or(|reading| reading.is_ready);
         let mut attributes = serde_json::Map::new();
         let fields = [
@@ -178,8 +206,7 @@ impl Panes {
             if self.sessions.exists(session).await.is_ok() {
                 return Ok(session.clone());
             }
-            pane.session = None;
-            pane.before += 1;
+            pane.lose();
         }
         let (folder, environment) = nodes.start_of(pty).await.map_err(|why| Trouble(why.kind, why.message))?;
         loop {
@@ -194,10 +221,10 @@ impl Panes {
                 wait_ready: true,
                 ..OpenTerminal::default()
             };
-            let step = format!("{}/{}/{}", self.owner, node.id, pane.before);
+            let after = pane.last.as_deref().unwrap_or("first");
+            let step = format!("{}/{}/{after}", self.owner, node.id);
             let opened = self.sessions.open(caller, open, Some(step)).await;
             if opened.outcome_unknown == Some(true) {
-                pane.before += 1;
                 return Err(Trouble(ErrorType::Unknown, "Whether its terminal was opened is not known.".to_owned()));
             }
             if opened.success {
@@ -210,7 +237,7 @@ impl Panes {
                     }
                     return Ok(opened.session_id);
                 }
-                pane.before += 1;
+                pane.lose();
                 continue;
             }
             return Err(Trouble(ErrorType::NotStarted, opened.error.unwrap_or_default()));
@@ -278,6 +305,15 @@ impl Panes {
         Some(parser.read(&screen))
     }
 
+    /// Leaves a program that did not get ready: a shell is told to stop what it is at, others may have their reasons.
+    async fn give_up(&self, caller: &Caller, pty: &Pty, pane: &mut Pane) {
+        if let (Ready::Shell, Some(session), Some(_)) = (&pty.ready, &pane.session, pane.given_up) {
+            let keys = Some(vec!["ctrl-c".to_owned()]);
+            let send = SendInput { session_id: session.clone(), keys, ..SendInput::default() };
+            self.sessions.send(caller, send, None).await;
+        }
+    }
+
     async fn close_one(&self, caller: &Caller, session: &str) {
         let exit = ExitTerminal { session_id: session.to_owned(), ..ExitTerminal::default() };
         self.sessions.exit(caller, exit).await;
@@ -296,6 +332,10 @@ impl Panes {
             }
         }
     }
+}
+
+fn interrupted() -> Trouble {
+    Trouble(ErrorType::Interrupted, "The call was interrupted.".to_owned())
 }
 
 fn out_of_time(limit: Duration) -> Trouble {

@@ -11,7 +11,7 @@ use steplatch_workflow::{AnsweredBy, By, Event, Field, Form, Gate, Input, Timest
 use super::run::Run;
 use super::{Runs, report};
 use crate::approver::{Approver, NotPassed};
-use crate::caller::{Caller, descends_from};
+use crate::caller::{Caller, descends_from, mark_of};
 use crate::moment;
 use crate::secrets::Secrets;
 
@@ -328,15 +328,25 @@ impl Runs {
             return Some(FOR_A_PERSON.to_owned());
         }
         let hosts = self.shared.sessions.hosts().await;
-        let kept = caller.process.is_some_and(|process| {
-            // A host within this process, as tests have it, keeps no shell that could be told from them.
-            let keeps =
-                |pid| hosts.iter().any(|host| host.pid != std::process::id() && Ok(host.pid) == u32::try_from(pid));
-            descends_from(process, keeps)
-        });
-        kept.then(|| {
-            "This gate waits for a person, and this command runs in a terminal that steplatch keeps, where an agent may \
-             type; answer it in a terminal of your own"
+        let process = caller.process?;
+        // This process itself asks in tests, and its host keeps no shell then that could be told from it.
+        let us = i32::try_from(std::process::id()).unwrap_or(0);
+        let keeps = |pid| pid != us && hosts.iter().any(|host| Ok(host.pid) == u32::try_from(pid));
+        if descends_from(process, keeps) {
+            return Some(
+                "This gate waits for a person, and this command runs in a terminal that steplatch keeps, where an agent \
+                 may type; answer it in a terminal of your own"
+                    .to_owned(),
+            );
+        }
+        let of_a_run = match mark_of(process).and_then(|mark| mark.parse::<StepId>().ok()) {
+            Some(step) => self.shared.find(&step.run).await.is_ok_and(|run| run.is_some()),
+            None => false,
+        };
+        let started_here = process != us && descends_from(process, |pid| pid == us);
+        (of_a_run || started_here).then(|| {
+            "This gate waits for a person, and this command was started by steplatch, for a node; answer it in a terminal \
+             of your own"
                 .to_owned()
         })
     }

@@ -73,6 +73,8 @@ pub(super) struct Shared {
     pub(super) nodes: Arc<Nodes>,
     pub(super) projects: Projects,
     pub(super) hands: Hands,
+    /// How many runs are under way below those that somebody started.
+    pub(super) below: Mutex<HashMap<RunId, usize>>,
     /// Files of functions, for the runs that are under way.
     pub(super) files: Mutex<Vec<Weak<OwnFile>>>,
     /// The runs that are under way.
@@ -108,6 +110,7 @@ impl Shared {
             nodes,
             projects,
             hands,
+            below: Mutex::default(),
             files: Mutex::default(),
             driven: Mutex::default(),
             broken: Mutex::default(),
@@ -122,6 +125,10 @@ impl Shared {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Arc<Run>>> {
         self.driven.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn below(&self) -> MutexGuard<'_, HashMap<RunId, usize>> {
+        self.below.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn broken(&self) -> MutexGuard<'_, HashMap<RunId, String>> {

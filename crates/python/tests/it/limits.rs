@@ -114,3 +114,9 @@ fn a_result_that_is_nested_too_deeply_is_refused() {
     let failure = failure(&Limits::default(), "x = []\nfor _ in range(5000):\n    x = [x]\nreturn x");
     assert_eq!(failure.kind, FailureKind::NotJson, "{failure}");
 }
+
+#[test]
+fn a_result_that_is_too_large_fails_rather_than_being_kept_where_nobody_can_read_it() {
+    let limits = Limits { told: 1 << 20, ..Limits::default() };
+    assert_eq!(failure(&limits, "return 'x' * 2_000_000").message, "the result is larger than its limit of 1024 KiB");
+}

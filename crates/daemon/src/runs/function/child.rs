@@ -30,6 +30,9 @@ use crate::runs::{Seal, Shared};
 /// How deep runs that functions start may be nested.
 const MOST_LEVELS: u32 = 16;
 
+/// Runs that may be under way at once below the one that somebody started: as many as can be looked after.
+const MOST_BELOW: usize = 500;
+
 /// A run that a call wants.
 pub(super) struct Wanted {
     /// The step that starts it, by which it is found again.
@@ -70,7 +73,12 @@ pub(super) fn perform(
         let id = RunId::started_by(&wanted.step);
         let Wanted { ref step, at, timeout, .. } = wanted;
         let (step, workflow) = (step.clone(), wanted.workflow.clone());
-        let run = match shared.find(&id).await {
+        let known = shared.find(&id).await;
+        let Some(_counted) = Below::count(&shared, &step, matches!(known, Ok(Some(_)))) else {
+            let message = format!("{MOST_BELOW} runs are under way below one run, which is the most");
+            return Came::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message });
+        };
+        let run = match known {
             Ok(Some(run)) => run,
             Ok(None) if wanted.depth > MOST_LEVELS => {
                 let message = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
@@ -268,6 +276,44 @@ pub(in crate::runs) async fn outcome_of(shared: &Shared, run: &Run) -> Outcome {
         tell("error", error.into());
     }
     Outcome::Finished { result }
+}
+
+/// One of the runs below a run that nobody's run started, counted for as long as this is there.
+struct Below {
+    shared: Arc<Shared>,
+    root: RunId,
+}
+
+impl Below {
+    /// Counts the run that `step` starts. `None` when there are too many; one that is found again is counted whatever
+    /// there are.
+    fn count(shared: &Arc<Shared>, step: &StepId, again: bool) -> Option<Self> {
+        let root = {
+            let driven = shared.lock();
+            let parent = |run: &RunId| driven.get(run)?.about.parent.as_ref().map(|step| step.run.clone());
+            std::iter::successors(Some(step.run.clone()), parent).last().unwrap_or_else(|| step.run.clone())
+        };
+        let mut below = shared.below();
+        let count = below.entry(root.clone()).or_default();
+        if *count >= MOST_BELOW && !again {
+            return None;
+        }
+        *count += 1;
+        drop(below);
+        Some(Self { shared: shared.clone(), root })
+    }
+}
+
+impl Drop for Below {
+    fn drop(&mut self) {
+        let mut below = self.shared.below();
+        if let Some(count) = below.get_mut(&self.root) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                below.remove(&self.root);
+            }
+        }
+    }
 }
 
 /// Says what a run that is over came to, as the function that waits for it is told.

@@ -45,3 +45,20 @@ fn what_can_not_begin_or_does_not_get_ready_is_a_failed_result() {
     let over = story.begins(60.0);
     assert_eq!(over["result"], json!(["not_started", "timeout", false, 3, "back", true, "after"]), "{over}");
 }
+
+#[test]
+fn a_terminal_whose_first_call_was_cut_off_is_closed_with_its_run() {
+    let story = Story::of(
+        "import asyncio\nboth = await asyncio.gather(ctx.run('slow', 'sleep 1000'), ctx.gate('Go on?'))\n\
+         return [both[0]['error_type'], both[1]]",
+        "PTYNode(id='slow', session=session, command='bash')",
+    );
+    let waiting = story.begins(60.0);
+    let open = || story.home.runs(&["terminal", "list", "--json"]).json()["sessions"].as_array().unwrap().clone();
+    story.waits_until("the command is typed", || open().iter().any(|session| session["busy"] == true));
+    story.kills_the_daemon();
+    story.answers(&waiting, "yes").well();
+    let over = story.looks(&waiting, 60.0);
+    assert_eq!(over["result"], json!(["unknown", "yes"]), "{over}");
+    assert_eq!(open(), Vec::<serde_json::Value>::new());
+}

@@ -65,6 +65,22 @@ impl Panes {
         Self { sessions, owner, open: Mutex::default() }
     }
 
+    /// Returns what the terminal of a node is called, by which it is found where nothing else is known of it.
+    fn name_of(&self, node: &str) -> String {
+        let node: String = node.chars().take(40).collect();
+        let owner: String = self.owner.chars().take(23).collect();
+        format!("{node}@{owner}")
+    }
+
+    /// Takes over the terminal that a call may have opened which another daemon did not live to tell of.
+    pub(crate) fn adopt_unseen(&self, node: &str) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.entry(node.to_owned()).or_insert_with(|| {
+            let pane = Pane { session: Some(self.name_of(node)), ..Pane::default() };
+            Arc::new(tokio::sync::Mutex::new(pane))
+        });
+    }
+
     /// Takes over a terminal that a node was given before.
     pub(crate) fn adopt(&self, node: String, session: String) {
         let pane = Pane { session: Some(session), ..Pane::default() };
@@ -219,6 +235,7 @@ impl Panes {
                 cols: 120,
                 rows: 40,
                 wait_ready: true,
+                name: Some(self.name_of(node.id.as_str())),
                 ..OpenTerminal::default()
             };
             let after = pane.last.as_deref().unwrap_or("first");

@@ -158,21 +158,30 @@ impl Driver {
             if let Input::Outcome { step, .. } = &input {
                 self.opening.take_if(|opening| opening == step);
             }
-            let decision = self.decide(input);
-            if !decision.events.is_empty() {
-                let redacted = self.redacted().await;
-                let append = Append { redacted, ..self.append_of(&decision) };
-                if !self.append(append).await {
-                    return self.leave();
-                }
+            // A run at rest keeps no room for what it does when something happens.
+            if !Box::pin(self.take(input)).await {
+                return self.leave();
             }
-            self.perform_all(decision.effects, false).await;
         }
         tokio::select! {
-            () = self.close_what_is_opened(received) => {}
+            () = Box::pin(self.close_what_is_opened(received)) => {}
             () = stopping.cancelled() => return self.leave(),
         }
-        self.finish().await;
+        Box::pin(self.finish()).await;
+    }
+
+    /// Does what follows from an input. Returns false when this run is not ours to go on with.
+    async fn take(&mut self, input: Input) -> bool {
+        let decision = self.decide(input);
+        if !decision.events.is_empty() {
+            let redacted = self.redacted().await;
+            let append = Append { redacted, ..self.append_of(&decision) };
+            if !self.append(append).await {
+                return false;
+            }
+        }
+        self.perform_all(decision.effects, false).await;
+        true
     }
 
     /// Waits for a terminal that was being opened when the run ended, and closes it: nobody else knows of it.

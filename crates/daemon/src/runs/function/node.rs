@@ -59,6 +59,11 @@ impl Declared {
         }
     }
 
+    /// The same for one that a call was about to use, or to open.
+    pub(super) fn adopt_unseen(&self, node: &str) {
+        self.panes.adopt_unseen(node);
+    }
+
     /// Ends what nodes keep running between calls.
     pub(super) async fn close(&self, caller: &Caller) {
         if let Some(performer) = self.performer.get() {

@@ -129,6 +129,9 @@ impl Driver {
                 let message = "The daemon ended while the node was running; whether it was done is not known, and it is \
                                not done again.";
                 let result = NodeResult::failed(&node, input, ErrorType::Unknown, message);
+                if matches!(node.kind, NodeKind::Pty(_)) {
+                    self.declared.adopt_unseen(id);
+                }
                 let (hands, step) = (self.shared.hands.clone(), super::history::call_step(&self.run, number));
                 self.work.spawn(number, async move {
                     hands.end_left(&step.to_string()).await;

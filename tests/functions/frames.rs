@@ -52,7 +52,8 @@ async def story(ctx):
     except ValueError as error:
         unknown = str(error)
     again = await ctx.run('release', 'v2')
-    return [graph, unknown, again['output']]
+    missing = await ctx.run_graph('missing')
+    return [graph, unknown, again['output'], missing['error']]
 FunctionNode(id='shout', session=session, fn=shout)
 BashNode(id='say', session=session, command='printf %s {input|sh}; date +%s.%N >>times; sleep 0.5')
 BashNode(id='flaky', session=session, command='echo >>tried; test $(wc -l <tried) -ge 3 && printf fine')
@@ -62,6 +63,7 @@ Graph(id='release', session=session, steps=[
     Step(id='three', node='flaky', on_error={'policy': 'retry', 'count': 3, 'delay': 0.01}),
     Step(id='loud', node='shout', input='{one}, {two}, {three}'),
 ])
+Graph(id='missing', session=session, steps=[Step(id='a', node='nope')])
 Workflow(id='story', session=session, fn=story)
 ";
 
@@ -76,6 +78,7 @@ fn a_graph_runs_in_parallel_with_its_policies_and_functions_are_steps() {
     assert_eq!(graph["attributes"]["final_step_id"], "loud");
     assert_eq!(over["result"][1], "Graph 'nothing' not found in session");
     assert_eq!(over["result"][2], "V2 ONE, V2 TWO, FINE");
+    assert_eq!(over["result"][3], "Step 'a' failed: Node 'nope' not found in session");
     let events = story.events(&over);
     let types = types(&events);
     let wanted = [

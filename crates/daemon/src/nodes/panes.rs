@@ -46,14 +46,14 @@ struct Pane {
     session: Option<String>,
     /// The one that it had before, after which the opening of the next one is called.
     last: Option<String>,
-    /// Where the output of a call begins that was given up: the program may still be at it.
-    given_up: Option<u64>,
+    /// Whether a call was given up, so that the program may still be at it.
+    given_up: bool,
 }
 
 impl Pane {
     fn lose(&mut self) {
         self.last = self.session.take().or(self.last.take());
-        self.given_up = None;
+        self.given_up = false;
     }
 }
 
@@ -75,10 +75,10 @@ impl Panes {
     /// Takes over the terminal that a call may have opened which another daemon did not live to tell of.
     pub(crate) fn adopt_unseen(&self, node: &str) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.entry(node.to_owned()).or_insert_with(|| {
-            let pane = Pane { session: Some(self.name_of(node)), ..Pane::default() };
-            Arc::new(tokio::sync::Mutex::new(pane))
-        });
+        let known = open.get(node).and_then(|pane| pane.try_lock().ok()?.session.clone());
+        let session = Some(known.unwrap_or_else(|| self.name_of(node)));
+        let pane = Pane { session, given_up: true, ..Pane::default() };
+        open.insert(node.to_owned(), Arc::new(tokio::sync::Mutex::new(pane)));
     }
 
     /// Takes over a terminal that a node was given before.
@@ -146,9 +146,13 @@ impl Panes {
         step: &str,
     ) -> Result<(Value, serde_json::Map<String, Value>), Trouble> {
         let session = self.opened(caller, nodes, node, pty, pane, until).await?;
-        if let Some(since) = pane.given_up {
-            self.ready(caller, pty, &session, Some(since), until).await?;
-            pane.given_up = None;
+        let quiet = Pty { ready: Ready::Quiet, ..pty.clone() };
+        if pane.given_up {
+            let read = GetScreenContent { session_id: session.clone(), ..GetScreenContent::default() };
+            let tells = pty.ready != Ready::Shell || self.sessions.read(caller, read).await.busy.is_some();
+            // Since what was typed last, which was for the call that was given up.
+            self.ready(caller, if tells { pty } else { &quiet }, &session, None, until).await?;
+            pane.given_up = false;
         }
         let text = match input {
             Value::String(text) => text.clone(),
@@ -172,9 +176,8 @@ impl Panes {
             return Err(Trouble(ErrorType::Connection, sent.error.unwrap_or_default()));
         }
         // Until it is ready again, nobody else may type.
-        pane.given_up = sent.offset;
+        pane.given_up = true;
         // A shell that tells nothing of its commands is ready when it is quiet, as any other program.
-        let quiet = Pty { ready: Ready::Quiet, ..pty.clone() };
         let tells = pty.ready != Ready::Shell || sent.busy.is_some();
         let waited = self.ready(caller, if tells { pty } else { &quiet }, &session, sent.offset, until).await?;
         let read = GetScreenContent {
@@ -194,7 +197,7 @@ impl Panes {
             self.close_one(caller, &session).await;
             pane.lose();
         }
-        pane.given_up = None;
+        pane.given_up = false;
         let is_ready = !ended && reading.as_ref().is_none_or(|reading| reading.is_ready);
         let mut attributes = serde_json::Map::new();
         let fields = [
@@ -324,7 +327,7 @@ impl Panes {
 
     /// Leaves a program that did not get ready: a shell is told to stop what it is at, others may have their reasons.
     async fn give_up(&self, caller: &Caller, pty: &Pty, pane: &mut Pane) {
-        if let (Ready::Shell, Some(session), Some(_)) = (&pty.ready, &pane.session, pane.given_up) {
+        if let (Ready::Shell, Some(session), true) = (&pty.ready, &pane.session, pane.given_up) {
             let keys = Some(vec!["ctrl-c".to_owned()]);
             let send = SendInput { session_id: session.clone(), keys, ..SendInput::default() };
             self.sessions.send(caller, send, None).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use steplatch_nodes::{Call as NodeCall, ErrorType, Node, NodeId, NodeKind, NodeResult, Seconds};
+use steplatch_nodes::{Call as NodeCall, ErrorType, Node, NodeId, NodeKind, NodeResult, NodeType, Seconds};
 use steplatch_python::{Answer, CallKind, Limits, Start};
 use steplatch_workflow::{Input, Timestamp};
 use tokio::sync::mpsc;
@@ -12,7 +12,7 @@ use super::child;
 use super::drive::Driver;
 use super::frame::{Called, Frame, OfGraph};
 use super::gate::complaint;
-use super::history::ROOT;
+use super::history::{ROOT, What};
 use super::work::{Came, after};
 use crate::moment;
 use crate::workers::Function;
@@ -108,7 +108,7 @@ impl Driver {
         again: bool,
     ) {
         let Some(node) = self.declared.get(id).cloned() else {
-            return self.work.came(number, Self::not_found("Node", id));
+            return self.work.came(number, self.missing(number, id, input));
         };
         if timeout.is_some_and(|timeout| timeout <= 0.0) {
             return self.work.came(number, Came::TimedOut(too_long("Node", id, timeout)));
@@ -160,6 +160,24 @@ impl Driver {
                 });
             }
         }
+    }
+
+    /// What comes of calling a node that is not there: an exception for a function, a failed result for a graph.
+    fn missing(&self, number: u64, id: &str, input: Value) -> Came {
+        let is_step = self.folded.open.get(&number).is_some_and(|open| matches!(open.what, What::Step { .. }));
+        if !is_step {
+            return Self::not_found("Node", id);
+        }
+        Came::node(NodeResult {
+            success: false,
+            output: Value::Null,
+            error: Some(format!("Node '{id}' not found in session")),
+            error_type: Some(ErrorType::NotStarted),
+            node_type: NodeType::Identity,
+            node_id: id.to_owned(),
+            input,
+            attributes: Map::new(),
+        })
     }
 
     /// Makes a frame: what it asks for are calls of this run. Returns whether it can begin.

@@ -8,7 +8,7 @@
 
 mod divergence;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -245,7 +245,7 @@ impl Execution {
                             Answer::Raise { exception, message } => Err((exception, message)),
                         },
                     )),
-                    None if !self.open.values().any(|number| numbers.contains(number)) => {
+                    None if !self.open.values().any(|number| is_in(&numbers, *number)) => {
                         let message = "the function waits for something that nobody was asked for";
                         self.end(State::Failed(Failure::new(FailureKind::Stuck, "RuntimeError", message)));
                         return;
@@ -290,7 +290,7 @@ impl Execution {
     fn next_early(&mut self, numbers: &[u32]) -> Option<(u32, Answer)> {
         while let Some((ordinal, answer)) = self.early.pop_front() {
             if let Some(number) = self.open.remove(&ordinal)
-                && numbers.contains(&number)
+                && is_in(numbers, number)
             {
                 return Some((number, answer));
             }
@@ -312,7 +312,7 @@ impl Execution {
     fn progress(&mut self, calls: Vec<Call>) -> Progress {
         let waited = |number: &u32| match &self.standing {
             Standing::Stopped { .. } => true,
-            Standing::Waiting { numbers, .. } => numbers.contains(number),
+            Standing::Waiting { numbers, .. } => is_in(numbers, *number),
             Standing::Over => false,
         };
         let abandoned: Vec<u64> =
@@ -321,11 +321,17 @@ impl Execution {
             self.open.remove(ordinal);
         }
         if !matches!(self.standing, Standing::Over) {
-            let early = |ordinal: &u64| self.early.iter().any(|(early, _)| early == ordinal);
+            let early: BTreeSet<u64> = self.early.iter().map(|(ordinal, _)| *ordinal).collect();
+            let early = |ordinal: &u64| early.contains(ordinal);
             self.state = State::Waiting(self.open.keys().copied().filter(|ordinal| !early(ordinal)).collect());
         }
         Progress { calls, abandoned, state: self.state.clone() }
     }
+}
+
+/// Whether a number is one of these, which are in order.
+fn is_in(numbers: &[u32], number: u32) -> bool {
+    numbers.binary_search(&number).is_ok()
 }
 
 /// How the failure begins that ends what calls too often.

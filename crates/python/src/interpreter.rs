@@ -71,7 +71,7 @@ pub(crate) enum Stop {
     },
     /// All of it waits for at least one of these.
     Waiting {
-        /// The numbers of calls.
+        /// The numbers of calls, in order.
         numbers: Vec<u32>,
         /// Where to go on.
         paused: Box<dyn Paused>,

@@ -258,7 +258,9 @@ fn counted(
             Stop::Called { number, arguments, paused: Box::new(Calling { about, memory, call: Box::new(call) }) }
         }
         Next::Waiting(futures) => {
-            let numbers = futures.pending_call_ids().to_vec();
+            let mut numbers = futures.pending_call_ids().to_vec();
+            // Each is looked up, and there may be thousands.
+            numbers.sort_unstable();
             Stop::Waiting { numbers, paused: Box::new(Waiting { about, memory, futures: Box::new(futures) }) }
         }
         Next::Over(stop) => stop,

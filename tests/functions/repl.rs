@@ -11,7 +11,7 @@ fn a_repl_stays_between_calls_and_over_the_end_of_a_daemon() {
          second = await ctx.run('python', 'print(x * 2)')\n\
          await ctx.gate('Go on?')\n\
          third = await ctx.run('python', 'print(\"still\", x)')\n\
-         shell = await ctx.run('shell', 'echo in a shell')\n\
+         shell = await ctx.run('shell', 'printf \"in a shell\"')\n\
          plain = await ctx.run('plain', 'echo without marks')\n\
          return [first['output'], second['output'], third['output'], shell['output'], third['attributes']['is_ready'], 'without marks' in plain['output']]",
         "PTYNode(id='python', session=session, command='python3 -q', ready={'pattern': '>>> $'})\n\

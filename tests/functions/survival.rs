@@ -97,3 +97,55 @@ fn killed_at_any_instant_it_ends_the_same_and_runs_no_command_twice() {
         assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
     }
 }
+
+#[test]
+fn what_was_answered_while_it_was_paused_is_told_once_whenever_the_daemon_is_killed() {
+    for kill_after_resume in [false, true] {
+        let story = Story::whole(
+            "import asyncio\n\
+             async def asks(ctx):\n    word = await ctx.gate('Word?')\n    return (await ctx.run('note', word))['output']\n\
+             async def works(ctx):\n    slow = await ctx.run('slow')\n    return [slow['error_type'] or slow['output'], (await ctx.run('note', 'after'))['output']]\n\
+             async def story(ctx):\n    both = await asyncio.gather(asks(ctx), works(ctx))\n    await ctx.gate('Done?')\n    return both\n\
+             BashNode(id='slow', session=session, command='echo >>begun; while [ ! -e go ]; do sleep 0.02; done; printf slow')\n\
+             BashNode(id='note', session=session, command='echo {input|sh} >>noted; printf %s {input|sh}')\n\
+             Workflow(id='story', session=session, fn=story)\n",
+        );
+        let run = story.begins(60.0);
+        crate::story::written(&story.path("begun"));
+        let id = run["run_id"].as_str().unwrap();
+        story.home.runs(&["runs", "pause", id]).well();
+        story.answers(&run, "yes").well();
+        std::fs::write(story.path("go"), "").unwrap();
+        let types = || story.events(&run).iter().map(|event| event["event_type"].clone()).collect::<Vec<_>>();
+        story.waits_until("the command has ended", || types().iter().any(|event| event == "node_completed"));
+        assert!(!story.path("noted").exists(), "nothing new begins");
+        if !kill_after_resume {
+            story.kills_the_daemon();
+        }
+        story.home.runs(&["runs", "resume", id]).well();
+        story.waits_until("it waits at its last gate", || {
+            types().iter().filter(|event| *event == "gate_waiting").count() == 2
+        });
+        // Whoever replays it now finds the answers where they were told.
+        story.kills_the_daemon();
+        story.answers(&run, "yes").well();
+        let over = story.looks(&run, 60.0);
+        assert_eq!(over["result"], serde_json::json!(["yes", ["slow", "after"]]), "{over}");
+        assert_eq!(crate::story::lines_in(&story.path("noted")), 2);
+    }
+}
+
+#[test]
+fn a_function_that_asks_for_nothing_but_what_comes_at_once_is_cancelled_paused_and_limited() {
+    let body = "while True:\n    await ctx.run('identity', 1)";
+    let story = Story::of(body, "");
+    let run = story.begins(0.0);
+    let paused = story.home.runs(&["runs", "pause", run["run_id"].as_str().unwrap()]);
+    assert!(paused.stdout.contains("paused"), "{paused:?}");
+    story.home.runs(&["runs", "resume", run["run_id"].as_str().unwrap()]).well();
+    let cancelled = story.agent.calls("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
+    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    let limited = story.begins_with(serde_json::json!({"wait_seconds": 60, "execution_timeout": 1}));
+    assert_eq!(limited["status"], "failed", "{limited}");
+    assert!(limited["error"].as_str().unwrap().contains("at work for 1 s"), "{limited}");
+}

@@ -159,6 +159,13 @@ impl Panes {
             Value::Null => String::new(),
             other => other.to_string(),
         };
+        let tail = GetScreenContent {
+            session_id: session.clone(),
+            content_mode: ContentMode::Tail,
+            line_count: Some(1),
+            ..GetScreenContent::default()
+        };
+        let prompt = self.sessions.read(caller, tail).await.screen_content.unwrap_or_default();
         // Enter ends what is typed; text of several lines is pasted as such by programs that know of pasting.
         let send = SendInput {
             session_id: session.clone(),
@@ -190,7 +197,7 @@ impl Panes {
         let reading = self.parsed(caller, pty, &session, &raw).await;
         let output = match &reading {
             Some(reading) => reading.answer(),
-            None => answer_in(&raw, &text, pty, &waited),
+            None => answer_in(&raw, &text, prompt.trim_end(), pty, &waited),
         };
         let ended = waited.reason == AwaitReason::Exit;
         if ended {
@@ -362,11 +369,15 @@ fn out_of_time(limit: Duration) -> Trouble {
     Trouble(ErrorType::Timeout, format!("It took longer than {} s, which is its limit.", limit.as_secs_f64()))
 }
 
-/// Returns what a program printed between the echo of its input, if there is one, and the sign that it is ready.
-fn answer_in(raw: &str, typed: &str, pty: &Pty, waited: &AwaitOutputReply) -> String {
+/// Returns what a program printed between the echo of its input, if there is one, and the sign that it is ready: what a
+/// pattern matched, or what stood in the line when it was typed into.
+fn answer_in(raw: &str, typed: &str, prompt: &str, pty: &Pty, waited: &AwaitOutputReply) -> String {
     let mut text = match (&pty.ready, &waited.match_text) {
         (Ready::Pattern(_), Some(sign)) => raw.trim_end().strip_suffix(sign.trim_end()).unwrap_or(raw),
-        // What is not ended by a line break is the prompt.
+        _ if !prompt.is_empty() && raw.trim_end().ends_with(prompt) => {
+            raw.trim_end().strip_suffix(prompt).unwrap_or(raw)
+        }
+        // It is another prompt now; what is not ended by a line break is taken for it.
         _ if waited.reason == AwaitReason::Prompt => raw.rsplit_once('\n').map_or("", |(before, _)| before),
         _ => raw,
     };
@@ -395,6 +406,8 @@ mod tests {
         let repl = json!({"id": "a", "type": "pty", "command": "python3", "ready": {"pattern": ">>> $"}});
         for (declared, waited, typed, raw, expected) in [
             (&shell, &at_prompt, "echo a", "a\n$ ", "a"),
+            (&shell, &at_prompt, "printf 'a\\nb'", "a\nb$ ", "a\nb"),
+            (&shell, &at_prompt, "cd /; echo a", "a\n/ # ", "a"),
             (&shell, &at_prompt, "echo a", "$ echo a\na\nb\n$ ", "a\nb"),
             (&shell, &at_prompt, "true", "$ ", ""),
             (&repl, &matched, "1 + 1", "1 + 1\n2\n>>>", "2"),
@@ -402,7 +415,7 @@ mod tests {
             (&repl, &matched, "x = 1", "x = 1\n>>> ", ""),
         ] {
             let NodeKind::Pty(pty) = Node::parse(declared).unwrap().kind else { panic!("it is one") };
-            assert_eq!(answer_in(raw, typed, &pty, waited), expected, "{raw:?}");
+            assert_eq!(answer_in(raw, typed, "$", &pty, waited), expected, "{raw:?}");
         }
     }
 }

@@ -94,11 +94,13 @@ impl Driver {
 
     /// Waits for an answer, or for somebody who ends the run.
     async fn next(&mut self) -> Happened {
-        if let Some((number, came)) = self.work.next_ready() {
-            return Happened::Came { number, came, by: None };
-        }
         let out_of_time = self.timeout.and_then(|timeout| self.folded.at_work_for(timeout));
+        if out_of_time.is_some_and(|at| at <= moment::now()) {
+            return Happened::OutOfTime;
+        }
         loop {
+            // What comes at once comes last: a function that asks for nothing else must not keep others from being heard.
+            let is_ready = self.work.is_ready();
             tokio::select! {
                 biased;
                 () = self.shared.stopping.cancelled() => return Happened::Stopping,
@@ -110,6 +112,9 @@ impl Driver {
                 },
                 Some((number, came)) = self.work.next() => return Happened::Came { number, came, by: None },
                 () = due(out_of_time) => return Happened::OutOfTime,
+                () = std::future::ready(()), if is_ready => if let Some((number, came)) = self.work.next_ready() {
+                    return Happened::Came { number, came, by: None };
+                },
             }
         }
     }
@@ -226,6 +231,10 @@ impl Driver {
         let frames: Vec<u64> = self.frames.keys().copied().collect();
         for number in frames {
             self.resume_frame(number).await?;
+        }
+        // It was let go on, and the daemon did not live to see to it.
+        if self.folded.was_paused && self.folded.paused.is_none() && self.folded.end.is_none() {
+            self.go_on_all().await;
         }
         Ok(())
     }

@@ -85,6 +85,13 @@ pub(in crate::runs) enum Entry {
         /// Who says so.
         by: String,
     },
+    /// A function was told an answer that was written down while it was paused.
+    Told {
+        /// When.
+        at: Timestamp,
+        /// Which call was answered.
+        number: u64,
+    },
     /// It returned. The last entry, as the next two.
     Completed {
         /// When.
@@ -180,6 +187,7 @@ impl Entry {
             | Self::Graph { at, .. }
             | Self::Paused { at, .. }
             | Self::Resumed { at, .. }
+            | Self::Told { at, .. }
             | Self::Completed { at, .. }
             | Self::Failed { at, .. }
             | Self::Cancelled { at, .. } => *at,

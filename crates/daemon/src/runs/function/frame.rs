@@ -3,6 +3,8 @@
 //! A frame goes on with an answer, and asks for more. Both are appended in one
 //! transaction before anything new is performed.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 use steplatch_nodes::graph::{Decision, Effect, Graph, GraphEvent, GraphInput, Progress, decide, hold, result, resume};
 use steplatch_nodes::{ErrorType, Node, NodeId, NodeResult};
@@ -25,7 +27,7 @@ pub(super) enum Frame {
         /// What it is the answer to, unless it is the run itself.
         of: Option<Box<Called>>,
         /// Answers that are written down, and that it is not told while the run is paused.
-        held: Vec<(u64, Answer)>,
+        held: Vec<Held>,
     },
     Graph(Box<OfGraph>),
     /// Wants one node called; the run itself then.
@@ -34,6 +36,14 @@ pub(super) enum Frame {
         input: Value,
         timeout: Option<f64>,
     },
+}
+
+/// An answer that a function is to be told once the run goes on.
+pub(super) struct Held {
+    number: u64,
+    /// The number of the call among the function's own.
+    ordinal: u64,
+    answer: Answer,
 }
 
 /// The call of a node that a frame is the answer to.
@@ -67,14 +77,20 @@ impl OfGraph {
     }
 }
 
+/// What the journal has of a function.
+struct FunctionHistory {
+    /// What it asked and was told.
+    steps: Vec<Step>,
+    /// What it is still to be told.
+    held: Vec<Held>,
+}
+
 /// What a frame is told.
 pub(super) enum Told {
     /// Nothing: it begins, or is found where it was.
     Nothing,
     /// The answer to a call, by the number among its own; written down with what follows from it.
     Answer(u64, Answer),
-    /// One that is written down already.
-    Held(u64, Answer),
 }
 
 impl Driver {
@@ -83,18 +99,18 @@ impl Driver {
     pub(super) async fn function_goes_on(&mut self, number: u64, mut entries: Vec<Entry>, told: Told) -> bool {
         let recorded = match &told {
             Told::Answer(ordinal, answer) => Some((*ordinal, answer.clone())),
-            Told::Nothing | Told::Held(..) => None,
+            Told::Nothing => None,
         };
         let Some(Frame::Function { execution, .. }) = self.frames.get_mut(&number) else { return true };
         let gone = match told {
             Told::Nothing => Ok(None),
-            Told::Answer(ordinal, answer) | Told::Held(ordinal, answer) => execution.answer(ordinal, answer).await,
+            Told::Answer(ordinal, answer) => execution.answer(ordinal, answer).await,
         };
         let gone = match gone {
             Ok(None) => match self.history_of(number, recorded).await {
                 Ok(history) => match self.frames.get_mut(&number) {
                     Some(Frame::Function { execution, .. }) => {
-                        execution.replay(history).await.map_err(|error| error.to_string())
+                        execution.replay(history.steps).await.map_err(|error| error.to_string())
                     }
                     _ => return true,
                 },
@@ -262,6 +278,10 @@ impl Driver {
         let waits = self.folded.open.values().any(|open| open.frame == number);
         if !matches!(self.frames.get(&number), Some(Frame::Graph(_))) {
             // What was answered while it was paused may not have been told.
+            let found = if self.folded.was_paused { self.history_of(number, None).await?.held } else { Vec::new() };
+            if let Some(Frame::Function { held, .. }) = self.frames.get_mut(&number) {
+                *held = found;
+            }
             if !waits || self.folded.was_paused {
                 self.work.came(number, Came::Begin);
             }
@@ -311,23 +331,37 @@ impl Driver {
     }
 
     /// Returns what a function was answered and asked so far, with an answer that is not written down yet.
-    async fn history_of(&self, frame: u64, answer: Option<(u64, Answer)>) -> Result<Vec<Step>, String> {
-        let mut history = Vec::new();
-        let mut ordinals = std::collections::HashMap::new();
+    async fn history_of(&self, frame: u64, answer: Option<(u64, Answer)>) -> Result<FunctionHistory, String> {
+        let (mut steps, mut held) = (Vec::new(), Vec::new());
+        let (mut ordinals, mut is_paused) = (HashMap::new(), false);
         for entry in self.entries().await? {
             match entry {
                 Entry::Called { number, frame: of, call, .. } if of == frame => {
                     ordinals.insert(number, call.ordinal);
-                    history.push(Step::Called(call));
+                    steps.push(Step::Called(call));
                 }
                 Entry::Answered { number, answer, .. } => {
-                    history.extend(ordinals.get(&number).map(|ordinal| Step::Answered { ordinal: *ordinal, answer }));
+                    let Some(&ordinal) = ordinals.get(&number) else { continue };
+                    if is_paused {
+                        held.push(Held { number, ordinal, answer });
+                    } else {
+                        steps.push(Step::Answered { ordinal, answer });
+                    }
                 }
+                // What it asked because of that answer comes next.
+                Entry::Told { number, .. } => {
+                    if let Some(at) = held.iter().position(|held| held.number == number) {
+                        let Held { ordinal, answer, .. } = held.remove(at);
+                        steps.push(Step::Answered { ordinal, answer });
+                    }
+                }
+                Entry::Paused { .. } => is_paused = true,
+                Entry::Resumed { .. } => is_paused = false,
                 _ => {}
             }
         }
-        history.extend(answer.map(|(ordinal, answer)| Step::Answered { ordinal, answer }));
-        Ok(history)
+        steps.extend(answer.map(|(ordinal, answer)| Step::Answered { ordinal, answer }));
+        Ok(FunctionHistory { steps, held })
     }
 
     async fn graph_history(&self, frame: u64) -> Result<Vec<GraphEvent>, String> {
@@ -356,7 +390,7 @@ impl Driver {
                 let answer = came.into_answer();
                 entries.push(Entry::Answered { at, number, answer: answer.clone(), by, asked });
                 if self.folded.paused.is_some() {
-                    held.push((call.ordinal, answer));
+                    held.push(Held { number, ordinal: call.ordinal, answer });
                     return self.append(entries).await;
                 }
                 self.function_goes_on(open.frame, entries, Told::Answer(call.ordinal, answer)).await
@@ -393,10 +427,12 @@ impl Driver {
                 }
                 _ => continue,
             };
-            for (ordinal, answer) in held {
-                if self.folded.end.is_none()
-                    && !self.function_goes_on(number, Vec::new(), Told::Held(ordinal, answer)).await
-                {
+            for Held { number: answered, ordinal, answer } in held {
+                if self.folded.end.is_some() {
+                    return true;
+                }
+                let entries = vec![Entry::Told { at: moment::now(), number: answered }];
+                if !self.function_goes_on(number, entries, Told::Answer(ordinal, answer)).await {
                     return false;
                 }
             }

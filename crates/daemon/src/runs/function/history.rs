@@ -108,7 +108,7 @@ impl Folded {
                     self.open.remove(number);
                 }
             },
-            Entry::Graph { number: None, .. } => {}
+            Entry::Graph { number: None, .. } | Entry::Told { .. } => {}
             Entry::Paused { at, by, above } => {
                 self.paused = Some(Pause { since: *at, by: by.clone(), above: *above });
                 self.was_paused = true;

@@ -99,6 +99,7 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
         }
         Entry::Paused { at, by, .. } => (at, "workflow_paused".to_owned(), json!({"by": by})),
         Entry::Resumed { at, by } => (at, "workflow_resumed".to_owned(), json!({"by": by})),
+        Entry::Told { .. } => return Ok(None),
         Entry::Completed { at, result } => (at, "workflow_completed".to_owned(), json!({"result": result})),
         Entry::Failed { at, error } => (at, "workflow_failed".to_owned(), json!({"reason": "failed", "error": error})),
         Entry::Cancelled { at, reason } => (at, "workflow_cancelled".to_owned(), json!({"reason": reason})),

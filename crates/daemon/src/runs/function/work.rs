@@ -81,6 +81,10 @@ impl Work {
         self.ready.push_back((number, came));
     }
 
+    pub(super) fn is_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
     pub(super) fn next_ready(&mut self) -> Option<(u64, Came)> {
         self.ready.pop_front()
     }

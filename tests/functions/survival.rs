@@ -149,3 +149,13 @@ fn a_function_that_asks_for_nothing_but_what_comes_at_once_is_cancelled_paused_a
     assert_eq!(limited["status"], "failed", "{limited}");
     assert!(limited["error"].as_str().unwrap().contains("at work for 1 s"), "{limited}");
 }
+
+#[test]
+fn a_function_that_computes_is_cancelled_before_it_is_done() {
+    let story = Story::of("await ctx.run('identity', 1)\nwhile True:\n    pass", "");
+    let run = story.begins(0.0);
+    story.waits_until("it computes", || story.events(&run).iter().any(|event| event["event_type"] == "node_started"));
+    let cancelled = story.agent.calls("cancel_run", serde_json::json!({"run_id": run["run_id"]}));
+    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    assert_eq!(story.looks(&run, 0.0)["status"], "cancelled", "rather than failed by its limit");
+}

@@ -9,7 +9,8 @@ use steplatch_library::Signature;
 use steplatch_protocol::{GateInfo, PauseInfo, RunRecord};
 use steplatch_store::{KnownRun, Summary};
 use steplatch_workflow::{Gate, Input, Pause, Timestamp};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Mutex, mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::function::Question;
 use super::source::{Kept, Source};
@@ -24,7 +25,9 @@ pub(super) struct Run {
     inputs: mpsc::UnboundedSender<Box<Input>>,
     progress: watch::Receiver<Progress>,
     /// Held while somebody answers what it asks.
-    pub(super) answering: tokio::sync::Mutex<()>,
+    pub(super) answering: Mutex<()>,
+    /// Cancelled once somebody wants its end, for who is at something that takes long.
+    pub(super) cancelling: CancellationToken,
 }
 
 /// What lists tell of a run however far it is. Stored with its history.
@@ -151,7 +154,9 @@ impl Run {
     ) -> (Self, mpsc::UnboundedReceiver<Box<Input>>, watch::Sender<Progress>) {
         let (inputs, received) = mpsc::unbounded_channel();
         let (told, progress) = watch::channel(Progress::default());
-        (Self { id, about, inputs, progress, answering: tokio::sync::Mutex::default() }, received, told)
+        let run =
+            Self { id, about, inputs, progress, answering: Mutex::default(), cancelling: CancellationToken::new() };
+        (run, received, told)
     }
 
     /// Returns a run that nobody drives, as the journal knows it.
@@ -179,7 +184,7 @@ impl Run {
         };
         let (inputs, _) = mpsc::unbounded_channel();
         let (_, progress) = watch::channel(progress);
-        Self { id, about, inputs, progress, answering: tokio::sync::Mutex::default() }
+        Self { id, about, inputs, progress, answering: Mutex::default(), cancelling: CancellationToken::new() }
     }
 
     /// The same with a reason why it does not go on.
@@ -224,6 +229,7 @@ impl Run {
 
     pub(super) fn cancel(&self, reason: &str) {
         self.tell(Input::Cancel { reason: reason.to_owned() });
+        self.cancelling.cancel();
     }
 
     /// Waits until the run is over, or the time is up.

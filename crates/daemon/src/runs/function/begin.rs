@@ -182,6 +182,7 @@ impl Shared {
                     shared: self.clone(),
                     caller,
                     run: run.id.clone(),
+                    cancelling: run.cancelling.clone(),
                     about,
                     inputs,
                     progress,
@@ -244,11 +245,13 @@ impl Shared {
         let frame = self.frame_of(&started, file.as_deref());
         let about = Run::told(known).about;
         let (run, inputs, progress) = Run::driven(id.clone(), about.clone());
+        let cancelling = run.cancelling.clone();
         self.lock().insert(id.clone(), Arc::new(run));
         Ok(FoundFunction(Driver {
             shared: self.clone(),
             caller,
             run: id,
+            cancelling,
             about,
             inputs,
             progress,

@@ -9,6 +9,7 @@ use steplatch_python::{Answer, Call, CallKind};
 use steplatch_store::Append;
 use steplatch_workflow::{By, Input};
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::entry::Entry;
 use super::frame::Frame;
@@ -30,6 +31,7 @@ pub(super) struct Driver {
     pub(super) about: About,
     pub(super) inputs: mpsc::UnboundedReceiver<Box<Input>>,
     pub(super) progress: watch::Sender<Progress>,
+    pub(super) cancelling: CancellationToken,
     pub(super) declared: Arc<Declared>,
     /// Who makes calls, by the numbers of the calls that they are the answers to.
     pub(super) frames: HashMap<u64, Frame>,

@@ -104,13 +104,24 @@ impl Driver {
         let Some(Frame::Function { execution, .. }) = self.frames.get_mut(&number) else { return true };
         let gone = match told {
             Told::Nothing => Ok(None),
-            Told::Answer(ordinal, answer) => execution.answer(ordinal, answer).await,
+            Told::Answer(ordinal, answer) => {
+                tokio::select! {
+                    biased;
+                    gone = execution.answer(ordinal, answer) => gone,
+                    // What it computes leads nowhere any more. The cancel itself is the next thing that is heard.
+                    () = self.cancelling.cancelled() => return self.append(entries).await,
+                }
+            }
         };
         let gone = match gone {
             Ok(None) => match self.history_of(number, recorded).await {
                 Ok(history) => match self.frames.get_mut(&number) {
                     Some(Frame::Function { execution, .. }) => {
-                        execution.replay(history.steps).await.map_err(|error| error.to_string())
+                        tokio::select! {
+                            biased;
+                            gone = execution.replay(history.steps) => gone.map_err(|error| error.to_string()),
+                            () = self.cancelling.cancelled() => return self.append(entries).await,
+                        }
                     }
                     _ => return true,
                 },

@@ -32,8 +32,8 @@ use serde_json::Value;
 use steplatch_ids::RunId;
 use steplatch_library::Signature;
 use steplatch_protocol::{
-    CancelWorkflow, CancelWorkflowReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, NodeReply, RunRecord, RunReply,
-    RunWorkflow, Subscribe, SubscribeReply,
+    CancelWorkflow, CancelWorkflowReply, ExecuteWorkflow, ExecuteWorkflowReply, GetRun, GetWorkflowRun,
+    GetWorkflowRunReply, NodeReply, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply, Until,
 };
 use steplatch_store::{Journal, OpenError};
 use steplatch_workflow::{InvalidLimits, Limits, Start};
@@ -50,6 +50,7 @@ use crate::workers::Workers;
 use begin::Beginning;
 pub use catalog::TerminalTools;
 use function::FunctionFrom;
+use function::Given;
 use run::{Run, RunState};
 use seal::Seal;
 pub use shared::KeptRuns;
@@ -114,6 +115,41 @@ impl Runs {
         self.shared.empty_log().await;
     }
 
+    /// Starts a run of a saved workflow, and waits for its end if that is wanted. Asked for again as the same `step`, the
+    /// run that it started is the answer.
+    pub(crate) async fn execute(
+        &self,
+        caller: &Arc<Caller>,
+        verb: ExecuteWorkflow,
+        step: Option<String>,
+    ) -> ExecuteWorkflowReply {
+        let ExecuteWorkflow { workflow_id, input, params, session_id, wait, until, idempotency_key } = verb;
+        let given = Given { input, params: params.unwrap_or_default() };
+        let start = RunWorkflow {
+            workflow_name: Some(workflow_id),
+            session_id,
+            initial_variables: Some(given.as_variables()),
+            idempotency_key,
+            ..RunWorkflow::default()
+        };
+        let run = match self.start(caller, start, Some(given), step).await {
+            Ok(run) => run,
+            Err(reply) => return ExecuteWorkflowReply { error: reply.error, ..ExecuteWorkflowReply::default() },
+        };
+        let longest = Duration::from_secs_f64(LONGEST_WAIT);
+        match until {
+            Some(Until::Gate) if wait => self.at_rest(&run, longest).await,
+            None if wait => run.over(longest).await,
+            _ => {}
+        }
+        let RunReply { success, run_id, status: state, result, return_values, error, .. } = self.report(&run).await;
+        let result = match state == RunState::Completed.name() {
+            true => Some(result.unwrap_or_else(|| return_values.into())),
+            false => None,
+        };
+        ExecuteWorkflowReply { success, run_id, state, result, error }
+    }
+
     /// Calls a node that makes calls itself, as a run, and waits for its end. Asked for again as the same `step`, it is
     /// not called again.
     ///
@@ -138,7 +174,7 @@ impl Runs {
     /// the run that it started is the answer.
     pub(crate) async fn run(&self, caller: &Arc<Caller>, verb: RunWorkflow, step: Option<String>) -> RunReply {
         let wait = verb.wait_seconds.unwrap_or(USUAL_WAIT).clamp(0.0, LONGEST_WAIT);
-        let reply = match self.start(caller, verb, step).await {
+        let reply = match self.start(caller, verb, None, step).await {
             Ok(run) => {
                 self.at_rest(&run, Duration::from_secs_f64(wait)).await;
                 self.report(&run).await
@@ -152,6 +188,7 @@ impl Runs {
         &self,
         caller: &Arc<Caller>,
         verb: RunWorkflow,
+        given: Option<Given>,
         step: Option<String>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
         let key = match (&verb.idempotency_key, step) {
@@ -171,7 +208,7 @@ impl Runs {
             return match begun {
                 Some(run) if run.is_function() && self.is_of_file(&run, caller.folder.join(file)).await => Ok(run),
                 Some(run) => another(&run),
-                None => self.shared.begin_function(caller, &verb, FunctionFrom::File(file), key).await,
+                None => self.shared.begin_function(caller, &verb, FunctionFrom::File(file), given, key).await,
             };
         }
         let asked = match self.shared.asked(caller, &verb).await {
@@ -179,7 +216,10 @@ impl Runs {
                 return match begun {
                     Some(run) if run.is_function() && run.about.workflow == workflow.id => Ok(run),
                     Some(run) => another(&run),
-                    None => self.shared.begin_function(caller, &verb, FunctionFrom::Library(&workflow), key).await,
+                    None => {
+                        let from = FunctionFrom::Library(&workflow);
+                        self.shared.begin_function(caller, &verb, from, given, key).await
+                    }
                 };
             }
             Ok(Asked::Machine(definition, source)) => Ok((*definition, source)),

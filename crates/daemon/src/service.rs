@@ -228,6 +228,7 @@ impl Service {
             }
             Command::HandBackTerminal(verb) => Answer::of(sessions.hand_back(verb).await),
             Command::RunWorkflow(verb) => Answer::of(self.runs.run(caller, verb, step).await),
+            Command::ExecuteWorkflow(verb) => Answer::of(self.runs.execute(caller, verb, step).await),
             Command::GetRun(verb) => Answer::of(self.runs.look_at(verb).await),
             Command::Decide(verb) => Answer::of(self.runs.answer(caller, &self.approver, verb.into()).await),
             Command::AnswerGate(verb) => Answer::of(self.runs.answer(caller, &self.approver, verb.into()).await),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steplatch_daemon::KeptRuns;
 use steplatch_protocol::{
-    AnswerGate, CancelWorkflow, CreateWorkflow, GetRun, GetWorkflowRun, ListTerminalSessions, ListWorkflowRuns,
-    PauseWorkflow, ResumeWorkflow, RunRecord, RunWorkflow, Subscribe,
+    AnswerGate, CancelWorkflow, CreateWorkflow, ExecuteWorkflow, GetRun, GetWorkflowRun, ListTerminalSessions,
+    ListWorkflowRuns, PauseWorkflow, ResumeWorkflow, RunRecord, RunWorkflow, Subscribe,
 };
 use steplatch_testkit::TestDaemon;
 
@@ -174,4 +174,25 @@ async fn finished_runs_are_forgotten_by_age_and_those_under_way_never() {
     let gone = daemon.call(GetRun { run_id: finished.clone(), wait_seconds: None }).await;
     assert!(gone.error.unwrap().starts_with(&format!("Run '{finished}' not found")));
     daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_saved_workflow_is_executed_by_its_name_with_and_without_waiting() {
+    let daemon = TestDaemon::new().await;
+    let nap = machine("nap", json!({"first": {"action": {"tool": "sleep", "params": {"seconds": "{input}"}}}}));
+    let create = CreateWorkflow { workflow_definition: nap, overwrite_existing: false };
+    assert!(daemon.call(create).await.success);
+    let execute = |input: Value, wait: bool| ExecuteWorkflow {
+        workflow_id: "nap".to_owned(),
+        input,
+        wait,
+        ..ExecuteWorkflow::default()
+    };
+    let over = daemon.call(execute(json!(0.01), true)).await;
+    assert_eq!((over.success, over.state.as_str(), over.result), (true, "completed", Some(json!({}))));
+    let running = daemon.call(execute(json!("60"), false)).await;
+    assert_eq!((running.success, running.state.as_str(), &running.result), (true, "running", &None));
+    daemon.call(CancelWorkflow { run_id: running.run_id }).await;
+    let unknown = daemon.call(ExecuteWorkflow { workflow_id: "nup".to_owned(), ..ExecuteWorkflow::default() }).await;
+    assert!(!unknown.success && unknown.error.unwrap().contains("nup"));
 }

@@ -42,9 +42,10 @@ pub use nodes::{
 };
 pub use place::{NotPrivate, Place, Running, ensure_private};
 pub use runs::{
-    AnswerGate, AnswerGateReply, CancelWorkflow, CancelWorkflowReply, Decide, GateInfo, GetRun, GetWorkflowRun,
-    GetWorkflowRunReply, ListWorkflowRuns, ListWorkflowRunsReply, PauseInfo, PauseWorkflow, PauseWorkflowReply,
-    RUN_WAIT_SECONDS, ResumeWorkflow, RunEvent, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply,
+    AnswerGate, AnswerGateReply, CancelWorkflow, CancelWorkflowReply, Decide, ExecuteWorkflow, ExecuteWorkflowReply,
+    GateInfo, GetRun, GetWorkflowRun, GetWorkflowRunReply, ListWorkflowRuns, ListWorkflowRunsReply, PauseInfo,
+    PauseWorkflow, PauseWorkflowReply, RUN_WAIT_SECONDS, ResumeWorkflow, RunEvent, RunRecord, RunReply, RunWorkflow,
+    Subscribe, SubscribeReply, Until,
 };
 pub use schema::{parameters, reply};
 pub use steady::{Again, AskError, Steady};

@@ -87,6 +87,58 @@ impl Default for RunWorkflow {
     }
 }
 
+/// Run a saved workflow by its name. Returns its id at once, or what came of it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ExecuteWorkflow {
+    /// Name of the workflow
+    pub workflow_id: String,
+    /// Its input: ctx.input of a function, the variable called input of a machine
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub input: Value,
+    /// Its parameters: ctx.params of a function, the variables of a machine
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub params: Option<Map<String, Value>>,
+    /// Terminal to work in, of a machine
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// Wait for its end
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub wait: bool,
+    /// With wait: what ends the wait before
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Until>,
+    /// A name for this request: asked for again with the same one, the run that it started is returned
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+}
+
+/// What ends a wait for a run besides its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Until {
+    /// A gate that somebody has to answer
+    Gate,
+}
+
+/// A run that was started by name.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ExecuteWorkflowReply {
+    /// Whether it is complete, or on its way there
+    pub success: bool,
+    /// The run
+    #[serde(default)]
+    pub run_id: String,
+    /// running, waiting (at a gate), completed, failed or cancelled
+    #[serde(default)]
+    pub state: String,
+    /// What a function returned, or the return values of a machine
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// Look at a run: how far it is, or how it ended.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GetRun {

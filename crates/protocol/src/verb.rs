@@ -149,6 +149,7 @@ verbs! {
     terminals::WriteTerminal => WriteTerminalReply, "WRITE_TERMINAL", None, "Write bytes to a terminal", ACTS_ONCE;
 
     runs::RunWorkflow => RunReply, "RUN_WORKFLOW", Some("run_workflow"), "Run a workflow", ACTS_ONCE;
+    runs::ExecuteWorkflow => ExecuteWorkflowReply, "EXECUTE_WORKFLOW", None, "Run a workflow by name", ACTS_ONCE;
     runs::GetRun => RunReply, "GET_RUN", Some("get_run"), "Look at a run", READS;
     runs::Decide => AnswerGateReply, "DECIDE", Some("decide"), "Answer a run that waits", DECIDES;
     runs::AnswerGate => AnswerGateReply, "ANSWER_GATE", None, "Answer as a person", DECIDES;

@@ -16,7 +16,7 @@ mod perform;
 mod told;
 mod work;
 
-pub(super) use begin::{FoundFunction, FunctionFrom};
+pub(super) use begin::{FoundFunction, FunctionFrom, Given};
 pub(super) use child::{Begins, begin_saved, outcome_of, result_of};
 pub(super) use drive::OwnFile;
 pub(super) use gate::Question;

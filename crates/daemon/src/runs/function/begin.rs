@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, UNIX_EPOCH};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
 use steplatch_protocol::{RunReply, RunWorkflow};
 use steplatch_python::{Declaration, Kind, Limits, Start};
 use steplatch_store::{Append, AppendError, Appended, Journal as _, KnownRun};
+use steplatch_workflow::substitute;
 
 use super::drive::{Driver, OwnFile};
 use super::entry::{Entry, Started};
@@ -48,6 +49,27 @@ impl FoundFunction {
     }
 }
 
+/// What a function is given, of any kind that JSON has.
+pub(in crate::runs) struct Given {
+    pub(in crate::runs) input: Value,
+    pub(in crate::runs) params: Map<String, Value>,
+}
+
+impl Given {
+    /// What a machine is given of it, as text.
+    pub(in crate::runs) fn as_variables(&self) -> BTreeMap<String, String> {
+        let input = Some(("input", &self.input)).filter(|(_, input)| !input.is_null());
+        let all = self.params.iter().map(|(name, value)| (name.as_str(), value)).chain(input);
+        all.map(|(name, value)| (name.to_owned(), substitute::as_text(value))).collect()
+    }
+
+    /// What is text only: variables, of which one may be the input.
+    fn of_variables(variables: BTreeMap<String, String>) -> Self {
+        let params: Map<String, Value> = variables.into_iter().map(|(name, value)| (name, value.into())).collect();
+        Self { input: params.get("input").cloned().unwrap_or_default(), params }
+    }
+}
+
 /// Where a function is found that is to be run.
 pub(in crate::runs) enum FunctionFrom<'f> {
     /// In a file that somebody names.
@@ -67,6 +89,7 @@ impl Shared {
         caller: &Arc<Caller>,
         verb: &RunWorkflow,
         from: FunctionFrom<'_>,
+        given: Option<Given>,
         key: Option<String>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
         let invalid = |error: String| not_started("definition_invalid", error);
@@ -98,9 +121,8 @@ impl Shared {
             }
         };
         let nodes = nodes_of(self, caller, &declared).await.map_err(|error| not_started("execution_error", error))?;
-        let params: BTreeMap<String, String> = verb.initial_variables.clone().unwrap_or_default();
-        let params: serde_json::Map<String, Value> =
-            params.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
+        let variables = || Given::of_variables(verb.initial_variables.clone().unwrap_or_default());
+        let Given { input, params } = given.unwrap_or_else(variables);
         let started = Started {
             at: moment::now(),
             run: RunId::random(),
@@ -108,7 +130,7 @@ impl Shared {
             is_call: false,
             file: name,
             text,
-            input: params.get("input").cloned().unwrap_or_else(|| Value::String(String::new())),
+            input: if input.is_null() { "".into() } else { input },
             params,
             limits: Limits::default(),
             nodes,

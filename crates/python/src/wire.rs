@@ -43,7 +43,8 @@ pub enum Ask {
     /// Begin an execution, or bring it back by its history. → [`Reply::Progressed`], [`Reply::Refused`] or
     /// [`Reply::Diverged`]
     Begin(Box<Begin>),
-    /// Answer a call. → [`Reply::Progressed`], or [`Reply::Unknown`]
+    /// Answer a call. → [`Reply::Progressed`], in which a state that waits names no calls: there may be thousands, and
+    /// whoever asks knows them. Or [`Reply::Unknown`]
     Answer {
         /// Whose.
         execution: u64,

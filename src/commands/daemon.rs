@@ -348,7 +348,8 @@ async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
     let host = host_starter(&place)?;
     let workers = WorkerStarter::Program { program: front::starter()?.program, arguments: vec!["worker".into()] };
     let runs = settings.runs();
-    let daemon = steplatch_daemon::Daemon::start(Options { place, host, workers, runs })
+    let (_, configuration) = tokio::sync::watch::channel(steplatch_daemon::Configuration::default());
+    let daemon = steplatch_daemon::Daemon::start(Options { place, host, workers, runs, configuration })
         .await
         .map_err(|error| Failure::work(error.to_string()))?;
     let stopper = daemon.stopper();

@@ -12,6 +12,7 @@ use steplatch_terminal::Integration;
 use tokio::net::UnixListener;
 use tokio::sync::{Notify, watch};
 
+use crate::configuration::Configuration;
 use crate::connection;
 use crate::lock::{LockError, StateLock};
 use crate::runs::KeptRuns;
@@ -30,6 +31,8 @@ pub struct Options {
     pub workers: WorkerStarter,
     /// Which finished runs are kept.
     pub runs: KeptRuns,
+    /// What may change while it runs. One that has no sender any more stays as it is.
+    pub configuration: watch::Receiver<Configuration>,
 }
 
 /// What becomes of the terminals when a daemon ends.

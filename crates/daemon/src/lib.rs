@@ -6,6 +6,7 @@
 
 mod approver;
 mod caller;
+mod configuration;
 mod connection;
 mod daemon;
 mod library;
@@ -16,8 +17,10 @@ mod runs;
 mod secrets;
 mod service;
 mod sessions;
+mod tools;
 mod workers;
 
+pub use configuration::Configuration;
 pub use daemon::{Daemon, Ending, Options, StartError, Stopper};
 pub use lock::LockError;
 pub use runs::{KeptRuns, TerminalTools};

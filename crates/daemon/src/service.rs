@@ -10,8 +10,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use steplatch_host::{HostState, Hosts};
 use steplatch_protocol::{
-    Command, DaemonStatusReply, ErrorCode, Hello, HelloReply, HostInfo, PROTOCOL_VERSION, Place, Refusal,
-    StopDaemonReply, VerbInfo,
+    Command, DaemonStatusReply, ErrorCode, GetMetricsReply, Hello, HelloReply, HostInfo, ListRemoteWorkflowsReply,
+    PROTOCOL_VERSION, Place, RefreshWorkflowsReply, Refusal, StopDaemonReply, VerbInfo, WatchReply,
 };
 use steplatch_store::OpenError;
 use tokio::sync::{Notify, watch};
@@ -25,6 +25,7 @@ use crate::nodes::{Hands, Nodes};
 use crate::runs::{KeptRuns, RunEvents, Runs, Surroundings};
 use crate::secrets::Secrets;
 use crate::sessions::{Sessions, TerminalEvents};
+use crate::tools::Tools;
 use crate::workers::Workers;
 
 /// What the daemon is made of.
@@ -38,6 +39,7 @@ pub(crate) struct Service {
     runs: Runs,
     workflows: Workflows,
     nodes: Arc<Nodes>,
+    tools: Tools,
     approver: Approver,
     secrets: Arc<Secrets>,
     clients: AtomicUsize,
@@ -141,6 +143,7 @@ impl Service {
             listen_again: Arc::default(),
             runs,
             nodes,
+            tools: Tools::default(),
             workflows,
             secrets,
             sessions,
@@ -204,6 +207,7 @@ impl Service {
                 Err(refusal) => Answer::failure(refusal.error),
             },
             Command::DaemonStatus(_) => Answer::of(self.status().await),
+            Command::GetMetrics(_) => Answer::of(GetMetricsReply { success: true, metrics: Vec::new() }),
             Command::StopDaemon(verb) => {
                 let status = self.status().await;
                 let reply = StopDaemonReply { pid: status.pid, terminals: status.terminals, runs: status.runs };
@@ -261,6 +265,16 @@ impl Service {
             Command::RunNode(verb) => Answer::of(self.nodes.run(&self.runs, caller, verb, step).await),
             Command::ListGraphs(verb) => Answer::of(self.nodes.list_graphs(caller, &verb).await),
             Command::RunGraph(verb) => Answer::of(self.nodes.run_graph(&self.runs, caller, verb, step).await),
+            Command::ListTools(verb) => Answer::of(self.tools.list(verb).await),
+            Command::CallTool(verb) => Answer::failure(format!("there is no tool '{}'", verb.name)),
+            Command::Watch(_) => Answer::of(WatchReply { success: true, error: None }),
+            Command::ListRemoteWorkflows(_) => {
+                Answer::of(ListRemoteWorkflowsReply { success: true, ..ListRemoteWorkflowsReply::default() })
+            }
+            Command::RefreshWorkflows(_) => {
+                Answer::of(RefreshWorkflowsReply { success: true, ..RefreshWorkflowsReply::default() })
+            }
+            Command::CheckWorkflowStatus(_) => Answer::failure("no remote service is configured".to_owned()),
         };
         (self.without_secrets(answer), None)
     }

@@ -350,6 +350,7 @@ async fn a_second_daemon_on_the_same_state_is_refused_by_name() {
         host: Starter::InProcess(Box::default()),
         workers: WorkerStarter::Nobody,
         runs: KeptRuns::default(),
+        configuration: tokio::sync::watch::channel(steplatch_daemon::Configuration::default()).1,
     };
     let error = Daemon::start(options).await.unwrap_err().to_string();
     let expected = format!("a daemon (pid {}, version ", std::process::id());

@@ -16,10 +16,12 @@ mod library;
 mod message;
 mod nodes;
 mod place;
+mod remote;
 mod runs;
 mod schema;
 mod steady;
 mod terminals;
+mod tools;
 mod verb;
 
 pub use approver::{GetApprover, GetApproverReply, Passphrase, SetApprover, SetApproverReply};
@@ -27,7 +29,10 @@ pub use arguments::{InvalidArguments, Read, check, read};
 pub use client::{CallError, Client, Events};
 pub use codec::{Line, LineReader, MAX_LINE};
 pub use connect::{ConnectError, Starter, connect, connect_or_start};
-pub use daemon::{DaemonStatus, DaemonStatusReply, Hello, HelloReply, HostInfo, StopDaemon, StopDaemonReply};
+pub use daemon::{
+    DaemonStatus, DaemonStatusReply, GetMetrics, GetMetricsReply, Hello, HelloReply, HostInfo, Metric, MetricKind, Sample,
+    StopDaemon, StopDaemonReply,
+};
 pub use follow::{FollowError, Follower};
 pub use library::{
     BrokenWorkflow, CreateWorkflow, CreateWorkflowReply, DeclarationInfo, DeleteWorkflow, DeleteWorkflowReply,
@@ -41,6 +46,10 @@ pub use nodes::{
     NodeInfo, NodeReply, RunGraph, RunNode,
 };
 pub use place::{NotPrivate, Place, Running, ensure_private};
+pub use remote::{
+    CheckWorkflowStatus, CheckWorkflowStatusReply, ListRemoteWorkflows, ListRemoteWorkflowsReply, RefreshWorkflows,
+    RefreshWorkflowsReply, RemoteInfo, RemoteWorkflowInfo,
+};
 pub use runs::{
     AnswerGate, AnswerGateReply, CancelWorkflow, CancelWorkflowReply, Decide, ExecuteWorkflow, ExecuteWorkflowReply,
     GateInfo, GetRun, GetWorkflowRun, GetWorkflowRunReply, ListWorkflowRuns, ListWorkflowRunsReply, PauseInfo,
@@ -57,6 +66,7 @@ pub use terminals::{
     RunCommand, RunCommandReply, ScreenFormat, SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo,
     SetVariables, SetVariablesReply, Survivor, TerminalEvent, VariableInfo, WriteTerminal, WriteTerminalReply,
 };
+pub use tools::{CallTool, Change, ListTools, ListToolsReply, ToolInfo, ToolScope, Watch, WatchReply};
 pub use verb::{Command, Nature, VERBS, Verb, VerbInfo};
 
 /// The version of the contract. Raised when an older front-end or daemon would misread the other.

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::arguments::{InvalidArguments, Read, read};
-use crate::{approver, daemon, library, nodes, runs, terminals};
+use crate::{approver, daemon, library, nodes, remote, runs, terminals, tools};
 
 /// Something that can be asked of the daemon. The type holds the parameters.
 pub trait Verb: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static {
@@ -43,6 +43,8 @@ impl Nature {
     /// Looks and touches nothing.
     pub const READS: Self =
         Self { read_only: true, destructive: false, idempotent: true, open_world: false, once: false };
+    /// The same, and asks other services.
+    pub const LOOKS_OUT: Self = Self { open_world: true, ..Self::READS };
     /// Runs or feeds programs that may do anything.
     pub const ACTS: Self =
         Self { read_only: false, destructive: true, idempotent: false, open_world: true, once: false };
@@ -131,6 +133,7 @@ macro_rules! verbs {
 verbs! {
     daemon::Hello => HelloReply, "HELLO", None, "Begin a connection", READS;
     daemon::DaemonStatus => DaemonStatusReply, "DAEMON_STATUS", None, "Tell how the daemon is", READS;
+    daemon::GetMetrics => GetMetricsReply, "GET_METRICS", None, "Tell numbers for monitoring", READS;
     daemon::StopDaemon => StopDaemonReply, "STOP_DAEMON", None, "Stop the daemon", ENDS;
 
     terminals::OpenTerminal => OpenTerminalReply, "OPEN_TERMINAL", Some("open_terminal"), "Open a terminal", OPENS;
@@ -175,6 +178,13 @@ verbs! {
     nodes::RunNode => NodeReply, "RUN_NODE", None, "Call a node", ACTS;
     nodes::ListGraphs => ListGraphsReply, "LIST_GRAPHS", None, "List graphs", READS;
     nodes::RunGraph => NodeReply, "RUN_GRAPH", None, "Run a graph", ACTS;
+
+    tools::ListTools => ListToolsReply, "LIST_TOOLS", None, "List workflows that are tools", READS;
+    tools::CallTool => RunReply, "CALL_TOOL", None, "Call a workflow that is a tool", ACTS_ONCE;
+    tools::Watch => WatchReply, "WATCH", None, "Be told of changes", READS;
+    remote::ListRemoteWorkflows => ListRemoteWorkflowsReply, "LIST_REMOTE_WORKFLOWS", Some("list_remote_workflows"), "List remote workflows", READS;
+    remote::RefreshWorkflows => RefreshWorkflowsReply, "REFRESH_WORKFLOWS", Some("refresh_workflows"), "Look for remote workflows", LOOKS_OUT;
+    remote::CheckWorkflowStatus => CheckWorkflowStatusReply, "CHECK_WORKFLOW_STATUS", Some("check_workflow_status"), "Ask how a remote run is", LOOKS_OUT;
 }
 
 #[cfg(test)]

@@ -62,8 +62,9 @@ impl TestDaemon {
         let host = Starter::InProcess(Box::new(terminals));
         // Whose story is about functions has the program, whose workers these are.
         let workers = WorkerStarter::Nobody;
-        let daemon =
-            Daemon::start(Options { place: place.clone(), host, workers, runs }).await.expect("a daemon that starts");
+        let (_, configuration) = tokio::sync::watch::channel(steplatch_daemon::Configuration::default());
+        let options = Options { place: place.clone(), host, workers, runs, configuration };
+        let daemon = Daemon::start(options).await.expect("a daemon that starts");
         let client = daemon.client();
         let stopper = daemon.stopper();
         let serving = tokio::spawn(async move { daemon.serve().await.expect("a daemon that serves") });

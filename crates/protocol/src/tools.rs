@@ -1,0 +1,117 @@
+//! Verbs about workflows as tools: which there are, and a call of one.
+//!
+//! The daemon keeps one registry. MCP lists, the HTTP API and the service that other
+//! instances discover are all made from what [`ListTools`] replies.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub(crate) use crate::runs::RunReply;
+
+/// List the tools that are workflows, sorted by name: the same for everybody who asks.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct ListTools {
+    /// Which ones (default offered)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<ToolScope>,
+}
+
+/// Which workflows count as tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolScope {
+    /// Those that clients are offered as tools: of remote services, and of the library if the configuration says so
+    Offered,
+    /// All proven ones of the library, whatever the configuration says, and none of remote services: what this instance
+    /// offers to others
+    Library,
+}
+
+/// The tools that are workflows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ListToolsReply {
+    /// Whether they could be listed
+    pub success: bool,
+    /// The tools, sorted by name
+    #[serde(default)]
+    pub tools: Vec<ToolInfo>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A workflow as a tool.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolInfo {
+    /// The name of the tool, such as workflow_release
+    pub name: String,
+    /// The workflow's own name or title
+    pub title: String,
+    /// What it is for; of a remote workflow it is foreign text, cleaned, and says where it comes from
+    pub description: String,
+    /// JSON Schema of its arguments, an object
+    #[schemars(with = "Map<String, Value>")]
+    pub input_schema: Value,
+    /// library or remote
+    pub source: String,
+    /// The remote service that has it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<String>,
+    /// Its id there; its name in the library
+    pub workflow_id: String,
+    /// Its version
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Its category
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub category: Option<String>,
+    /// Whether a call waits for its end however long it takes
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sync: bool,
+}
+
+/// Call a tool that is a workflow: a run begins, and is waited for. The reply is that of RUN_WORKFLOW.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct CallTool {
+    /// The name of the tool
+    pub name: String,
+    /// Its arguments, checked against its schema before anything is done
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub arguments: Map<String, Value>,
+    /// Seconds to wait for the end of the run or a gate (default 20, or to its end for a sync one; 0 returns at once)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 7200.0))]
+    pub wait_seconds: Option<f64>,
+    /// A name for this request: asked for again with the same one, the run that it started is returned
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+}
+
+/// Be told when something changes, as events on this connection: each says what, and is sent some time after, once for
+/// many changes of the same thing. Whoever is told looks for themselves.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Watch {}
+
+/// What came of watching.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct WatchReply {
+    /// Whether changes are told from now on
+    pub success: bool,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Something that changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "changed", rename_all = "snake_case")]
+pub enum Change {
+    /// The list of tools that are workflows.
+    Tools,
+    /// The state of a run, or what it waits for.
+    Run {
+        /// Which run.
+        run_id: String,
+    },
+}

@@ -2,6 +2,8 @@
 //!
 //! What comes before, a token above all, is whose service this is mounted in.
 
+mod sessions;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +14,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::contract::Contract;
 use crate::offer::Offer;
+use crate::questions::LONGEST_QUESTION;
 use crate::seal::Seals;
 use crate::server::{Server, Shared};
+pub use sessions::Sessions;
 
 /// How long a session of before 2026-07-28 lives without a message from its client. A gate may be open meanwhile: a person may
 /// take a night.
 const KEEP_ALIVE: Duration = Duration::from_secs(24 * 3600);
+
+// A session that ended while its client's person is asked would take the call with it.
+const _: () = assert!(KEEP_ALIVE.as_secs() > 2 * LONGEST_QUESTION.as_secs());
+
+/// Sessions at the same time.
+const MOST_SESSIONS: usize = 256;
 
 /// From whom, and how much, is taken.
 #[derive(Debug, Clone)]
@@ -28,8 +38,6 @@ pub struct HttpOptions {
     pub origins: Vec<String>,
     /// The longest body that is read, in bytes.
     pub longest_body: usize,
-    /// How long a session lives without a message.
-    pub keep_alive: Duration,
     /// Ends all sessions and requests when it is cancelled.
     pub ended: CancellationToken,
 }
@@ -40,14 +48,13 @@ impl Default for HttpOptions {
             hosts: ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec(),
             origins: ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"].map(str::to_owned).to_vec(),
             longest_body: MAX_LINE,
-            keep_alive: KEEP_ALIVE,
             ended: CancellationToken::new(),
         }
     }
 }
 
 /// A service for requests to one path, to be mounted where that path is.
-pub type HttpService<O> = StreamableHttpService<Server<O>, LocalSessionManager>;
+pub type HttpService<O> = StreamableHttpService<Server<O>, Sessions>;
 
 /// Offers the contract to MCP clients. The service is cheap to clone; all clones are one.
 #[must_use]
@@ -63,9 +70,9 @@ pub fn http_service_of<O: Offer>(offer: O, options: HttpOptions) -> HttpService<
 }
 
 fn service<O: Offer>(shared: Shared<O>, options: HttpOptions) -> HttpService<O> {
-    let HttpOptions { hosts, origins, longest_body, keep_alive, ended } = options;
+    let HttpOptions { hosts, origins, longest_body, ended } = options;
     let mut sessions = LocalSessionManager::default();
-    sessions.session_config.keep_alive = Some(keep_alive);
+    sessions.session_config.keep_alive = Some(KEEP_ALIVE);
     let config = StreamableHttpServerConfig::default()
         .with_allowed_hosts(hosts)
         .with_allowed_origins(origins)
@@ -74,5 +81,5 @@ fn service<O: Offer>(shared: Shared<O>, options: HttpOptions) -> HttpService<O> 
         .with_cancellation_token(ended.clone());
     let shared = Arc::new(shared);
     let server = move || Ok(Server::new(shared.clone(), ended.clone()));
-    StreamableHttpService::new(server, Arc::new(sessions), config)
+    StreamableHttpService::new(server, Arc::new(Sessions::new(sessions, MOST_SESSIONS)), config)
 }

@@ -17,7 +17,7 @@ mod server;
 mod stdio;
 
 pub use contract::Contract;
-pub use http::{HttpOptions, HttpService, http_service, http_service_of};
+pub use http::{HttpOptions, HttpService, Sessions, http_service, http_service_of};
 pub use offer::Offer;
 pub use progress::Progress;
 pub use server::Server;

@@ -16,7 +16,7 @@ use crate::progress::Progress;
 use crate::seal::{Seals, Unsealed, same_call};
 
 /// How long a client may take to answer a request.
-const LONGEST: Duration = Duration::from_secs(600);
+pub(crate) const LONGEST_QUESTION: Duration = Duration::from_secs(600);
 
 /// Rounds of one call: no person answers more in a row.
 pub(crate) const MOST_ROUNDS: usize = 100;
@@ -91,7 +91,7 @@ impl<'c> UnderWay<'c> {
             };
             return Ok(Some(InputRequiredResult::new(Some(questions), state)));
         }
-        let (mut moot, late) = (moot, tokio::time::sleep(LONGEST));
+        let (mut moot, late) = (moot, tokio::time::sleep(LONGEST_QUESTION));
         tokio::pin!(late);
         let mut answers = InputResponses::new();
         let mut came = None;

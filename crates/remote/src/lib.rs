@@ -13,7 +13,7 @@ pub mod names;
 pub mod schema;
 mod text;
 
-pub use config::{Config, Token};
+pub use config::{Config, Given, Invalid, KEYS, Key, Secret, Token, TokenError};
 pub use diff::{Changes, diff};
 pub use entry::{Execution, RemoteWorkflow};
 pub use filter::Filter;

@@ -4,7 +4,10 @@
 //! what a service says (names, descriptions, schemas), and when it is asked again.
 //! It knows no daemon and no journal: whoever runs a workflow durably asks through
 //! this.
+//!
+//! What decides is pure; [`Client`] asks, and keeps nothing of what it hears.
 
+mod client;
 mod config;
 mod diff;
 mod entry;
@@ -16,6 +19,7 @@ pub mod schema;
 mod status;
 mod text;
 
+pub use client::{AskError, Cancelled, Client, Limits, SetUpError, StartError, jitter};
 pub use config::{Config, Given, Invalid, KEYS, Key, Secret, Token, TokenError};
 pub use diff::{Changes, diff};
 pub use entry::{Execution, RemoteWorkflow};

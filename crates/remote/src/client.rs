@@ -133,8 +133,11 @@ impl Client {
                 listing.cut("The list has too many pages; the first hundred are taken.");
                 break;
             }
-            let answer = self.patiently(async || self.get(url.clone()).await).await?;
-            let page = answer.json().and_then(Page::read).map_err(|why| answer.nonsense(&why))?;
+            let page = self.patiently(async || {
+                let answer = self.get(url.clone()).await?;
+                answer.json().and_then(Page::read).map_err(|why| answer.nonsense(&why))
+            });
+            let page = page.await?;
             let next = page.next.clone();
             listing.add(page);
             let Some(next) = next else { break };

@@ -133,10 +133,18 @@ impl Client {
                 listing.cut("The list has too many pages; the first hundred are taken.");
                 break;
             }
-            let answer = self.patiently(|| self.get(url.clone())).await?;
-            let page = answer.json().and_then(Page::read).map_err(|why| answer.nonsense(&why))?;
+            let asked = &url;
+            let page = self.patiently(move || async move {
+                let answer = self.get(asked.clone()).await?;
+                answer.read(Page::read).await
+            });
+            let page = page.await?;
             let next = page.next.clone();
-            listing.add(page);
+            let adding = apart(move || {
+                listing.add(page);
+                listing
+            });
+            listing = adding.await;
             let Some(next) = next else { break };
             match url.join(&next) {
                 Ok(next) if next.origin() == self.0.base.origin() => url = next,
@@ -198,7 +206,7 @@ impl Client {
     /// If the service can not be asked or does not tell; [`AskError::passing`] says whether it may tell later.
     pub async fn status(&self, id: &str, instance: &str) -> Result<Status, AskError> {
         let answer = self.get(self.url(&[id, "runs", instance, "status"])?).await?;
-        answer.json().and_then(|json| Status::read(&json)).map_err(|why| answer.nonsense(&why))
+        answer.read(|json| Status::read(&json)).await
     }
 
     /// Asks that a run be cancelled, again if that fails in passing: cancelling twice is no worse than once.
@@ -358,6 +366,18 @@ fn web(is_here: bool, connecting: Duration) -> reqwest::Result<reqwest::Client> 
         builder = builder.no_proxy();
     }
     builder.build()
+}
+
+/// Does something that may take a while on a thread that may block.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends, and whoever waits here with it.
+            Err(_) => std::future::pending().await,
+        },
+    }
 }
 
 /// Returns a number from 0 to 1 by chance, so that many who wait do not all come at once.

@@ -25,6 +25,8 @@ use tokio::task::JoinHandle;
 
 pub use agent::{Agent, Calling, Era};
 pub use home::{Home, Said};
+pub use steplatch_fake as fake;
+pub use steplatch_fake::FakeService;
 
 /// A daemon in this process, and a client of it.
 #[derive(Debug)]

@@ -133,8 +133,9 @@ impl Client {
                 listing.cut("The list has too many pages; the first hundred are taken.");
                 break;
             }
-            let page = self.patiently(async || {
-                let answer = self.get(url.clone()).await?;
+            let asked = &url;
+            let page = self.patiently(move || async move {
+                let answer = self.get(asked.clone()).await?;
                 answer.read(Page::read).await
             });
             let page = page.await?;
@@ -216,8 +217,9 @@ impl Client {
     pub async fn cancel(&self, id: &str, instance: &str) -> Result<Cancelled, AskError> {
         let url = self.url(&[id, "runs", instance, "cancel"])?;
         let request = Request { method: Method::POST, url, body: Some(json!({})), key: None };
-        let asked = self.patiently(async || {
-            let answer = self.ask(&request, self.0.limits.answering).await?;
+        let request = &request;
+        let asked = self.patiently(move || async move {
+            let answer = self.ask(request, self.0.limits.answering).await?;
             match answer.status.as_u16() {
                 200..=299 => Ok(Cancelled::Asked),
                 404 | 405 => Ok(Cancelled::NotSupported),
@@ -228,7 +230,13 @@ impl Client {
     }
 
     /// Asks until there is an answer or a failure that does not pass, as often as is configured.
-    async fn patiently<T>(&self, question: impl AsyncFn() -> Result<T, AskError>) -> Result<T, AskError> {
+    ///
+    /// What is asked is a function that returns a future: of an async closure nobody can tell yet that it may be sent to
+    /// another thread.
+    async fn patiently<T, F>(&self, question: impl Fn() -> F) -> Result<T, AskError>
+    where
+        F: Future<Output = Result<T, AskError>>,
+    {
         let mut attempt = 0;
         loop {
             let error = match question().await {

@@ -369,7 +369,7 @@ fn web(is_here: bool, connecting: Duration) -> reqwest::Result<reqwest::Client> 
 }
 
 /// Does something that may take a while on a thread that may block.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {

@@ -95,6 +95,26 @@ pub struct Listing {
 }
 
 impl Listing {
+    /// Reads the result of the MCP tool `workflows-list-tool`, see [`Page::read_tool_result`], on a thread that may block: there
+    /// may be a thousand schemas in it. A tool is asked once, so a list that it gives in pages is cut.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Page::read_tool_result`].
+    pub async fn of_tool_result(result: Value) -> Result<Self, String> {
+        crate::client::apart(move || {
+            let page = Page::read_tool_result(result)?;
+            let is_more = page.next.is_some();
+            let mut listing = Self::default();
+            listing.add(page);
+            if is_more {
+                listing.cut("The tool gives the list in pages, of which the first one is taken.");
+            }
+            Ok(listing)
+        })
+        .await
+    }
+
     /// Adds the entries of a page. What is too much is left out and marks the list as cut.
     pub fn add(&mut self, page: Page) {
         let mut ids: BTreeSet<String> = self.workflows.iter().map(|workflow| workflow.id.clone()).collect();

@@ -36,6 +36,15 @@ async fn a_run_is_started_followed_and_over() {
     assert_eq!((over.state, over.output), (State::Completed, json!({ "echo": { "branch": "main" } })));
 }
 
+#[test]
+fn a_client_can_be_asked_from_any_thread() {
+    fn may_be_sent<T: Send>(_: &impl Fn(Client) -> T) {}
+    may_be_sent(&|client: Client| async move { client.list().await });
+    may_be_sent(&|client: Client| async move { client.start("deploy", &Map::new(), "k").await });
+    may_be_sent(&|client: Client| async move { client.status("deploy", "run-1").await });
+    may_be_sent(&|client: Client| async move { client.cancel("deploy", "run-1").await });
+}
+
 #[tokio::test]
 async fn requests_are_as_the_dialect_wants_them() {
     let service = FakeService::start().await;

@@ -141,6 +141,15 @@ fn the_result_of_a_tool_is_read_in_all_its_forms() {
     }
 }
 
+#[tokio::test]
+async fn a_page_of_a_tool_takes_nothing_away() {
+    let result = json!({ "structuredContent": { "results": [{ "id": "a", "name": "A" }], "next": "?page=2" } });
+    let listing = Listing::of_tool_result(result).await.expect("a list");
+    assert!(listing.is_cut && ids(&listing.workflows) == ["a"]);
+    let result = json!({ "structuredContent": { "results": [{ "id": "a", "name": "A" }], "next": null } });
+    assert!(!Listing::of_tool_result(result).await.expect("a list").is_cut);
+}
+
 #[test]
 fn what_is_no_list_is_said_to_be_none() {
     for (answer, why) in [

@@ -15,6 +15,8 @@ pub const MOST_WORKFLOWS: usize = 1_000;
 pub const MOST_PAGES: usize = 100;
 /// Bytes of one answer.
 pub const MOST_BYTES: usize = 8 * 1024 * 1024;
+/// Entries that are looked at, whatever they are.
+const MOST_ENTRIES: usize = 5 * MOST_WORKFLOWS;
 /// Entries that were left out are told up to this many times.
 const MOST_SKIPPED: usize = 50;
 
@@ -92,6 +94,8 @@ pub struct Listing {
     pub unreadable: BTreeSet<String>,
     /// There is more than is taken, so a workflow that is not in it may be there all the same.
     pub is_cut: bool,
+    /// Entries that were looked at.
+    seen: usize,
 }
 
 impl Listing {
@@ -119,13 +123,10 @@ impl Listing {
     pub fn add(&mut self, page: Page) {
         let mut ids: BTreeSet<String> = self.workflows.iter().map(|workflow| workflow.id.clone()).collect();
         for entry in &page.entries {
-            if self.workflows.len() == MOST_WORKFLOWS {
-                if !self.is_cut {
-                    self.skip(format!("More than {MOST_WORKFLOWS} workflows are listed; the others are left out."));
-                }
-                self.is_cut = true;
-                return;
+            if self.workflows.len() == MOST_WORKFLOWS || self.seen == MOST_ENTRIES {
+                return self.cut(&format!("More than {MOST_WORKFLOWS} workflows are listed; the others are left out."));
             }
+            self.seen += 1;
             match RemoteWorkflow::read(entry) {
                 Ok(workflow) if !ids.insert(workflow.id.clone()) => {
                     self.skip(format!("The id '{}' is listed twice; the first one counts.", workflow.id));
@@ -162,8 +163,12 @@ impl Listing {
 
     /// Marks the list as not the whole one.
     pub(crate) fn cut(&mut self, why: &str) {
+        if !self.is_cut {
+            // It is worth more than one more entry.
+            self.skipped.truncate(MOST_SKIPPED - 1);
+            self.skip(why.to_owned());
+        }
         self.is_cut = true;
-        self.skip(why.to_owned());
     }
 
     fn skip(&mut self, why: String) {

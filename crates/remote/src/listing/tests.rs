@@ -212,6 +212,16 @@ fn a_list_that_is_too_long_takes_nothing_away() {
     assert!(settled.len() == MOST_WORKFLOWS && settled[0].id == "mine");
 }
 
+#[test]
+fn entries_that_are_none_are_not_looked_at_for_ever() {
+    let entries: Vec<Value> =
+        (0..10_000).map(|id| json!({ "id": id })).chain([json!({ "id": "a", "name": "A" })]).collect();
+    let listing = listing(Value::Array(entries));
+    assert!(listing.is_cut && listing.workflows.is_empty());
+    assert_eq!((listing.unreadable.len(), listing.skipped.len()), (5_000, 50));
+    assert!(listing.skipped[49].starts_with("More than 1000 workflows"));
+}
+
 fn execution(listing: &Listing) -> Execution {
     listing.workflows[0].execution
 }

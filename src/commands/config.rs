@@ -27,42 +27,52 @@ pub(crate) enum Config {
 
 impl Config {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let settings = match (Settings::load(), &self) {
-            (Ok(settings), _) => settings,
-            (Err(error), Self::Check { json: true }) => return found(&[error.to_string()]),
-            (Err(error), _) => return Err(Failure::usage(error.to_string())),
-        };
         match self {
-            Self::Show { json: true } => {
-                let rows = settings.all().map(|(key, value, origin)| {
-                    (key.name.to_owned(), json!({"value": value, "origin": origin.to_string(), "about": key.about}))
-                });
-                print::json(&rows.collect::<serde_json::Map<_, _>>())?;
-            }
-            Self::Show { json: false } => {
-                let head = ["SETTING", "VALUE", "FROM", "WHAT IT SAYS"].map(str::to_owned).to_vec();
-                let rows = settings.all().map(|(key, value, origin)| {
-                    vec![key.name.to_owned(), value.to_string(), origin.to_string(), key.about.to_owned()]
-                });
-                print::line(print::table(&std::iter::once(head).chain(rows).collect::<Vec<_>>()))?;
-                if let Some(file) = file() {
-                    print::note(&format!("change them in {}, or in the environment", file.display()));
-                }
-            }
-            Self::Check { json: true } => return found(&settings.unknown),
-            Self::Check { json: false } if settings.unknown.is_empty() => print::line("the configuration is in order")?,
-            Self::Check { json: false } => return Err(Failure::usage(settings.unknown.join("\n"))),
+            Self::Show { json } => show(json),
+            Self::Check { json } => check(json),
         }
-        Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Prints what is wrong with the configuration as JSON.
-fn found(problems: &[String]) -> Result<ExitCode, Failure> {
-    let reply = json!({"success": problems.is_empty(), "problems": problems});
+fn show(json: bool) -> Result<ExitCode, Failure> {
+    let settings = Settings::load().map_err(|bad| Failure::usage(bad.to_string()))?;
+    if json {
+        let rows = settings.all().map(|(key, value, origin)| {
+            (key.name.to_owned(), json!({"value": value, "origin": origin.to_string(), "about": key.about}))
+        });
+        print::json(&rows.collect::<serde_json::Map<_, _>>())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let head = ["SETTING", "VALUE", "FROM", "WHAT IT SAYS"].map(str::to_owned).to_vec();
+    let rows = settings.all().map(|(key, value, origin)| {
+        vec![key.name.to_owned(), print::visible(&value.to_string()), origin.to_string(), key.about.to_owned()]
+    });
+    print::line(print::table(&std::iter::once(head).chain(rows).collect::<Vec<_>>()))?;
+    if let Some(file) = file() {
+        print::note(&format!("change them in {}, or in the environment", file.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(json: bool) -> Result<ExitCode, Failure> {
+    let problems = problems();
     if !problems.is_empty() {
+        let reply = json!({"success": false, "problems": problems});
         return Err(Failure::usage(problems.join("\n")).with(&reply));
     }
-    print::json(&reply)?;
+    if json {
+        print::json(&json!({"success": true, "problems": []}))?;
+    } else {
+        print::line("the configuration is in order")?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Everything that is wrong with the configuration of this user.
+pub(super) fn problems() -> Vec<String> {
+    let problems = match Settings::load() {
+        Ok(settings) => settings.unknown,
+        Err(bad) => bad.0,
+    };
+    problems.iter().map(ToString::to_string).collect()
 }

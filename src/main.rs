@@ -7,6 +7,7 @@ mod asciicast;
 mod asking;
 mod attach;
 mod calls_view;
+mod clients;
 mod commander;
 mod commands;
 mod failure;

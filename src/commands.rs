@@ -144,7 +144,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Mcp => mcp::run(place).await,
         Command::Setup(command) => command.run(),
         Command::Daemon(command) => command.run(place).await,
-        Command::Config(command) => command.run(),
+        Command::Config(command) => command.run().await,
         Command::Worker => unreachable!("it has its own way, above"),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "steplatch", &mut std::io::stdout());

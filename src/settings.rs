@@ -6,9 +6,11 @@
 //! is a problem that names its place, never silently the default. The `steplatch.toml`
 //! of a project declares nodes and has no settings: one daemon serves many projects.
 //!
+//! Remote services are tables of their own ([`remotes`]).
 //! [`reload`] takes over what changes while a daemon runs, and [`watch`] tells when that is.
 
 pub(crate) mod reload;
+pub(crate) mod remotes;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -19,6 +21,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::Table;
+
+use self::remotes::Remote;
 
 /// One thing that can be configured.
 #[derive(Debug, Clone)]
@@ -136,6 +140,8 @@ pub(crate) const KEYS: &[Key] = &[
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
     values: BTreeMap<&'static str, (Value, Origin)>,
+    /// Remote services, no two of one name.
+    pub(crate) remotes: Vec<Remote>,
     /// What is in the file and means nothing.
     pub(crate) unknown: Vec<Problem>,
 }
@@ -202,10 +208,11 @@ impl Settings {
 
     fn read(file: Option<(PathBuf, String)>, variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, BadSettings> {
         let default = KEYS.iter().map(|key| (key.name, (key.kind.default(), Origin::Default)));
-        let mut settings = Self { values: default.collect(), unknown: Vec::new() };
+        let mut settings = Self { values: default.collect(), remotes: Vec::new(), unknown: Vec::new() };
         let mut wrong = Vec::new();
+        let mut services = remotes::Reading::default();
         if let Some((path, text)) = file {
-            settings.take_file(&path, &text, &mut wrong);
+            settings.take_file(&path, &text, &mut services, &mut wrong);
         }
         for key in KEYS {
             let given = variable(key.variable).filter(|given| !given.is_empty());
@@ -217,6 +224,10 @@ impl Settings {
                 None => {}
             }
         }
+        services.environment(&variable);
+        settings.remotes = services.remotes;
+        settings.unknown.append(&mut services.unknown);
+        wrong.append(&mut services.wrong);
         if wrong.is_empty() {
             return Ok(settings);
         }
@@ -225,18 +236,21 @@ impl Settings {
     }
 
     /// Takes over what a file says, and notes what is wrong with it.
-    fn take_file(&mut self, path: &Path, text: &str, wrong: &mut Vec<Problem>) {
+    fn take_file(&mut self, path: &Path, text: &str, services: &mut remotes::Reading, wrong: &mut Vec<Problem>) {
         let place = path.display().to_string();
-        let table: Table = match text.parse::<Table>() {
+        let mut table: Table = match text.parse::<Table>() {
             Ok(table) => table,
             Err(error) => {
                 let problem = error.to_string().trim_end().to_owned();
                 return wrong.push(Problem { place, problem });
             }
         };
+        if let Some(value) = table.remove(remotes::REMOTE) {
+            services.file(path, &value);
+        }
         for (name, value) in flat(&table) {
             let Some(key) = KEYS.iter().find(|key| key.name == name) else {
-                let problem = format!("'{name}' is not a setting{}", nearest(&name));
+                let problem = format!("'{name}' is not a setting{}", nearest(&name, KEYS.iter().map(|key| key.name)));
                 self.unknown.push(Problem { place: place.clone(), problem });
                 continue;
             };
@@ -260,6 +274,11 @@ impl Settings {
     /// Returns the settings whose values differ from those of `before`.
     pub(crate) fn changed_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'static Key> + 'a {
         KEYS.iter().filter(|key| self.values[key.name].0 != before.values[key.name].0)
+    }
+
+    /// The remote services, by their names.
+    fn services(&self) -> impl Iterator<Item = (&str, &steplatch_remote::Config)> {
+        self.remotes.iter().map(|remote| (remote.config.name.as_str(), &remote.config))
     }
 
     fn value(&self, name: &str) -> &Value {
@@ -298,7 +317,7 @@ impl Settings {
     pub(crate) fn configuration(&self) -> steplatch_daemon::Configuration {
         steplatch_daemon::Configuration {
             library_tools: *self.value("tools.library") == Value::Flag(true),
-            remotes: Vec::new(),
+            remotes: self.remotes.iter().map(|remote| remote.config.clone()).collect(),
         }
     }
 
@@ -400,12 +419,13 @@ fn flat(table: &Table) -> Vec<(String, toml::Value)> {
     values
 }
 
-fn nearest(name: &str) -> String {
-    let likeness = |key: &Key| strsim::jaro_winkler(key.name, name);
-    KEYS.iter()
-        .filter(|key| likeness(key) > 0.75)
+/// Asks whether one of `names` was meant, where one is alike.
+fn nearest(name: &str, names: impl Iterator<Item = &'static str>) -> String {
+    let likeness = |known: &str| strsim::jaro_winkler(known, name);
+    names
+        .filter(|known| likeness(known) > 0.75)
         .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
-        .map(|key| format!("; did you mean '{}'?", key.name))
+        .map(|known| format!("; did you mean '{known}'?"))
         .unwrap_or_default()
 }
 
@@ -416,6 +436,11 @@ mod tests {
     pub(super) fn read(text: &str, environment: &[(&str, &str)]) -> Result<Settings, BadSettings> {
         let variable = |name: &str| environment.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
         Settings::read(Some((PathBuf::from("/c.toml"), text.to_owned())), variable)
+    }
+
+    /// Everything that is wrong.
+    pub(super) fn wrong(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
+        read(text, environment).unwrap_err().0.iter().map(ToString::to_string).collect()
     }
 
     #[test]

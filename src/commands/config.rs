@@ -1,12 +1,14 @@
 //! `steplatch config …`
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::print;
+use crate::settings::remotes::Remote;
 use crate::settings::{Settings, file};
 
 #[derive(Debug, Subcommand)]
@@ -26,36 +28,66 @@ pub(crate) enum Config {
 }
 
 impl Config {
-    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+    pub(super) async fn run(self) -> Result<ExitCode, Failure> {
         match self {
-            Self::Show { json } => show(json),
-            Self::Check { json } => check(json),
+            Self::Show { json } => show(json).await,
+            Self::Check { json } => check(json).await,
         }
     }
 }
 
-fn show(json: bool) -> Result<ExitCode, Failure> {
+async fn show(json: bool) -> Result<ExitCode, Failure> {
     let settings = Settings::load().map_err(|bad| Failure::usage(bad.to_string()))?;
+    let mut rows: Vec<(String, Value, String, &str)> = Vec::new();
+    for (key, value, origin) in settings.all() {
+        rows.push((key.name.to_owned(), json!(value), origin.to_string(), key.about));
+    }
+    let services = settings.remotes.iter().flat_map(Remote::rows);
+    rows.extend(services.map(|row| (row.name, row.value, row.origin.to_string(), row.about)));
+    let missing = missing_tokens(&settings, true).await;
     if json {
-        let rows = settings.all().map(|(key, value, origin)| {
-            (key.name.to_owned(), json!({"value": value, "origin": origin.to_string(), "about": key.about}))
+        let documents = rows.into_iter().map(|(name, value, origin, about)| {
+            let mut document = json!({"value": value, "origin": origin, "about": about});
+            if name.ends_with(".token") && !value.is_null() {
+                let problem = missing.get(&name);
+                document["resolves"] = problem.is_none().into();
+                problem.inspect(|problem| document["problem"] = problem.as_str().into());
+            }
+            (name, document)
         });
-        print::json(&rows.collect::<serde_json::Map<_, _>>())?;
+        print::json(&documents.collect::<serde_json::Map<_, _>>())?;
         return Ok(ExitCode::SUCCESS);
     }
     let head = ["SETTING", "VALUE", "FROM", "WHAT IT SAYS"].map(str::to_owned).to_vec();
-    let rows = settings.all().map(|(key, value, origin)| {
-        vec![key.name.to_owned(), print::visible(&value.to_string()), origin.to_string(), key.about.to_owned()]
+    let lines = rows.iter().map(|(name, value, origin, about)| {
+        let mut cell = cell(value);
+        if missing.contains_key(name) {
+            cell.push_str(" (not there)");
+        }
+        vec![name.clone(), cell, origin.clone(), (*about).to_owned()]
     });
-    print::line(print::table(&std::iter::once(head).chain(rows).collect::<Vec<_>>()))?;
+    print::line(print::table(&std::iter::once(head).chain(lines).collect::<Vec<_>>()))?;
+    for (name, problem) in &missing {
+        print::note(&format!("{name}: {problem}"));
+    }
     if let Some(file) = file() {
         print::note(&format!("change them in {}, or in the environment", file.display()));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn check(json: bool) -> Result<ExitCode, Failure> {
-    let problems = problems();
+/// A value as it stands in a table.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => print::visible(text),
+        Value::Array(values) => values.iter().map(cell).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+async fn check(json: bool) -> Result<ExitCode, Failure> {
+    let problems = problems().await;
     if !problems.is_empty() {
         let reply = json!({"success": false, "problems": problems});
         return Err(Failure::usage(problems.join("\n")).with(&reply));
@@ -69,10 +101,28 @@ fn check(json: bool) -> Result<ExitCode, Failure> {
 }
 
 /// Everything that is wrong with the configuration of this user.
-pub(super) fn problems() -> Vec<String> {
-    let problems = match Settings::load() {
-        Ok(settings) => settings.unknown,
-        Err(bad) => bad.0,
-    };
-    problems.iter().map(ToString::to_string).collect()
+pub(super) async fn problems() -> Vec<String> {
+    match Settings::load() {
+        Ok(settings) => {
+            let mut problems: Vec<String> = settings.unknown.iter().map(ToString::to_string).collect();
+            let missing = missing_tokens(&settings, false).await;
+            problems.extend(missing.into_iter().map(|(name, problem)| format!("{name}: {problem}")));
+            problems
+        }
+        Err(bad) => bad.0.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// The tokens of remote services that are not where they should be, and why; of those that are not used only if `all`.
+async fn missing_tokens(settings: &Settings, all: bool) -> BTreeMap<String, String> {
+    let mut missing = BTreeMap::new();
+    for config in settings.remotes.iter().map(|remote| &remote.config).filter(|config| all || config.enabled) {
+        if let Some(Err(error)) = match &config.token {
+            Some(token) => Some(token.resolve().await),
+            None => None,
+        } {
+            missing.insert(format!("remote.{}.token", config.name), error.to_string());
+        }
+    }
+    missing
 }

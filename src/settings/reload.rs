@@ -1,6 +1,9 @@
 //! Settings of a daemon that runs: read again when their file changes, or when somebody says so.
 
+use std::collections::BTreeMap;
+
 use steplatch_daemon::Configuration;
+use steplatch_remote::Config;
 use tokio::sync::watch::Sender;
 
 use super::watch::Watch;
@@ -85,6 +88,18 @@ impl Reload {
                 tracing::warn!("{} changed, and holds from the next start on: steplatch daemon restart", key.name);
             }
         }
+        let before: BTreeMap<&str, &Config> = self.settings.services().collect();
+        let after: BTreeMap<&str, &Config> = settings.services().collect();
+        for (name, config) in &after {
+            match before.get(name) {
+                Some(old) if old == config => {}
+                Some(_) => tracing::info!("remote '{name}' changed, and holds from now on"),
+                None => tracing::info!("remote '{name}' was added"),
+            }
+        }
+        for name in before.keys().filter(|name| !after.contains_key(*name)) {
+            tracing::info!("remote '{name}' was taken out");
+        }
         self.told.send_if_modified(|configuration| {
             let new = settings.configuration();
             let changed = *configuration != new;
@@ -112,6 +127,8 @@ mod tests {
         reload.take(read("tools.library = 'perhaps'", &[]));
         assert!(!receiver.has_changed().unwrap());
         assert!(receiver.borrow().library_tools, "it stays as it was");
+        reload.take(read("tools.library = true\n[[remote]]\nname = 'a'\n", &[]));
+        assert_eq!(receiver.borrow_and_update().remotes[0].name, "a");
         reload.take(read("", &[]));
         assert!(!receiver.borrow_and_update().library_tools, "what is taken out is the default again");
     }

@@ -10,6 +10,7 @@ mod calls_view;
 mod clients;
 mod commander;
 mod commands;
+mod doctor;
 mod failure;
 mod family;
 mod front;

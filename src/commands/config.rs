@@ -101,7 +101,7 @@ async fn check(json: bool) -> Result<ExitCode, Failure> {
 }
 
 /// Everything that is wrong with the configuration of this user.
-pub(super) async fn problems() -> Vec<String> {
+pub(crate) async fn problems() -> Vec<String> {
     match Settings::load() {
         Ok(settings) => {
             let mut problems: Vec<String> = settings.unknown.iter().map(ToString::to_string).collect();

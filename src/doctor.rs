@@ -155,6 +155,9 @@ async fn clients(around: &Surroundings, ours: &Ours, only: &[String]) -> Checks 
         let mut has_entry = false;
         for scope in [Scope::User, Scope::Project] {
             let path = client.file(scope, around);
+            if scope == Scope::Project && path == client.file(Scope::User, around) {
+                continue;
+            }
             let about =
                 if scope == Scope::User { client.label.to_owned() } else { format!("{} (project)", client.label) };
             let setup = mend(client, scope);

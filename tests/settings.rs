@@ -44,6 +44,46 @@ fn a_change_of_the_file_is_taken_over_while_the_daemon_runs() {
     fs::rename(&new, &file).unwrap();
     logged(&home, "tools.library changed, and holds from now on");
     logged(&home, "runs.days changed, and holds from the next start on: steplatch daemon restart");
+    let service = |url: &str| format!("daemon.log = 'info'\n[[remote]]\nname = 'flows'\nbase_url = '{url}'\n");
+    fs::write(&file, service("https://flows.example.com")).unwrap();
+    logged(&home, "remote 'flows' was added");
+    fs::write(&file, service("https://flows.example.org")).unwrap();
+    logged(&home, "remote 'flows' changed, and holds from now on");
+    fs::remove_file(&file).unwrap();
+    // What is logged is the usual again, and that one was taken out is told no more.
+    let shown = home.runs(&["config", "show", "--json"]).json();
+    assert!(shown.get("remote.flows.base_url").is_none(), "{shown}");
+}
+
+#[test]
+fn services_are_shown_without_their_tokens() {
+    let home = Home::new(env!("CARGO_BIN_EXE_steplatch"));
+    let file = home.path().join(".config/steplatch/config.toml");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let secret = home.path().join("secret");
+    fs::write(&secret, "sk-very-secret\n").unwrap();
+    let service = |name: &str, token: &str| {
+        format!("[[remote]]\nname = '{name}'\nenabled = true\nbase_url = 'https://a.example.com'\ntoken = '{token}'\n")
+    };
+    let kept = format!("file:{}", secret.display());
+    fs::write(&file, service("kept", &kept) + &service("lost", "env:NO_SUCH_TOKEN_HERE")).unwrap();
+    let said = home.runs(&["config", "show", "--json"]);
+    let shown = said.json();
+    assert_eq!(shown["remote.kept.token"]["value"], kept.as_str());
+    assert_eq!(shown["remote.kept.token"]["resolves"], true);
+    assert_eq!(shown["remote.lost.token"]["resolves"], false);
+    assert_eq!(shown["remote.lost.token"]["origin"], file.display().to_string());
+    assert_eq!(shown["remote.lost.retry_attempts"]["origin"], "default");
+    let table = home.runs(&["config", "show"]);
+    assert!(table.stdout.contains("env:NO_SUCH_TOKEN_HERE (not there)"), "{table:?}");
+    let checked = home.runs(&["config", "check"]);
+    assert!(checked.code == 2 && checked.stderr.contains("remote.lost.token: "), "{checked:?}");
+    fs::write(&file, service("clear", "sk-very-secret")).unwrap();
+    let refused = home.runs(&["config", "show"]);
+    assert!(refused.code == 2 && refused.stderr.contains("must be env:NAME, file:PATH or keyring:NAME"), "{refused:?}");
+    for said in [said, table, checked, refused] {
+        assert!(!format!("{said:?}").contains("sk-very-secret"), "{said:?}");
+    }
 }
 
 #[test]

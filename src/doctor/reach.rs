@@ -71,7 +71,8 @@ fn tell_daemon(checks: &mut Checks, status: &DaemonStatusReply, restart: &str) {
         match host.state.as_str() {
             "current" => checks.good("host", said),
             "older" => {
-                checks.warn("host", format!("{said}; older: it opens no new ones"), "it ends with its last terminal")
+                let said = format!("{said}; older: it opens no new ones");
+                checks.warn("host", said, "it ends with its last terminal");
             }
             "foreign" => checks.problem("host", format!("{said}; it speaks another version"), end),
             _ => checks.problem("host", format!("{said}; it does not answer"), end),

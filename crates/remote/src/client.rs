@@ -133,10 +133,18 @@ impl Client {
                 listing.cut("The list has too many pages; the first hundred are taken.");
                 break;
             }
-            let answer = self.patiently(async || self.get(url.clone()).await).await?;
-            let page = answer.json().and_then(Page::read).map_err(|why| answer.nonsense(&why))?;
+            let asked = &url;
+            let page = self.patiently(move || async move {
+                let answer = self.get(asked.clone()).await?;
+                answer.read(Page::read).await
+            });
+            let page = page.await?;
             let next = page.next.clone();
-            listing.add(page);
+            let adding = apart(move || {
+                listing.add(page);
+                listing
+            });
+            listing = adding.await;
             let Some(next) = next else { break };
             match url.join(&next) {
                 Ok(next) if next.origin() == self.0.base.origin() => url = next,
@@ -198,7 +206,7 @@ impl Client {
     /// If the service can not be asked or does not tell; [`AskError::passing`] says whether it may tell later.
     pub async fn status(&self, id: &str, instance: &str) -> Result<Status, AskError> {
         let answer = self.get(self.url(&[id, "runs", instance, "status"])?).await?;
-        answer.json().and_then(|json| Status::read(&json)).map_err(|why| answer.nonsense(&why))
+        answer.read(|json| Status::read(&json)).await
     }
 
     /// Asks that a run be cancelled, again if that fails in passing: cancelling twice is no worse than once.
@@ -209,8 +217,9 @@ impl Client {
     pub async fn cancel(&self, id: &str, instance: &str) -> Result<Cancelled, AskError> {
         let url = self.url(&[id, "runs", instance, "cancel"])?;
         let request = Request { method: Method::POST, url, body: Some(json!({})), key: None };
-        let asked = self.patiently(async || {
-            let answer = self.ask(&request, self.0.limits.answering).await?;
+        let request = &request;
+        let asked = self.patiently(move || async move {
+            let answer = self.ask(request, self.0.limits.answering).await?;
             match answer.status.as_u16() {
                 200..=299 => Ok(Cancelled::Asked),
                 404 | 405 => Ok(Cancelled::NotSupported),
@@ -221,7 +230,13 @@ impl Client {
     }
 
     /// Asks until there is an answer or a failure that does not pass, as often as is configured.
-    async fn patiently<T>(&self, question: impl AsyncFn() -> Result<T, AskError>) -> Result<T, AskError> {
+    ///
+    /// What is asked is a function that returns a future: of an async closure nobody can tell yet that it may be sent to
+    /// another thread.
+    async fn patiently<T, F>(&self, question: impl Fn() -> F) -> Result<T, AskError>
+    where
+        F: Future<Output = Result<T, AskError>>,
+    {
         let mut attempt = 0;
         loop {
             let error = match question().await {
@@ -351,6 +366,18 @@ fn web(is_here: bool, connecting: Duration) -> reqwest::Result<reqwest::Client> 
         builder = builder.no_proxy();
     }
     builder.build()
+}
+
+/// Does something that may take a while on a thread that may block.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends, and whoever waits here with it.
+            Err(_) => std::future::pending().await,
+        },
+    }
 }
 
 /// Returns a number from 0 to 1 by chance, so that many who wait do not all come at once.

@@ -9,7 +9,7 @@ use steplatch_store::{Journal, ReadError, Record};
 use steplatch_workflow::{By, ChildEnd, Event, Outcome};
 
 use super::run::Run;
-use super::{Seal, Shared, function};
+use super::{Seal, Shared, function, remote};
 use crate::connection::{Disconnected, Outgoing};
 use crate::moment;
 
@@ -134,6 +134,10 @@ impl Shared {
         if run.is_function() {
             let records = self.journal.read(&run.id, from).await?;
             return records.iter().map(|record| function::event(run, record)).collect();
+        }
+        if run.is_remote() {
+            let records = self.journal.read(&run.id, from).await?;
+            return records.iter().map(|record| remote::event(run, record)).collect();
         }
         let events = self.events_of(&run.id, from, &Seal::default()).await?;
         Ok((from..).zip(events).map(|(seq, event)| told(run, seq, event)).collect())

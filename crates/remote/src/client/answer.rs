@@ -13,6 +13,9 @@ use crate::text::clean;
 /// Characters of what a service says went wrong.
 const LONGEST: usize = 300;
 
+/// Bytes of an answer that take a while to read.
+const LONG: usize = 128 * 1024;
+
 /// An answer of any status.
 #[derive(Debug)]
 pub(super) struct Answer {
@@ -59,8 +62,19 @@ impl Answer {
         })
     }
 
+    /// Reads the JSON in it, on another thread if there is much of it.
+    ///
+    /// # Errors
+    ///
+    /// An error that passes, if it makes no sense.
+    pub(super) async fn read<T: Send + 'static>(self, read: fn(Value) -> Result<T, String>) -> Result<T, AskError> {
+        let is_long = self.body.as_ref().is_some_and(|body| body.len() > LONG);
+        let read = move || self.json().and_then(read).map_err(|why| self.nonsense(&why));
+        if is_long { super::apart(read).await } else { read() }
+    }
+
     /// An answer that was meant well and makes no sense.
-    pub(super) fn nonsense(&self, why: &str) -> AskError {
+    fn nonsense(&self, why: &str) -> AskError {
         let words = format!("The service answered {}, and {why}.", self.status.as_u16());
         AskError { status: Some(self.status.as_u16()), ..AskError::passing(words) }
     }

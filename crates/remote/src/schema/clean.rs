@@ -17,7 +17,10 @@ const LONGEST_TEXT: usize = 500;
 /// What had to be changed is told up to this many times.
 const MOST_NOTES: usize = 20;
 
-const BACKTRACKING: &str = "patterns that could take long, or are none, are left out";
+/// Patterns in a schema; each takes up to a few milliseconds to compile.
+const MOST_PATTERNS: usize = 50;
+
+const PATTERNS: &str = "patterns that could take long, or are none, are left out";
 
 /// A schema of an object that can be checked against and shown to a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,7 +64,7 @@ pub fn clean(raw: &Value) -> Cleaned {
     let Ok(left_out) = references::to_leave_out(raw) else {
         return Cleaned::anything("the references of the schema multiply without end");
     };
-    let mut cleaning = Cleaning { left_out, notes: Vec::new() };
+    let mut cleaning = Cleaning { left_out, notes: Vec::new(), patterns: 0 };
     let mut schema = cleaning.schema(raw, "", 0);
     if !cleaning.notes.is_empty() {
         loosen(&mut schema);
@@ -156,6 +159,8 @@ struct Cleaning {
     left_out: BTreeSet<String>,
     /// What the service meant and is left out.
     notes: Vec<String>,
+    /// Patterns that were looked at.
+    patterns: usize,
 }
 
 impl Cleaning {
@@ -164,6 +169,16 @@ impl Cleaning {
         if self.notes.len() < MOST_NOTES && !self.notes.contains(&note) {
             self.notes.push(note);
         }
+    }
+
+    /// Returns whether a pattern is kept.
+    fn keeps(&mut self, pattern: &str) -> bool {
+        self.patterns += 1;
+        let is_kept = self.patterns <= MOST_PATTERNS && !text::has_unseen(pattern) && is_pattern(pattern);
+        if !is_kept {
+            self.note(PATTERNS);
+        }
+        is_kept
     }
 
     /// Cleans the schema that stands at a JSON Pointer.
@@ -222,11 +237,10 @@ impl Cleaning {
             (Kind::NamedSchemas, Value::Object(named)) => {
                 let mut kept = Map::new();
                 for (name, schema) in named {
-                    if text::has_unseen(name) {
+                    let is_pattern = at.ends_with("/patternProperties");
+                    if !is_pattern && text::has_unseen(name) {
                         self.note("properties with hidden characters in their names are left out");
-                    } else if at.ends_with("/patternProperties") && !is_pattern(name) {
-                        self.note(BACKTRACKING);
-                    } else {
+                    } else if !is_pattern || self.keeps(name) {
                         let schema = self.schema(schema, &references::below(at, name), depth + 1);
                         kept.insert(name.clone(), schema);
                     }
@@ -241,13 +255,7 @@ impl Cleaning {
                 self.note("values with hidden characters are left out");
                 None
             }
-            (Kind::Pattern, Value::String(pattern)) => {
-                let is_kept = !text::has_unseen(pattern) && is_pattern(pattern);
-                if !is_kept {
-                    self.note(BACKTRACKING);
-                }
-                is_kept.then(|| value.clone())
-            }
+            (Kind::Pattern, Value::String(pattern)) => self.keeps(pattern).then(|| value.clone()),
             (Kind::Reference, Value::String(_)) => {
                 let is_kept = !self.left_out.contains(at);
                 if !is_kept {

@@ -12,7 +12,8 @@ const MOST: usize = 100;
 /// Characters of a violation; there may be a value in it.
 const LONGEST: usize = 300;
 
-/// A schema, ready to be checked against. Cheap to use, not to make: keep it.
+/// A schema, ready to be checked against. Made in about a millisecond, so rather made anew for a call than kept: that of a
+/// foreign schema may take megabytes.
 #[derive(Debug, Clone)]
 pub struct Validator(jsonschema::Validator);
 

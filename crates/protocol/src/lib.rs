@@ -30,10 +30,10 @@ pub use client::{CallError, Client, Events};
 pub use codec::{Line, LineReader, MAX_LINE};
 pub use connect::{ConnectError, Starter, connect, connect_or_start};
 pub use daemon::{
-    DaemonStatus, DaemonStatusReply, GetMetrics, GetMetricsReply, Hello, HelloReply, HostInfo, Metric, MetricKind, Sample,
-    StopDaemon, StopDaemonReply,
+    DaemonStatus, DaemonStatusReply, GetMetrics, GetMetricsReply, Hello, HelloReply, HostInfo, Metric, MetricKind,
+    Sample, StopDaemon, StopDaemonReply,
 };
-pub use follow::{FollowError, Follower};
+pub use follow::{FollowError, Follower, SomeEvents};
 pub use library::{
     BrokenWorkflow, CreateWorkflow, CreateWorkflowReply, DeclarationInfo, DeleteWorkflow, DeleteWorkflowReply,
     DescribeWorkflow, DescribeWorkflowReply, FileProblem, FunctionSource, GetWorkflowSchema, GetWorkflowSchemaReply,

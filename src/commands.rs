@@ -10,6 +10,7 @@ mod mcp;
 mod nodes;
 mod run;
 pub(crate) mod runs;
+mod serve;
 mod terminal;
 mod worker;
 mod workflow;
@@ -69,6 +70,8 @@ enum Command {
     Commander(Commander),
     /// Serve an MCP client on standard input and output
     Mcp,
+    /// Serve programs and pages over HTTP: an API, events, and this instance's workflows for others
+    Serve(serve::Serve),
     /// Start, stop and look at the daemon
     #[command(subcommand)]
     Daemon(daemon::Daemon),
@@ -139,6 +142,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Terminal(command) => command.run(&place).await,
         Command::Commander(command) => command.run(&place).await,
         Command::Mcp => mcp::run(place).await,
+        Command::Serve(command) => command.run(&place).await,
         Command::Daemon(command) => command.run(place).await,
         Command::Config(command) => command.run(),
         Command::Worker => unreachable!("it has its own way, above"),

@@ -12,6 +12,7 @@ mod commands;
 mod failure;
 mod family;
 mod front;
+mod listening;
 mod passphrase;
 mod print;
 mod question;

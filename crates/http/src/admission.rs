@@ -35,11 +35,12 @@ struct Name {
 impl Name {
     /// Reads `name`, `name:port`, `[::1]` and `[::1]:port`; nothing where it is none of them.
     fn read(text: &str) -> Option<Self> {
-        let (host, port) = match text.rfind(':') {
-            Some(colon) if !text[colon..].contains(']') && !(text.contains("::") && !text.starts_with('[')) => {
-                (&text[..colon], Some(text[colon + 1..].parse().ok()?))
-            }
-            _ => (text, None),
+        // The colons of an address in brackets, or of a bare one of IPv6, stand before no port.
+        let is_bare_v6 = text.contains("::") && !text.starts_with('[');
+        let colon = text.rfind(':').filter(|colon| !is_bare_v6 && !text[*colon..].contains(']'));
+        let (host, port) = match colon {
+            Some(colon) => (&text[..colon], Some(text[colon + 1..].parse().ok()?)),
+            None => (text, None),
         };
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         // A dot at the end of a name is the root of all names, and means the same.

@@ -177,7 +177,8 @@ impl Prepared {
             return Ok(StatusCode::OK);
         }
         let text = |field: &str| reply[field].as_str().unwrap_or_default();
-        let is_run = !text("run_id").is_empty() && !(text("status").is_empty() && text("state").is_empty());
+        let has_state = !text("status").is_empty() || !text("state").is_empty();
+        let is_run = has_state && !text("run_id").is_empty();
         let some = |field: &str| reply[field].as_array().is_some_and(|all| !all.is_empty());
         match self.route.unsuccessful {
             Unsuccessful::Run if is_run => return Ok(StatusCode::OK),

@@ -6,6 +6,7 @@
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
+use steplatch_protocol::RunEvent;
 
 use crate::dialect;
 use crate::health::Health;
@@ -225,13 +226,23 @@ fn own() -> Vec<(String, &'static str, Value)> {
     let text = |description: &str, kind: &str| json!({"description": description, "content": {kind: {"schema": {"type": "string"}}}});
     let in_path = |name: &str, description: &str| json!({"name": name, "in": "path", "required": true, "description": description, "schema": {"type": "string", "minLength": 1}});
     let mut all = Vec::new();
+    // Each event is one of these.
+    let event = json!({
+        "type": "object",
+        "required": ["id", "event", "data"],
+        "properties": {
+            "id": {"type": "string", "description": "Its number"},
+            "event": {"type": "string", "description": "Its type"},
+            "data": {"type": "string", "contentMediaType": "application/json", "contentSchema": schema::<RunEvent>()},
+        },
+    });
     let mut events = json!({
         "tags": ["runs"],
         "summary": "Follow the events of a run",
         "description": "Server-sent events, from the first or a later one until the run is over: 'id' is the event's number, \
                         'event' its type, 'data' the event. Last-Event-ID goes on where a client was.",
         "parameters": [in_path("run_id", "The run")],
-        "responses": responses(text("The events", "text/event-stream"), &["400", "404"]),
+        "responses": responses(json!({"description": "The events", "content": {"text/event-stream": {"schema": event}}}), &["400", "404"]),
     });
     events["parameters"].as_array_mut().expect("it is a list").extend(in_query::<Wanted>());
     let last = json!({"name": "Last-Event-ID", "in": "header", "required": false, "description": "Number of the last event that was seen",

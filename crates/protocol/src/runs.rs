@@ -489,7 +489,7 @@ pub struct SubscribeReply {
 }
 
 /// Something that happened in a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunEvent {
     /// Its number within the run, from 1.
     pub seq: u64,

@@ -8,6 +8,7 @@ pub(crate) mod graphs;
 mod host;
 mod mcp;
 mod nodes;
+mod remote;
 mod run;
 pub(crate) mod runs;
 mod serve;
@@ -63,6 +64,9 @@ enum Command {
     /// List and run the graphs of this project
     #[command(subcommand)]
     Graph(graphs::Graphs),
+    /// List and refresh the workflows of remote services
+    #[command(subcommand)]
+    Remote(remote::Remote),
     /// Open, watch, drive and close terminals
     #[command(subcommand)]
     Terminal(terminal::Terminal),
@@ -139,6 +143,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Approver(command) => command.run(&place).await,
         Command::Nodes(command) => command.run(&place).await,
         Command::Graph(command) => command.run(&place).await,
+        Command::Remote(command) => command.run(&place).await,
         Command::Terminal(command) => command.run(&place).await,
         Command::Commander(command) => command.run(&place).await,
         Command::Mcp => mcp::run(place).await,

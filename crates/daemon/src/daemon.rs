@@ -128,8 +128,10 @@ impl Daemon {
                 tracing::warn!(%error, "whoever opens the first terminal is told");
             }
         });
-        let service =
-            Arc::new(Service::start(place, hosts, Workers::new(options.workers), secrets, options.runs).await?);
+        let service = Arc::new(
+            Service::start(place, hosts, Workers::new(options.workers), secrets, options.runs, options.configuration)
+                .await?,
+        );
         Ok(Self { service, listener, _lock: lock })
     }
 

@@ -6,6 +6,7 @@
 
 mod approver;
 mod caller;
+mod changes;
 mod configuration;
 mod connection;
 mod daemon;
@@ -13,6 +14,7 @@ mod library;
 mod lock;
 mod moment;
 mod nodes;
+mod remotes;
 mod runs;
 mod secrets;
 mod service;

@@ -12,6 +12,7 @@ mod function_verbs;
 mod functions;
 mod load;
 mod origin;
+mod proven;
 mod verbs;
 
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 use steplatch_ids::WorkflowName;
-use steplatch_library::{CreateError, FolderError, Kept, Library, LookupError, Signature, Stored};
+use steplatch_library::{CreateError, FolderError, Kept, Library, LookupError, Signature, Status, Stored};
 
 use crate::caller::Caller;
 use crate::nodes::{FunctionWorkflow, Project, Projects};

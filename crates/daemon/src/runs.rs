@@ -18,6 +18,7 @@ mod gate;
 mod list;
 mod origin;
 mod pause;
+mod remote;
 mod report;
 mod run;
 mod seal;
@@ -32,8 +33,8 @@ use serde_json::Value;
 use steplatch_ids::RunId;
 use steplatch_library::Signature;
 use steplatch_protocol::{
-    CancelWorkflow, CancelWorkflowReply, ExecuteWorkflow, ExecuteWorkflowReply, GetRun, GetWorkflowRun,
-    GetWorkflowRunReply, NodeReply, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply, Until,
+    CallTool, CancelWorkflow, CancelWorkflowReply, ExecuteWorkflow, ExecuteWorkflowReply, GetRun, GetWorkflowRun,
+    GetWorkflowRunReply, NodeReply, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply, ToolInfo, Until,
 };
 use steplatch_store::{Journal, OpenError};
 use steplatch_workflow::{InvalidLimits, Limits, Start};
@@ -42,15 +43,19 @@ use tokio::task::JoinSet;
 pub(crate) use event::RunEvents;
 
 use crate::caller::Caller;
+use crate::changes::Changes;
 use crate::library::Workflows;
 use crate::nodes::{Hands, Nodes, Project, Projects};
+use crate::remotes::Remotes;
 use crate::secrets::Secrets;
 use crate::sessions::Sessions;
+use crate::tools::{arguments, check};
 use crate::workers::Workers;
 use begin::Beginning;
 pub use catalog::TerminalTools;
 use function::FunctionFrom;
 use function::Given;
+use remote::BeginsRemote;
 use run::{Run, RunState};
 use seal::Seal;
 pub use shared::KeptRuns;
@@ -62,6 +67,9 @@ const USUAL_WAIT: f64 = 20.0;
 
 /// How long anybody may wait in one go, in seconds.
 const LONGEST_WAIT: f64 = 7200.0;
+
+/// Names of workflows that a reply tells.
+const MOST_AVAILABLE: usize = 50;
 
 /// How long the end of a run that is cancelled is waited for.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
@@ -76,7 +84,9 @@ pub(crate) struct Surroundings {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) projects: Projects,
     pub(crate) hands: Hands,
+    pub(crate) remotes: Remotes,
     pub(crate) secrets: Arc<Secrets>,
+    pub(crate) changes: Changes,
 }
 
 /// All runs.
@@ -181,7 +191,50 @@ impl Runs {
             }
             Err(reply) => *reply,
         };
-        RunReply { available_workflows: self.shared.workflows.available(caller).await, ..reply }
+        let mut available_workflows = self.shared.workflows.available(caller).await;
+        let room = MOST_AVAILABLE.saturating_sub(available_workflows.len());
+        available_workflows.extend(self.shared.remotes.tools().into_iter().take(room).map(|tool| tool.name));
+        RunReply { available_workflows, ..reply }
+    }
+
+    /// Calls a tool that is a workflow, whose arguments are checked: as [`Self::run`].
+    pub(crate) async fn call_tool(
+        &self,
+        caller: &Arc<Caller>,
+        tool: ToolInfo,
+        verb: CallTool,
+        step: Option<String>,
+    ) -> RunReply {
+        let CallTool { arguments, wait_seconds, idempotency_key, .. } = verb;
+        let usual = if tool.sync { LONGEST_WAIT } else { USUAL_WAIT };
+        let wait = wait_seconds.unwrap_or(usual).clamp(0.0, LONGEST_WAIT);
+        // A saved workflow has no name of a tool, unless somebody gave it one.
+        let name = if tool.source == "remote" { tool.name } else { tool.workflow_id };
+        let input = match arguments.get("input") {
+            Some(input) => input.clone(),
+            None if arguments.is_empty() => Value::Null,
+            None => Value::Object(arguments.clone()),
+        };
+        let given = Given { input, params: arguments };
+        let verb = RunWorkflow {
+            workflow_name: Some(name),
+            initial_variables: Some(given.as_variables()),
+            idempotency_key,
+            ..RunWorkflow::default()
+        };
+        match self.start(caller, verb, Some(given), step).await {
+            Ok(run) => {
+                self.at_rest(&run, Duration::from_secs_f64(wait)).await;
+                self.report(&run).await
+            }
+            Err(reply) => *reply,
+        }
+    }
+
+    /// Returns what a service calls the run of its workflow that has this id here.
+    pub(crate) async fn instance_of(&self, run_id: &str) -> Option<String> {
+        let run = self.find(run_id).await.ok().filter(|run| run.is_remote())?;
+        remote::instance_of(&self.shared, &run).await
     }
 
     async fn start(
@@ -219,6 +272,21 @@ impl Runs {
                     None => {
                         let from = FunctionFrom::Library(&workflow);
                         self.shared.begin_function(caller, &verb, from, given, key).await
+                    }
+                };
+            }
+            Ok(Asked::Remote(tool)) => {
+                return match begun {
+                    Some(run) if run.is_remote() && run.about.workflow == tool.name => Ok(run),
+                    Some(run) => another(&run),
+                    None => {
+                        let variables = || arguments(&tool, verb.initial_variables.clone().unwrap_or_default());
+                        let input = given.map_or_else(variables, Given::into_arguments);
+                        check(&tool, &input).map_err(|error| not_started("validation_failed", error))?;
+                        let (run, timeout) = (RunId::random(), verb.execution_timeout);
+                        let begins = BeginsRemote { run, tool: *tool, input, timeout, parent: None, key };
+                        let begun = self.shared.begin_remote(caller, begins).await;
+                        begun.map_err(|error| not_started("execution_error", error))
                     }
                 };
             }
@@ -372,7 +440,8 @@ impl Runs {
                     progress.mark_unchanged();
                     below.spawn(async move { progress.changed().await });
                 }
-                if state.is_over() || (state == RunState::Waiting && self.asks(run)) {
+                let asks = run.progress().asks_elsewhere || self.asks(run);
+                if state.is_over() || (state == RunState::Waiting && asks) {
                     return;
                 }
                 let gone = tokio::select! {
@@ -408,7 +477,9 @@ impl Runs {
         };
         let (told, secrets) = (run.clone(), self.shared.secrets.clone());
         let report = self.shared.at_length(move || {
-            if told.is_function() {
+            if told.is_remote() {
+                remote::report(&told, &records, &secrets)
+            } else if told.is_function() {
                 function::report(&told, &records, &secrets).map(|report| RunReply { pending_gate: gate, ..report })
             } else {
                 report::of(&told, progress, records, gate, &secrets)

@@ -2,6 +2,7 @@
 //!
 //! One `match` says who answers what; the work is done where its things are kept.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -10,22 +11,25 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use steplatch_host::{HostState, Hosts};
 use steplatch_protocol::{
-    Command, DaemonStatusReply, ErrorCode, GetMetricsReply, Hello, HelloReply, HostInfo, ListRemoteWorkflowsReply,
-    PROTOCOL_VERSION, Place, RefreshWorkflowsReply, Refusal, StopDaemonReply, VerbInfo, WatchReply,
+    Command, DaemonStatusReply, ErrorCode, GetMetricsReply, Hello, HelloReply, HostInfo, Metric, MetricKind,
+    PROTOCOL_VERSION, Place, Refusal, Sample, StopDaemonReply, VerbInfo, WatchReply,
 };
 use steplatch_store::OpenError;
 use tokio::sync::{Notify, watch};
 
 use crate::approver::Approver;
 use crate::caller::Caller;
+use crate::changes::Changes;
+use crate::configuration::Configuration;
 use crate::connection::Outgoing;
 use crate::daemon::Ending;
 use crate::library::Workflows;
 use crate::nodes::{Hands, Nodes};
+use crate::remotes::Remotes;
 use crate::runs::{KeptRuns, RunEvents, Runs, Surroundings};
 use crate::secrets::Secrets;
 use crate::sessions::{Sessions, TerminalEvents};
-use crate::tools::Tools;
+use crate::tools::{ToolWatch, Tools};
 use crate::workers::Workers;
 
 /// What the daemon is made of.
@@ -40,6 +44,7 @@ pub(crate) struct Service {
     workflows: Workflows,
     nodes: Arc<Nodes>,
     tools: Tools,
+    remotes: Remotes,
     approver: Approver,
     secrets: Arc<Secrets>,
     clients: AtomicUsize,
@@ -78,6 +83,7 @@ impl Answer {
 pub(crate) enum Following {
     Run(RunEvents),
     Terminal(Box<TerminalEvents>),
+    Changes(Box<ToolWatch>),
     /// The end of the daemon, which cuts off whoever has not been answered yet.
     Stop(watch::Sender<Option<Ending>>, Ending),
 }
@@ -89,6 +95,7 @@ impl Following {
         let _ = match self {
             Self::Run(events) => events.forward(request_id, outgoing).await,
             Self::Terminal(events) => events.forward(request_id, outgoing).await,
+            Self::Changes(watching) => watching.forward(request_id, outgoing).await,
             Self::Stop(stop, ending) => {
                 stop.send_replace(Some(ending));
                 Ok(())
@@ -118,6 +125,7 @@ impl Service {
         workers: Workers,
         secrets: Arc<Secrets>,
         keep: KeptRuns,
+        configuration: watch::Receiver<Configuration>,
     ) -> Result<Self, OpenError> {
         let stop = watch::Sender::new(None);
         let sessions = Sessions::new(hosts, secrets.clone(), stop.subscribe());
@@ -125,6 +133,9 @@ impl Service {
         let projects = workflows.projects().clone();
         let hands = Hands::new(sessions.clone(), secrets.clone());
         let nodes = Arc::new(Nodes::new(projects.clone(), hands.clone()));
+        let changes = Changes::default();
+        let remotes = Remotes::start(place.state(), configuration.clone(), changes.clone(), secrets.clone());
+        let tools = Tools::new(workflows.clone(), remotes.clone(), configuration, changes.clone());
         let surroundings = Surroundings {
             sessions: sessions.clone(),
             workflows: workflows.clone(),
@@ -132,7 +143,9 @@ impl Service {
             nodes: nodes.clone(),
             projects,
             hands,
+            remotes: remotes.clone(),
             secrets: secrets.clone(),
+            changes,
         };
         let runs = Runs::open(place.journal(), surroundings, keep).await?;
         runs.recover().await;
@@ -143,7 +156,8 @@ impl Service {
             listen_again: Arc::default(),
             runs,
             nodes,
-            tools: Tools::default(),
+            tools,
+            remotes,
             workflows,
             secrets,
             sessions,
@@ -207,7 +221,7 @@ impl Service {
                 Err(refusal) => Answer::failure(refusal.error),
             },
             Command::DaemonStatus(_) => Answer::of(self.status().await),
-            Command::GetMetrics(_) => Answer::of(GetMetricsReply { success: true, metrics: Vec::new() }),
+            Command::GetMetrics(_) => Answer::of(GetMetricsReply { success: true, metrics: self.metrics().await }),
             Command::StopDaemon(verb) => {
                 let status = self.status().await;
                 let reply = StopDaemonReply { pid: status.pid, terminals: status.terminals, runs: status.runs };
@@ -257,24 +271,31 @@ impl Service {
             Command::CreateWorkflow(verb) => Answer::of(self.workflows.create(caller, verb).await),
             Command::LoadFunctions(verb) => Answer::of(self.workflows.load(caller, verb).await),
             Command::GetWorkflowSchema(_) => Answer::of(self.workflows.schema()),
-            Command::ListWorkflows(verb) => Answer::of(self.workflows.list(caller, verb).await),
-            Command::DescribeWorkflow(verb) => Answer::of(self.workflows.describe(caller, verb).await),
+            Command::ListWorkflows(verb) => Answer::of(self.tools.list_workflows(caller, verb).await),
+            Command::DescribeWorkflow(verb) => Answer::of(self.tools.describe(caller, verb).await),
             Command::DeleteWorkflow(verb) => Answer::of(self.workflows.delete(caller, verb).await),
             Command::ListNodes(verb) => Answer::of(self.nodes.list(caller, &verb).await),
             Command::DescribeNode(verb) => Answer::of(self.nodes.describe(caller, &verb).await),
             Command::RunNode(verb) => Answer::of(self.nodes.run(&self.runs, caller, verb, step).await),
             Command::ListGraphs(verb) => Answer::of(self.nodes.list_graphs(caller, &verb).await),
             Command::RunGraph(verb) => Answer::of(self.nodes.run_graph(&self.runs, caller, verb, step).await),
-            Command::ListTools(verb) => Answer::of(self.tools.list(verb).await),
-            Command::CallTool(verb) => Answer::failure(format!("there is no tool '{}'", verb.name)),
-            Command::Watch(_) => Answer::of(WatchReply { success: true, error: None }),
-            Command::ListRemoteWorkflows(_) => {
-                Answer::of(ListRemoteWorkflowsReply { success: true, ..ListRemoteWorkflowsReply::default() })
+            Command::ListTools(verb) => Answer::of(self.tools.list(caller, verb).await),
+            Command::CallTool(verb) => match self.tools.called(caller, &verb.name, &verb.arguments).await {
+                Ok(tool) => Answer::of(self.runs.call_tool(caller, tool, verb, step).await),
+                Err(not_called) => Answer::of(not_called.into_reply()),
+            },
+            Command::Watch(_) => {
+                let watching = Following::Changes(Box::new(self.tools.watch(caller).await));
+                return (Answer::of(WatchReply { success: true, error: None }), Some(watching));
             }
-            Command::RefreshWorkflows(_) => {
-                Answer::of(RefreshWorkflowsReply { success: true, ..RefreshWorkflowsReply::default() })
+            Command::ListRemoteWorkflows(verb) => Answer::of(self.remotes.list(verb)),
+            Command::RefreshWorkflows(verb) => Answer::of(self.remotes.refresh(verb).await),
+            Command::CheckWorkflowStatus(verb) => {
+                let instance = self.runs.instance_of(&verb.run_id).await;
+                let run_id = instance.is_some().then(|| verb.run_id.clone());
+                let instance = instance.unwrap_or_else(|| verb.run_id.clone());
+                Answer::of(self.remotes.check(verb, instance, run_id).await)
             }
-            Command::CheckWorkflowStatus(_) => Answer::failure("no remote service is configured".to_owned()),
         };
         (self.without_secrets(answer), None)
     }
@@ -284,6 +305,27 @@ impl Service {
         self.secrets.mask_in(&mut answer.data);
         answer.error = self.secrets.masked_if(answer.error);
         answer
+    }
+
+    async fn metrics(&self) -> Vec<Metric> {
+        let status = self.status().await;
+        let gauge = |name: &str, help: &str, value: f64| Metric {
+            name: format!("steplatch_{name}"),
+            help: help.to_owned(),
+            kind: MetricKind::Gauge,
+            samples: vec![Sample { suffix: String::new(), labels: BTreeMap::new(), value }],
+        };
+        #[allow(clippy::cast_precision_loss, reason = "there are fewer than 2^53 of each")]
+        let number = |count: usize| count as f64;
+        let mut metrics = self.remotes.metrics();
+        metrics.extend([
+            gauge("clients", "Connected clients.", number(status.clients)),
+            gauge("runs_under_way", "Runs that have not ended.", number(status.runs)),
+            gauge("terminals", "Open terminals.", number(status.terminals)),
+            gauge("uptime_seconds", "Seconds since the daemon began.", status.uptime_seconds),
+        ]);
+        metrics.sort_by(|one, other| one.name.cmp(&other.name));
+        metrics
     }
 
     async fn status(&self) -> DaemonStatusReply {

@@ -1,13 +1,204 @@
-//! The registry of workflows that are tools.
+//! The registry of workflows that are tools: of the library, and of remote services.
+//!
+//! Everybody who lists tools lists these. Names, descriptions and schemas of remote ones
+//! are foreign text that was cleaned where it came in; those of the library are made
+//! from what its authors wrote.
 
-use steplatch_protocol::{ListTools, ListToolsReply};
+mod files;
+mod listed;
+mod schema;
+mod watch;
 
-/// All workflows that are tools.
-#[derive(Debug, Default)]
-pub(crate) struct Tools {}
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use steplatch_protocol::{DescribeWorkflowReply, ListTools, ListToolsReply, RunReply, ToolInfo, ToolScope};
+use steplatch_remote::schema::Validator;
+use tokio::sync::watch::Receiver;
+
+use crate::caller::Caller;
+use crate::changes::Changes;
+use crate::configuration::Configuration;
+use crate::library::Workflows;
+use crate::remotes::Remotes;
+use files::Files;
+pub(crate) use watch::ToolWatch;
+
+/// The longest description of a tool, in characters: some clients cut at 2,048 bytes.
+const LONGEST_DESCRIPTION: usize = 1000;
+
+/// All workflows that are tools. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Tools {
+    workflows: Workflows,
+    remotes: Remotes,
+    configuration: Receiver<Configuration>,
+    changes: Changes,
+    files: Arc<Files>,
+}
 
 impl Tools {
-    pub(crate) async fn list(&self, _verb: ListTools) -> ListToolsReply {
-        ListToolsReply { success: true, ..ListToolsReply::default() }
+    pub(crate) fn new(
+        workflows: Workflows,
+        remotes: Remotes,
+        configuration: Receiver<Configuration>,
+        changes: Changes,
+    ) -> Self {
+        let files = Arc::new(Files::new(changes.clone()));
+        Self { workflows, remotes, configuration, changes, files }
     }
+
+    /// Lists the tools that `caller` is offered, or that this instance offers to others.
+    pub(crate) async fn list(&self, caller: &Caller, verb: ListTools) -> ListToolsReply {
+        let listed = match verb.scope.unwrap_or(ToolScope::Offered) {
+            ToolScope::Offered => self.offered(caller).await,
+            ToolScope::Library => self.library(caller).await,
+        };
+        match listed {
+            Ok(tools) => ListToolsReply { success: true, tools, error: None },
+            Err(error) => ListToolsReply { error: Some(error), ..ListToolsReply::default() },
+        }
+    }
+
+    async fn offered(&self, caller: &Caller) -> Result<Vec<ToolInfo>, String> {
+        let mut tools = self.remotes.tools();
+        if self.configuration.borrow().library_tools {
+            tools.extend(self.library(caller).await?);
+            tools.sort_by(|one, other| one.name.cmp(&other.name));
+        }
+        Ok(tools)
+    }
+
+    async fn library(&self, caller: &Caller) -> Result<Vec<ToolInfo>, String> {
+        let proven = self.workflows.proven(caller).await?;
+        let names: Vec<String> = proven.iter().filter_map(|workflow| workflow.name.clone()).collect();
+        let tools = self.remotes.library_names(names).await;
+        Ok(of_library(proven, &tools))
+    }
+
+    /// Returns the tool that `caller` calls so, once its arguments are found to be as it takes them.
+    ///
+    /// # Errors
+    /// In whole sentences: when there is no such tool, with those that there are; or with everything that is wrong with
+    /// the arguments.
+    pub(crate) async fn called(
+        &self,
+        caller: &Caller,
+        name: &str,
+        arguments: &Map<String, Value>,
+    ) -> Result<ToolInfo, NotCalled> {
+        let tools = self.offered(caller).await.map_err(NotCalled::Unknown)?;
+        let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
+            return Err(NotCalled::Unknown(unknown(name, &tools)));
+        };
+        check(tool, arguments).map_err(NotCalled::Arguments)?;
+        Ok(tool.clone())
+    }
+}
+
+/// Why a tool is not called.
+#[derive(Debug)]
+pub(crate) enum NotCalled {
+    /// There is none of that name.
+    Unknown(String),
+    /// What it is given is not what it takes.
+    Arguments(String),
+}
+
+impl NotCalled {
+    /// Returns the reply that says so.
+    pub(crate) fn into_reply(self) -> RunReply {
+        let (final_state, error) = match self {
+            Self::Unknown(error) => ("workflow_not_found", error),
+            Self::Arguments(error) => ("validation_failed", error),
+        };
+        RunReply {
+            status: "failed".to_owned(),
+            final_state: Some(final_state.to_owned()),
+            error: Some(error),
+            ..RunReply::default()
+        }
+    }
+}
+
+/// Reads texts as the arguments of a tool: one that its schema takes for another kind of value is read as that.
+pub(crate) fn arguments(tool: &ToolInfo, variables: BTreeMap<String, String>) -> Map<String, Value> {
+    let kind = |name: &str| tool.input_schema.pointer(&format!("/properties/{}/type", pointer(name)))?.as_str();
+    let value = |name: &str, text: String| {
+        let is_meant = |value: &Value| match kind(name) {
+            Some("integer") => value.is_i64() || value.is_u64(),
+            Some("number") => value.is_number(),
+            Some("boolean") => value.is_boolean(),
+            Some("array") => value.is_array(),
+            Some("object") => value.is_object(),
+            _ => false,
+        };
+        serde_json::from_str(&text).ok().filter(is_meant).unwrap_or(Value::String(text))
+    };
+    variables.into_iter().map(|(name, text)| (name.clone(), value(&name, text))).collect()
+}
+
+/// A key of an object, as it stands in a JSON pointer (RFC 6901).
+fn pointer(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+/// Checks what a tool is given.
+///
+/// # Errors
+/// With every violation, each with its place.
+pub(crate) fn check(tool: &ToolInfo, arguments: &Map<String, Value>) -> Result<(), String> {
+    // A schema that can not be checked against takes anything, as its service may be trusted to check it.
+    let Ok(validator) = Validator::new(&tool.input_schema) else { return Ok(()) };
+    let violations = validator.validate(&Value::Object(arguments.clone()));
+    if violations.is_empty() {
+        return Ok(());
+    }
+    let told: Vec<String> = violations
+        .iter()
+        .map(|violation| match violation.path.as_str() {
+            "" => violation.problem.clone(),
+            path => format!("{path}: {}", violation.problem),
+        })
+        .collect();
+    Err(format!("the arguments of {} are not as it takes them, so nothing was started: {}", tool.name, told.join("; ")))
+}
+
+/// Says that there is no such tool, and which there are.
+fn unknown(name: &str, tools: &[ToolInfo]) -> String {
+    let shown: String = name.chars().take(80).collect();
+    match tools {
+        [] => format!("There is no tool '{shown}': no workflow is a tool now; run_workflow runs saved ones by name"),
+        some => {
+            let names: Vec<&str> = some.iter().take(20).map(|tool| tool.name.as_str()).collect();
+            let more = some.len().saturating_sub(names.len());
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("There is no tool '{shown}'; there are {}{more}", names.join(", "))
+        }
+    }
+}
+
+/// Makes tools of saved workflows, sorted by name.
+fn of_library(proven: Vec<DescribeWorkflowReply>, names: &BTreeMap<String, String>) -> Vec<ToolInfo> {
+    let tool = |workflow: DescribeWorkflowReply| {
+        let name = workflow.name.clone()?;
+        let description = workflow.description.as_deref().map(str::trim).filter(|text| !text.is_empty());
+        let description = description.map_or_else(|| format!("Workflow {name}"), str::to_owned);
+        Some(ToolInfo {
+            name: names.get(&name)?.clone(),
+            description: description.chars().take(LONGEST_DESCRIPTION).collect(),
+            input_schema: schema::of(&workflow),
+            source: "library".to_owned(),
+            version: workflow.metadata.as_ref().map(|metadata| metadata.version.to_string()),
+            category: Some("workflow".to_owned()),
+            workflow_id: name.clone(),
+            title: name,
+            remote: None,
+            sync: false,
+        })
+    };
+    let mut tools: Vec<ToolInfo> = proven.into_iter().filter_map(tool).collect();
+    tools.sort_by(|one, other| one.name.cmp(&other.name));
+    tools
 }

@@ -193,12 +193,12 @@ pub struct ListWorkflowsReply {
 pub struct WorkflowInfo {
     /// Its name
     pub name: String,
-    /// machine, or function: an async function in Python syntax
+    /// machine, function (an async function in Python syntax) or remote (done by another service)
     pub kind: String,
     /// What it is for
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// draft, or proven: it ran to its end as it is
+    /// draft, or proven: it ran to its end as it is; remote, of those whose runs others do
     pub status: String,
     /// Runs of it that are over
     pub run_count: u64,
@@ -207,7 +207,7 @@ pub struct WorkflowInfo {
     /// When the last of them was over
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<String>,
-    /// Its file
+    /// Its file, or the service that has it
     pub file: String,
     /// One of the same name lies in the project, and is the one that is meant by it
     #[serde(default, skip_serializing_if = "is_false")]
@@ -256,6 +256,10 @@ pub struct DescribeWorkflowReply {
     /// What it leaves
     #[serde(default)]
     pub return_values: Vec<VariableOfContract>,
+    /// What it takes as a tool: JSON Schema of its arguments
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub input_schema: Option<Value>,
     /// What is kept about it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<WorkflowMetadata>,

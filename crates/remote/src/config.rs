@@ -1,6 +1,22 @@
-//! What can be said about a service.
+//! What can be said about a service, in a table of the file of settings or in the environment.
+//!
+//! Everything that is wrong is told at once, each with its place and its bounds. No
+//! error has a token in it.
 
+mod given;
+mod keys;
+mod token;
+
+use std::ffi::OsString;
 use std::time::Duration;
+
+use reqwest::Url;
+
+pub use given::Given;
+pub use keys::{KEYS, Key};
+pub use token::{Secret, Token, TokenError};
+
+use crate::filter;
 
 /// A remote service, as it is configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,26 +63,160 @@ impl Default for Config {
     }
 }
 
-/// Where a token is. It is never part of a configuration that is printed.
-#[derive(Clone, PartialEq, Eq)]
-pub enum Token {
-    /// The token itself, out of a variable of the environment.
-    Value(String),
-    /// In a variable of the environment: `env:NAME`.
-    Environment(String),
-    /// In a file, which is read when it is needed: `file:PATH`.
-    File(std::path::PathBuf),
-    /// In the keyring of the user: `keyring:NAME`.
-    Keyring(String),
+/// Something that can not be meant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{place} {problem}.")]
+pub struct Invalid {
+    /// Where it stands: a variable of the environment, or a key and its service.
+    pub place: String,
+    /// What is wrong with it and what may stand there, without a full stop.
+    pub problem: String,
 }
 
-impl std::fmt::Debug for Token {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Value(_) => formatter.write_str("Value(…)"),
-            Self::Environment(name) => write!(formatter, "Environment({name})"),
-            Self::File(path) => write!(formatter, "File({})", path.display()),
-            Self::Keyring(name) => write!(formatter, "Keyring({name})"),
+impl Config {
+    /// Reads a service of this name from the keys and values of a table.
+    ///
+    /// # Errors
+    ///
+    /// Everything that can not be meant: a name or a key that is none, a value of the wrong kind or out of bounds, a token
+    /// in clear text, and a service that is enabled without a URL.
+    pub fn read<'a>(name: &str, values: impl IntoIterator<Item = (&'a str, Given)>) -> Result<Self, Vec<Invalid>> {
+        let mut reading = Reading::new(name, |key| format!("{key} of remote '{name}'"));
+        if !is_name(name) {
+            let problem = "must be 1 to 64 letters, digits, '.', '_' or '-'".to_owned();
+            reading.invalid.push(Invalid { place: format!("The name of remote '{}'", name.escape_debug()), problem });
         }
+        for (key, given) in values {
+            match keys::find(key) {
+                Some(_) if key == "token" => match given {
+                    Given::Text(text) => match Token::parse(&text) {
+                        Ok(token) => reading.config.token = Some(token),
+                        Err(error) => reading.wrong("token", error.to_string()),
+                    },
+                    _ => reading.wrong("token", token::FORMS.to_owned()),
+                },
+                Some(_) => reading.take(key, given),
+                None => reading.wrong(key, format!("is not known; the keys are {}", keys::names())),
+            }
+        }
+        reading.end()
+    }
+
+    /// Reads the one service that the environment can name, which is called "default". `None` if none of the variables is
+    /// set; an empty one counts as not set.
+    ///
+    /// # Errors
+    ///
+    /// Everything that can not be meant, by the names of the variables.
+    pub fn from_environment(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>, Vec<Invalid>> {
+        let mut reading = Reading::new("default", |key| keys::find(key).map_or(key, |key| key.variable).to_owned());
+        let mut is_there = false;
+        for key in KEYS {
+            let Some(value) = lookup(key.variable).filter(|value| !value.is_empty()) else { continue };
+            is_there = true;
+            match value.into_string() {
+                Err(_) => reading.wrong(key.name, "is no text in UTF-8".to_owned()),
+                Ok(value) if key.name == "token" => match Secret::new(&value) {
+                    Ok(_) => reading.config.token = Some(Token::Value(value)),
+                    Err(error) => reading.wrong(key.name, error.to_string()),
+                },
+                Ok(value) if key.name == "filter_patterns" => reading.take(key.name, Given::separated(&value)),
+                Ok(value) => reading.take(key.name, Given::Written(value)),
+            }
+        }
+        if is_there { reading.end().map(Some) } else { Ok(None) }
     }
 }
+
+/// A configuration that is being read.
+struct Reading<P> {
+    config: Config,
+    invalid: Vec<Invalid>,
+    place: P,
+}
+
+impl<P: Fn(&str) -> String> Reading<P> {
+    fn new(name: &str, place: P) -> Self {
+        Self { config: Config { name: name.to_owned(), ..Config::default() }, invalid: Vec::new(), place }
+    }
+
+    fn wrong(&mut self, key: &str, problem: String) {
+        self.invalid.push(Invalid { place: (self.place)(key), problem });
+    }
+
+    fn take(&mut self, key: &str, given: Given) {
+        if let Err(problem) = self.set(key, &given) {
+            self.wrong(key, problem);
+        }
+    }
+
+    fn set(&mut self, key: &str, given: &Given) -> Result<(), String> {
+        let config = &mut self.config;
+        match key {
+            "enabled" => config.enabled = given.boolean()?,
+            "base_url" => config.base_url = url(&given.text()?)?,
+            "discovery_mcp" => config.discovery_mcp = Some(url(&given.text()?)?),
+            "discovery_interval" => {
+                let interval = given.whole(keys::DISCOVERY_INTERVAL)?;
+                config.discovery_interval = (interval > 0).then(|| Duration::from_millis(interval));
+            }
+            "execution_timeout" => {
+                config.execution_timeout = Duration::from_millis(given.whole(keys::EXECUTION_TIMEOUT)?);
+            }
+            "max_concurrent_executions" => {
+                config.max_concurrent_executions = given.whole(keys::MAX_CONCURRENT_EXECUTIONS)? as usize;
+            }
+            "filter_patterns" => config.filter_patterns = filter::checked(given.list()?)?,
+            "status_check_interval" => {
+                config.status_check_interval = Duration::from_millis(given.whole(keys::STATUS_CHECK_INTERVAL)?);
+            }
+            "retry_attempts" => config.retry_attempts = given.whole(keys::RETRY_ATTEMPTS)? as u32,
+            _ => unreachable!("the key was found in KEYS"),
+        }
+        Ok(())
+    }
+
+    fn end(mut self) -> Result<Config, Vec<Invalid>> {
+        let is_told = self.invalid.iter().any(|invalid| invalid.place == (self.place)("base_url"));
+        if self.config.enabled && self.config.base_url.is_empty() && !is_told {
+            self.wrong("base_url", "is missing, and the service is enabled; say where it is".to_owned());
+        }
+        if self.invalid.is_empty() { Ok(self.config) } else { Err(self.invalid) }
+    }
+}
+
+/// Names are shown to people and models, and stand in names of files and metrics.
+fn is_name(name: &str) -> bool {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-');
+    (1..=64).contains(&name.len()) && name.chars().all(is_part)
+}
+
+/// Reads a URL that a token may be sent to. What else can be in a URL is refused rather than dropped: whoever wrote it
+/// meant something by it.
+fn url(text: &str) -> Result<String, String> {
+    const MUST: &str = "must be a URL with https, or with http on loopback, such as https://flows.example.com/team";
+    let Ok(url) = text.trim().parse::<Url>() else { return Err(format!("is no URL; it {MUST}")) };
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("has credentials in its URL; write them as the token".to_owned());
+    }
+    let shown = text.trim();
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("has a '?' or a '#' in its URL; only a path may follow the host".to_owned());
+    }
+    match url.scheme() {
+        "https" if url.has_host() => {}
+        "http" if is_loopback(&url) => {}
+        _ => return Err(format!("is '{shown}', and {MUST}")),
+    }
+    Ok(url.as_str().trim_end_matches('/').to_owned())
+}
+
+/// Returns whether a URL leads to this machine and nowhere else.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests;

@@ -13,17 +13,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use steplatch_daemon::{Daemon, Ending, KeptRuns, Options, Stopper, WorkerStarter};
+use steplatch_daemon::{Configuration, Daemon, Ending, KeptRuns, Options, Stopper, WorkerStarter};
 use steplatch_host::Starter;
 use steplatch_protocol::{
     AwaitOutput, AwaitOutputReply, Client, GetScreenContent, Hello, OpenTerminal, OpenTerminalReply, PROTOCOL_VERSION,
     Place, RunReply, RunWorkflow, SendInput, SendInputReply, Verb, connect,
 };
 use tempfile::TempDir;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use agent::{Agent, Calling, Era};
 pub use home::{Home, Said};
+pub use steplatch_fake as fake;
+pub use steplatch_fake::FakeService;
 
 /// A daemon in this process, and a client of it.
 #[derive(Debug)]
@@ -33,6 +36,7 @@ pub struct TestDaemon {
     stopper: Stopper,
     serving: JoinHandle<()>,
     folder: TempDir,
+    configuration: watch::Sender<Configuration>,
 }
 
 impl TestDaemon {
@@ -57,19 +61,39 @@ impl TestDaemon {
         Self::start(folder, steplatch_terminal::Options::default(), KeptRuns::default()).await
     }
 
+    /// Starts a daemon in this folder with settings that can be changed.
+    pub async fn configured(folder: TempDir, configuration: Configuration) -> Self {
+        let terminals = steplatch_terminal::Options::default();
+        Self::start_with(folder, terminals, KeptRuns::default(), configuration).await
+    }
+
+    /// Changes the settings that can be changed while it runs.
+    pub fn configure(&self, configuration: Configuration) {
+        self.configuration.send_replace(configuration);
+    }
+
     async fn start(folder: TempDir, terminals: steplatch_terminal::Options, runs: KeptRuns) -> Self {
+        Self::start_with(folder, terminals, runs, Configuration::default()).await
+    }
+
+    async fn start_with(
+        folder: TempDir,
+        terminals: steplatch_terminal::Options,
+        runs: KeptRuns,
+        configuration: Configuration,
+    ) -> Self {
         let place = Place::new(folder.path().join("state"), folder.path().join("run"));
         let host = Starter::InProcess(Box::new(terminals));
         // Whose story is about functions has the program, whose workers these are.
         let workers = WorkerStarter::Nobody;
-        let (_, configuration) = tokio::sync::watch::channel(steplatch_daemon::Configuration::default());
+        let (sender, configuration) = watch::channel(configuration);
         let options = Options { place: place.clone(), host, workers, runs, configuration };
         let daemon = Daemon::start(options).await.expect("a daemon that starts");
         let client = daemon.client();
         let stopper = daemon.stopper();
         let serving = tokio::spawn(async move { daemon.serve().await.expect("a daemon that serves") });
         client.call(hello(folder.path(), "test", false)).await.expect("a daemon that says hello");
-        Self { client, place, stopper, serving, folder }
+        Self { client, place, stopper, serving, folder, configuration: sender }
     }
 
     /// Returns the client.

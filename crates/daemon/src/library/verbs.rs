@@ -168,7 +168,7 @@ fn told(problems: &[&Problem]) -> Vec<String> {
     told
 }
 
-fn list(folders: &Folders, project: &Project, verb: &ListWorkflows) -> ListWorkflowsReply {
+pub(super) fn list(folders: &Folders, project: &Project, verb: &ListWorkflows) -> ListWorkflowsReply {
     let wanted = verb.containing.as_deref().unwrap_or_default().to_lowercase();
     let is_wanted = |entry: &Entry| {
         let description = entry.description.as_deref().unwrap_or_default();
@@ -249,7 +249,7 @@ pub(super) fn name_of(status: Status) -> &'static str {
     }
 }
 
-fn describe(folders: &Folders, project: &Project, name: &str) -> Result<DescribeWorkflowReply, String> {
+pub(super) fn describe(folders: &Folders, project: &Project, name: &str) -> Result<DescribeWorkflowReply, String> {
     let (library, stored) = match look_up(folders, project, name)? {
         Meant::Machine(library, stored) => (library, *stored),
         Meant::Function(workflow) => return Ok(function_verbs::describe(workflow)),

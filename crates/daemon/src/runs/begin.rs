@@ -13,6 +13,7 @@ use super::catalog::TerminalTools;
 use super::drive::{Driver, Found, Parts};
 use super::function::FoundFunction;
 use super::origin::Origin;
+use super::remote::FoundRemote;
 use super::run::{About, Run};
 use super::source::Source;
 use super::{Seal, Shared, child};
@@ -126,12 +127,15 @@ impl Shared {
                 return;
             }
         };
-        let (mut drivers, mut functions) = (Vec::new(), Vec::new());
+        let (mut drivers, mut functions, mut remotes) = (Vec::new(), Vec::new(), Vec::new());
         let mut callers = HashMap::new();
         // The oldest first, as they began.
         for known in left.into_iter().rev() {
             let run = known.run.clone();
-            let found = if Run::told(known.clone()).is_function() {
+            let told = Run::told(known.clone());
+            let found = if told.is_remote() {
+                self.found_remote(known).await.map(|found| remotes.push(found))
+            } else if told.is_function() {
                 self.found_function(known, &mut callers).await.map(|found| functions.push(found))
             } else {
                 self.found(known).await.map(|found| drivers.push(found))
@@ -146,6 +150,7 @@ impl Shared {
         }
         // All of them are known before the first goes on: one may wait for another.
         let found = drivers.iter().map(|(run, ..)| &run.id).chain(functions.iter().map(FoundFunction::id));
+        let found = found.chain(remotes.iter().map(FoundRemote::id));
         let is_orphan = |run: &Arc<Run>| {
             let parent = run.about.parent.as_ref();
             parent.is_some_and(|step| {
@@ -153,13 +158,17 @@ impl Shared {
             })
         };
         let orphans: Vec<Arc<Run>> = found.filter_map(|id| self.driven(id)).filter(is_orphan).collect();
-        if drivers.len() + functions.len() > 0 {
-            tracing::info!(runs = drivers.len() + functions.len(), "runs of the last daemon go on");
+        let runs = drivers.len() + functions.len() + remotes.len();
+        if runs > 0 {
+            tracing::info!(runs, "runs of the last daemon go on");
         }
         for (_, driver, received) in drivers {
             self.drivers.spawn(driver.resume(received));
         }
         for found in functions {
+            self.drivers.spawn(found.resume());
+        }
+        for found in remotes {
             self.drivers.spawn(found.resume());
         }
         for run in orphans {

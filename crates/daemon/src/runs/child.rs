@@ -14,11 +14,12 @@ use tokio_util::sync::CancellationToken;
 use super::begin::Beginning;
 use super::catalog::TerminalTools;
 use super::function::{Begins, begin_saved, outcome_of};
+use super::remote::BeginsRemote;
 use super::run::Run;
-use super::source::Source;
-use super::{Seal, Shared};
+use super::source::{Named, Source};
+use super::{Seal, Shared, remote};
 use crate::caller::Caller;
-use crate::library::Found;
+use crate::tools::{arguments, check};
 
 /// How long the end of a cancelled child is waited for.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
@@ -67,6 +68,9 @@ pub(super) fn perform(
         }
         if run.is_function() {
             return outcome_of(&shared, &run).await;
+        }
+        if run.is_remote() {
+            return remote::outcome_of(&shared, &run).await;
         }
         let events = match shared.events_of(&run.id, 1, &Seal::default()).await {
             Ok(events) => events,
@@ -140,9 +144,16 @@ async fn begin(
 ) -> Result<Arc<Run>, String> {
     let (document, source) = match &child.workflow {
         ChildWorkflow::Inline(document) => (document.clone(), Source::Given),
-        ChildWorkflow::Named(name) => match shared.workflows.find(caller, name.as_str()).await? {
-            Found::Machine(saved) => (saved.definition, Source::Saved { folder: saved.folder, name: saved.name }),
-            Found::Function(found) => {
+        ChildWorkflow::Named(name) => match shared.named(caller, name.as_str()).await? {
+            Named::Remote(tool) => {
+                let input = arguments(&tool, child.variables);
+                check(&tool, &input)?;
+                let timeout = Some(child.limits.execution_timeout().as_secs_f64());
+                let begins = BeginsRemote { run, tool: *tool, input, timeout, parent: Some(step), key: None };
+                return shared.begin_remote(caller, begins).await;
+            }
+            Named::Machine(saved) => (saved.definition, Source::Saved { folder: saved.folder, name: saved.name }),
+            Named::Function(found) => {
                 let params = child.variables.into_iter().map(|(name, value)| (name, Value::String(value)));
                 let params: Map<String, Value> = params.collect();
                 let input = params.get("input").cloned().unwrap_or_default();

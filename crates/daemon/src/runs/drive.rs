@@ -329,6 +329,7 @@ impl Driver {
 
     fn publish(&self) {
         self.progress.send_replace(self.now());
+        self.shared.changes.run(&self.run);
     }
 
     /// Does what was decided. `again` is whether another daemon may have done it already.

@@ -9,7 +9,7 @@ use steplatch_store::{Journal, ReadError, Record};
 use steplatch_workflow::{By, ChildEnd, Event, Outcome};
 
 use super::run::Run;
-use super::{Seal, Shared, function};
+use super::{Seal, Shared, function, remote};
 use crate::connection::{Disconnected, Outgoing};
 use crate::moment;
 
@@ -150,6 +150,9 @@ impl Shared {
         let records = self.journal.read_some(&run.id, from, at_most).await?;
         if run.is_function() {
             return records.iter().map(|record| function::event(run, record)).collect();
+        }
+        if run.is_remote() {
+            return records.iter().map(|record| remote::event(run, record)).collect();
         }
         let events = self.read_all(records, &Seal::default()).await?;
         Ok((from..).zip(events).map(|(seq, event)| told(run, seq, event)).collect())

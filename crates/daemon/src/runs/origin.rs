@@ -39,6 +39,11 @@ impl Origin {
         Self::with(caller, &caller.environment, &[])
     }
 
+    /// One that another service does needs to know who began it, and nothing else.
+    pub(super) fn bare(caller: &Caller) -> Self {
+        Self::with(caller, &[], &[])
+    }
+
     fn with(caller: &Caller, environment: &[(OsString, OsString)], secrets: &[String]) -> Self {
         let Caller { name, folder, person, .. } = caller;
         let text = |text: &OsString| text.to_str().map(str::to_owned);

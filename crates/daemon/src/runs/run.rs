@@ -63,6 +63,8 @@ pub(super) struct Progress {
     pub(super) questions: Vec<Question>,
     /// The runs below this one that wait for somebody, themselves or through others below them.
     pub(super) below: Vec<RunId>,
+    /// Whether it waits for somebody who answers elsewhere, at the service that does its work.
+    pub(super) asks_elsewhere: bool,
     /// Who wants it to go no further for now.
     pub(super) paused: Option<Pause>,
     /// Where its definition is, once it is over.
@@ -220,6 +222,11 @@ impl Run {
     /// Whether it is the run of a function: its history is of another kind then.
     pub(super) fn is_function(&self) -> bool {
         self.about.source.is_function()
+    }
+
+    /// Whether a service does its work: its history is of a third kind then.
+    pub(super) fn is_remote(&self) -> bool {
+        self.about.source.is_remote()
     }
 
     /// Gives the run something to answer to; one that is over does not mind.

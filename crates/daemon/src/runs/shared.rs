@@ -22,9 +22,11 @@ use super::Surroundings;
 use super::drive::ENTRY_VERSION;
 use super::function::OwnFile;
 use super::run::{Progress, Run, RunState};
+use crate::changes::Changes;
 use crate::library::Workflows;
 use crate::moment;
 use crate::nodes::{Hands, Nodes, Projects};
+use crate::remotes::Remotes;
 use crate::secrets::Secrets;
 use crate::sessions::Sessions;
 use crate::workers::Workers;
@@ -73,6 +75,10 @@ pub(super) struct Shared {
     pub(super) nodes: Arc<Nodes>,
     pub(super) projects: Projects,
     pub(super) hands: Hands,
+    /// Services that do the work of some runs.
+    pub(super) remotes: Remotes,
+    /// Who wants to know how far runs are.
+    pub(super) changes: Changes,
     /// How many runs are under way below those that somebody started.
     pub(super) below: Mutex<HashMap<RunId, usize>>,
     /// Files of functions, for the runs that are under way.
@@ -99,7 +105,8 @@ impl Shared {
     /// # Errors
     /// When the journal can not be used.
     pub(super) async fn open(path: PathBuf, surroundings: Surroundings, keep: KeptRuns) -> Result<Self, OpenError> {
-        let Surroundings { sessions, workflows, workers, nodes, projects, hands, secrets } = surroundings;
+        let Surroundings { sessions, workflows, workers, nodes, projects, hands, remotes, secrets, changes } =
+            surroundings;
         let journal = open_journal(path, keep.disk).await?;
         Ok(Self {
             journal,
@@ -110,6 +117,8 @@ impl Shared {
             nodes,
             projects,
             hands,
+            remotes,
+            changes,
             below: Mutex::default(),
             files: Mutex::default(),
             driven: Mutex::default(),

@@ -9,13 +9,13 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use steplatch_ids::WorkflowName;
 use steplatch_library::Signature;
-use steplatch_protocol::{RunReply, RunWorkflow};
+use steplatch_protocol::{RunReply, RunWorkflow, ToolInfo};
 use steplatch_workflow::{Definition, LONGEST_DOCUMENT, Timestamp};
 
 use super::catalog::TerminalTools;
 use super::{Seal, Shared, not_started};
 use crate::caller::Caller;
-use crate::library::Found;
+use crate::library::{Found, Saved};
 use crate::nodes::FunctionWorkflow;
 
 /// Bytes of a file that is read: a definition with much white space in it.
@@ -38,6 +38,11 @@ pub(super) enum Source {
         file: WorkflowName,
         /// What the file says.
         hash: Signature,
+    },
+    /// It is a workflow of a remote service.
+    Remote {
+        /// The service.
+        service: String,
     },
     /// It was given, and is saved in this library if it runs to its end.
     ToKeep {
@@ -76,6 +81,17 @@ pub(super) struct Ending {
 pub(super) enum Asked {
     Machine(Box<Definition>, Source),
     Function(Box<FunctionWorkflow>),
+    Remote(Box<ToolInfo>),
+}
+
+/// What somebody means by a name.
+pub(super) enum Named {
+    /// A saved machine.
+    Machine(Saved),
+    /// A function.
+    Function(Box<FunctionWorkflow>),
+    /// A workflow of a remote service, by the name of its tool.
+    Remote(Box<ToolInfo>),
 }
 
 impl Source {
@@ -90,10 +106,15 @@ impl Source {
         matches!(self, Self::Function | Self::SavedFunction { .. })
     }
 
+    /// Whether it is a workflow of a remote service, which does its work.
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(self, Self::Remote { .. })
+    }
+
     /// Whether a library has something to do once the run is over.
     pub(super) fn awaits(&self, completed: bool) -> bool {
         match self {
-            Self::Given | Self::Function | Self::SavedFunction { .. } => false,
+            Self::Given | Self::Function | Self::SavedFunction { .. } | Self::Remote { .. } => false,
             Self::ToKeep { .. } => completed,
             Self::Saved { .. } => true,
         }
@@ -115,6 +136,18 @@ pub(super) async fn read(path: PathBuf) -> io::Result<String> {
 }
 
 impl Shared {
+    /// Returns what `caller` means by a name: a saved workflow, else the tool of a remote one.
+    ///
+    /// # Errors
+    /// In whole sentences: when there is none, with the names that there are; or when its file is broken.
+    pub(super) async fn named(&self, caller: &Caller, name: &str) -> Result<Named, String> {
+        match self.workflows.find(caller, name).await {
+            Ok(Found::Machine(saved)) => Ok(Named::Machine(saved)),
+            Ok(Found::Function(workflow)) => Ok(Named::Function(workflow)),
+            Err(error) => self.remotes.tool(name).map(|tool| Named::Remote(Box::new(tool))).ok_or(error),
+        }
+    }
+
     /// Returns what is to be run.
     ///
     /// # Errors
@@ -133,10 +166,11 @@ impl Shared {
         let parsed = match (&verb.workflow_definition, &verb.workflow_name, &verb.workflow_file) {
             (Some(document), ..) => Definition::parse(document, &TerminalTools),
             (None, Some(name), _) => {
-                let saved = self.workflows.find(caller, name).await;
-                let saved = match saved.map_err(|error| not_started("workflow_not_found", error))? {
-                    Found::Machine(saved) => saved,
-                    Found::Function(workflow) => return Ok(Asked::Function(workflow)),
+                let named = self.named(caller, name).await;
+                let saved = match named.map_err(|error| not_started("workflow_not_found", error))? {
+                    Named::Machine(saved) => saved,
+                    Named::Function(workflow) => return Ok(Asked::Function(workflow)),
+                    Named::Remote(tool) => return Ok(Asked::Remote(tool)),
                 };
                 let definition = Definition::parse(&saved.definition, &TerminalTools)
                     .map_err(|problems| invalid(format!("the workflow '{}' is not valid:\n{problems}", saved.name)))?;
@@ -175,7 +209,7 @@ impl Shared {
     ) -> Option<Kept> {
         let Ending { completed, states, at, again } = ending;
         let (folder, kept) = match source {
-            Source::Given | Source::Function | Source::SavedFunction { .. } => return None,
+            Source::Given | Source::Function | Source::SavedFunction { .. } | Source::Remote { .. } => return None,
             Source::Saved { folder, name } => (folder, Kept { saved: false, name: name.clone() }),
             Source::ToKeep { .. } if !completed => return None,
             Source::ToKeep { folder } => {

@@ -63,6 +63,20 @@ impl Given {
         all.map(|(name, value)| (name.to_owned(), substitute::as_text(value))).collect()
     }
 
+    /// What a remote workflow is given of it: the parameters, or the input where that is an object and there are none.
+    pub(in crate::runs) fn into_arguments(self) -> Map<String, Value> {
+        match self.input {
+            Value::Object(fields) if self.params.is_empty() => fields,
+            Value::Null => self.params,
+            Value::String(text) if text.is_empty() => self.params,
+            input => {
+                let mut params = self.params;
+                params.entry("input").or_insert(input);
+                params
+            }
+        }
+    }
+
     /// What is text only: variables, of which one may be the input.
     fn of_variables(variables: BTreeMap<String, String>) -> Self {
         let params: Map<String, Value> = variables.into_iter().map(|(name, value)| (name, value.into())).collect();

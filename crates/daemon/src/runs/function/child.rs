@@ -13,6 +13,7 @@ use steplatch_workflow::{Definition, History, Input, Limits as RunLimits, Outcom
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::begin::Given;
 use super::drive::OwnFile;
 use super::entry::{Entry, Started};
 use super::work::{Came, after};
@@ -23,9 +24,11 @@ use crate::nodes::FunctionWorkflow;
 use crate::runs::begin::Beginning;
 use crate::runs::catalog::TerminalTools;
 use crate::runs::child::{Watched, give_up, tell_of_waits};
+use crate::runs::remote::BeginsRemote;
 use crate::runs::run::{Run, RunState};
-use crate::runs::source::Source;
-use crate::runs::{Seal, Shared};
+use crate::runs::source::{Named, Source};
+use crate::runs::{Seal, Shared, remote};
+use crate::tools::check;
 
 /// How deep runs that functions start may be nested.
 const MOST_LEVELS: u32 = 16;
@@ -132,9 +135,16 @@ async fn begin(
     };
     let (file, text, declared, source) = match own {
         Some(own) => own,
-        None => match shared.workflows.find(caller, &wanted.workflow).await? {
-            Found::Machine(saved) => return begin_machine(shared, caller, run, wanted, saved).await,
-            Found::Function(found) => {
+        None => match shared.named(caller, &wanted.workflow).await? {
+            Named::Remote(tool) => {
+                let Wanted { step, input, params, .. } = wanted;
+                let input = Given { input, params }.into_arguments();
+                check(&tool, &input)?;
+                let begins = BeginsRemote { run, tool: *tool, input, timeout: None, parent: Some(step), key: None };
+                return shared.begin_remote(caller, begins).await;
+            }
+            Named::Machine(saved) => return begin_machine(shared, caller, run, wanted, saved).await,
+            Named::Function(found) => {
                 let Wanted { step, input, params, depth, .. } = wanted;
                 let begins = Begins { run, step, input, params, depth, timeout: None };
                 return begin_saved(shared, caller, &found, begins).await;
@@ -329,6 +339,12 @@ async fn came_of(shared: &Shared, run: &Run, workflow: &str) -> Came {
     }
     if run.is_function() {
         return match returned(shared, run).await {
+            Ok(result) => Came::value(result),
+            Err(error) => failed(error),
+        };
+    }
+    if run.is_remote() {
+        return match remote::result_of(shared, run).await {
             Ok(result) => Came::value(result),
             Err(error) => failed(error),
         };

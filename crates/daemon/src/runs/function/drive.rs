@@ -309,6 +309,7 @@ impl Driver {
 
     fn publish(&self) {
         self.progress.send_replace(self.now());
+        self.shared.changes.run(&self.run);
     }
 
     /// Returns an answer that says what is not there.

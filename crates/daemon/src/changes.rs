@@ -1,0 +1,133 @@
+//! What changed, for those who want to be told.
+//!
+//! Whoever changes something notes it with everybody who watches; they are told a
+//! little later, once for many changes of the same thing. What is noted is bounded by
+//! how many things there are, so nothing is lost to a slow one and nobody waits for
+//! them.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use steplatch_ids::RunId;
+use steplatch_protocol::Change;
+use tokio::sync::Notify;
+
+/// How long changes are gathered before they are told.
+const GATHERED: Duration = Duration::from_millis(100);
+
+/// Everybody who watches. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Changes {
+    all: Arc<All>,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    watchers: Mutex<Vec<Weak<Watcher>>>,
+    /// How many there are, so that a run that nobody watches costs nothing.
+    count: AtomicUsize,
+}
+
+/// Somebody who watches.
+#[derive(Debug, Default)]
+struct Watcher {
+    noted: Mutex<Noted>,
+    something: Notify,
+}
+
+/// What is to be told.
+#[derive(Debug, Default)]
+struct Noted {
+    tools: bool,
+    runs: BTreeSet<RunId>,
+}
+
+impl Changes {
+    /// Notes that the tools may be others.
+    pub(crate) fn tools(&self) {
+        self.note(|noted| noted.tools = true);
+    }
+
+    /// Notes that a run is further.
+    pub(crate) fn run(&self, run: &RunId) {
+        self.note(|noted| {
+            noted.runs.insert(run.clone());
+        });
+    }
+
+    fn note(&self, note: impl Fn(&mut Noted)) {
+        if self.all.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut watchers = self.all.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.retain(|watcher| match watcher.upgrade() {
+            Some(watcher) => {
+                note(&mut watcher.noted.lock().unwrap_or_else(PoisonError::into_inner));
+                watcher.something.notify_one();
+                true
+            }
+            None => false,
+        });
+        self.all.count.store(watchers.len(), Ordering::Release);
+    }
+
+    /// Begins to watch.
+    pub(crate) fn watch(&self) -> Watching {
+        let watcher = Arc::<Watcher>::default();
+        let mut watchers = self.all.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.push(Arc::downgrade(&watcher));
+        self.all.count.store(watchers.len(), Ordering::Release);
+        drop(watchers);
+        Watching(watcher)
+    }
+}
+
+/// What somebody who watches is told.
+#[derive(Debug)]
+pub(crate) struct Watching(Arc<Watcher>);
+
+impl Watching {
+    /// Waits for changes, and returns those that were gathered. Safe to drop and call again.
+    pub(crate) async fn next(&self) -> Vec<Change> {
+        loop {
+            self.0.something.notified().await;
+            tokio::time::sleep(GATHERED).await;
+            let noted = std::mem::take(&mut *self.0.noted.lock().unwrap_or_else(PoisonError::into_inner));
+            let runs = noted.runs.into_iter().map(|run| Change::Run { run_id: run.to_string() });
+            let changes: Vec<Change> = noted.tools.then_some(Change::Tools).into_iter().chain(runs).collect();
+            if !changes.is_empty() {
+                return changes;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn many_changes_of_one_thing_are_told_once_and_none_is_lost() {
+        let changes = Changes::default();
+        changes.tools();
+        let watching = changes.watch();
+        let (one, other) = (RunId::random(), RunId::random());
+        for _ in 0..1000 {
+            changes.run(&one);
+        }
+        changes.run(&other);
+        changes.tools();
+        let told = watching.next().await;
+        let mut runs = [one.to_string(), other.to_string()];
+        runs.sort();
+        let [first, second] = runs.map(|run_id| Change::Run { run_id });
+        assert_eq!(told, [Change::Tools, first, second]);
+        changes.tools();
+        assert_eq!(watching.next().await, [Change::Tools]);
+        drop(watching);
+        changes.tools();
+        assert_eq!(changes.all.count.load(Ordering::Acquire), 0, "who does not watch any more is forgotten");
+    }
+}

@@ -1,0 +1,141 @@
+//! Remote workflow services: what they offer, kept up to date, and who is under way there.
+//!
+//! Each service that is configured has a task that asks for its list at the start, when
+//! its time has come, and when somebody wants that. A list that was good once stays until
+//! another good one comes: over a service that is down, and over daemons.
+
+mod catalog;
+mod discovery;
+mod line;
+mod numbers;
+mod service;
+mod verbs;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use steplatch_protocol::ToolInfo;
+use tokio::sync::watch::Receiver;
+
+use crate::changes::Changes;
+use crate::configuration::Configuration;
+use crate::secrets::Secrets;
+use catalog::Catalog;
+pub(crate) use line::Turn;
+pub(crate) use numbers::Ended;
+pub(crate) use service::{Service, Setup};
+
+/// All services. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Remotes {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    changes: Changes,
+    secrets: Arc<Secrets>,
+    catalog: Catalog,
+    /// Those that are configured, and those that runs are waiting for.
+    services: Mutex<BTreeMap<String, Arc<Service>>>,
+}
+
+impl Remotes {
+    /// Begins to ask the services that are configured, now and whenever that changes.
+    pub(crate) fn start(
+        state: &Path,
+        mut configuration: Receiver<Configuration>,
+        changes: Changes,
+        secrets: Arc<Secrets>,
+    ) -> Self {
+        let catalog = Catalog::open(state);
+        let services = Mutex::default();
+        let remotes = Self { inner: Arc::new(Inner { changes, secrets, catalog, services }) };
+        remotes.configure(&configuration.borrow_and_update().clone());
+        let following = remotes.clone();
+        tokio::spawn(async move {
+            // Without a sender it stays as it is.
+            while configuration.changed().await.is_ok() {
+                let now = configuration.borrow_and_update().clone();
+                following.configure(&now);
+            }
+        });
+        remotes
+    }
+
+    fn configure(&self, configuration: &Configuration) {
+        let known: Vec<String> = self.services().keys().cloned().collect();
+        for config in &configuration.remotes {
+            let (service, is_new) = self.service_of(&config.name);
+            service.configure(config.clone(), &self.inner.secrets, &self.inner.catalog);
+            if is_new {
+                tokio::spawn(discovery::keep_up(self.clone(), service));
+            }
+        }
+        for name in known {
+            if !configuration.remotes.iter().any(|config| config.name == name) {
+                self.service_of(&name).0.retire();
+            }
+        }
+        // What is a tool may depend on it.
+        self.inner.changes.tools();
+    }
+
+    /// Returns the service of this name, made when there is none, and whether it was.
+    fn service_of(&self, name: &str) -> (Arc<Service>, bool) {
+        let mut services = self.services();
+        if let Some(service) = services.get(name) {
+            return (service.clone(), false);
+        }
+        let service = Arc::new(Service::new(name));
+        services.insert(name.to_owned(), service.clone());
+        (service, true)
+    }
+
+    /// Returns the service of this name; runs that another daemon left may wait for one that is not configured any more.
+    pub(crate) fn service(&self, name: &str) -> Arc<Service> {
+        let (service, is_new) = self.service_of(name);
+        if is_new {
+            tokio::spawn(discovery::keep_up(self.clone(), service.clone()));
+        }
+        service
+    }
+
+    fn services(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Service>>> {
+        self.inner.services.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the services that are configured, by name.
+    fn configured(&self) -> Vec<(Arc<Service>, Arc<Setup>)> {
+        let services: Vec<Arc<Service>> = self.services().values().cloned().collect();
+        services.into_iter().filter_map(|service| Some((service.clone(), service.setup()?))).collect()
+    }
+
+    /// Returns the tools of all services that are used, sorted by name.
+    pub(crate) fn tools(&self) -> Vec<ToolInfo> {
+        let mut tools: Vec<ToolInfo> = self
+            .configured()
+            .into_iter()
+            .filter(|(_, setup)| setup.config.enabled)
+            .flat_map(|(service, setup)| {
+                let listed = self.inner.catalog.listed(&service.name, &setup.config);
+                listed.into_iter().map(|listed| listed.tool(&service.name)).collect::<Vec<_>>()
+            })
+            .collect();
+        tools.sort_by(|one, other| one.name.cmp(&other.name));
+        tools
+    }
+
+    /// Returns the tool of this name.
+    pub(crate) fn tool(&self, name: &str) -> Option<ToolInfo> {
+        self.tools().into_iter().find(|tool| tool.name == name)
+    }
+
+    /// Returns the names that saved workflows have as tools, by their own names.
+    pub(crate) async fn library_names(&self, workflows: Vec<String>) -> BTreeMap<String, String> {
+        let remotes = self.clone();
+        let named = tokio::task::spawn_blocking(move || remotes.inner.catalog.library_names(&workflows));
+        named.await.unwrap_or_default()
+    }
+}

@@ -1,0 +1,231 @@
+//! The verbs about remote services, answered.
+
+use std::sync::Arc;
+
+use steplatch_protocol::{
+    CheckWorkflowStatus, CheckWorkflowStatusReply, ListRemoteWorkflows, ListRemoteWorkflowsReply, Metric, MetricKind,
+    RefreshWorkflows, RefreshWorkflowsReply, RemoteInfo, Sample,
+};
+
+use super::numbers::BOUNDS;
+use super::service::Health;
+use super::{Remotes, Service, Setup};
+use crate::moment;
+
+type Used = (Arc<Service>, Arc<Setup>);
+
+impl Remotes {
+    /// Lists services, and what they offer.
+    pub(crate) fn list(&self, verb: ListRemoteWorkflows) -> ListRemoteWorkflowsReply {
+        let services = match self.meant(verb.remote.as_deref()) {
+            Ok(services) => services,
+            Err(error) => {
+                return ListRemoteWorkflowsReply { error: Some(error), ..ListRemoteWorkflowsReply::default() };
+            }
+        };
+        let mut workflows = Vec::new();
+        for (service, setup) in services.iter().filter(|(_, setup)| setup.config.enabled) {
+            let listed = self.inner.catalog.listed(&service.name, &setup.config);
+            workflows.extend(listed.iter().map(|listed| listed.info(&service.name)));
+        }
+        workflows.sort_by(|one, other| one.tool.cmp(&other.tool));
+        ListRemoteWorkflowsReply { success: true, remotes: self.infos(&services), workflows, error: None }
+    }
+
+    /// Asks services for their lists now.
+    pub(crate) async fn refresh(&self, verb: RefreshWorkflows) -> RefreshWorkflowsReply {
+        let mut reply = RefreshWorkflowsReply { success: true, ..RefreshWorkflowsReply::default() };
+        let services = match self.meant(verb.remote.as_deref()) {
+            Ok(services) => services,
+            Err(error) => return RefreshWorkflowsReply { success: false, error: Some(error), ..reply },
+        };
+        let used: Vec<&Used> = services.iter().filter(|(_, setup)| setup.config.enabled).collect();
+        let asked = used.iter().map(|(service, _)| {
+            let service = service.clone();
+            tokio::spawn(async move { service.refresh().await })
+        });
+        let asked: Vec<_> = asked.collect();
+        let mut errors = Vec::new();
+        for ((service, _), asked) in used.iter().zip(asked) {
+            match asked.await.unwrap_or_else(|error| Err(error.to_string())) {
+                Ok(changed) => {
+                    reply.added += changed.added;
+                    reply.updated += changed.updated;
+                    reply.removed += changed.removed;
+                    reply.unchanged += changed.unchanged;
+                }
+                Err(error) => {
+                    errors.push(format!("'{}' did not tell its list, and keeps the last one: {error}", service.name));
+                }
+            }
+        }
+        if let (Some(name), true) = (&verb.remote, used.is_empty()) {
+            errors.push(format!("the service '{name}' is not enabled; set enabled = true in its [[remote]]"));
+        }
+        if !errors.is_empty() {
+            reply.success = false;
+            reply.error = Some(errors.join("; "));
+        }
+        reply.remotes = self.infos(&services);
+        reply
+    }
+
+    /// Asks a service how a run of its workflow is. `instance` is what the service calls it.
+    pub(crate) async fn check(
+        &self,
+        verb: CheckWorkflowStatus,
+        instance: String,
+        run_id: Option<String>,
+    ) -> CheckWorkflowStatusReply {
+        let refused =
+            |error: String| CheckWorkflowStatusReply { error: Some(error), ..CheckWorkflowStatusReply::default() };
+        let services = match self.meant(verb.remote.as_deref()) {
+            Ok(services) => services.into_iter().filter(|(_, setup)| setup.config.enabled).collect::<Vec<_>>(),
+            Err(error) => return refused(error),
+        };
+        let has = |(service, setup): &&Used| {
+            let listed = self.inner.catalog.listed(&service.name, &setup.config);
+            listed.iter().any(|listed| listed.workflow.id == verb.workflow_id)
+        };
+        let setup = match (services.as_slice(), services.iter().filter(has).collect::<Vec<_>>().as_slice()) {
+            ([only], _) => &only.1,
+            (_, [only]) => &only.1,
+            ([], _) => return refused("no remote service is configured and enabled".to_owned()),
+            (_, []) => {
+                return refused(format!(
+                    "no service has a workflow '{}'; list_remote_workflows tells which there are",
+                    verb.workflow_id
+                ));
+            }
+            (_, several) => {
+                let names: Vec<&str> = several.iter().map(|(service, _)| service.name.as_str()).collect();
+                return refused(format!(
+                    "several services have that workflow; say which with remote: {}",
+                    names.join(", ")
+                ));
+            }
+        };
+        match setup.client.status(&verb.workflow_id, &instance).await {
+            Ok(status) => CheckWorkflowStatusReply {
+                success: true,
+                run_id,
+                pending_gate: status.pending_gate,
+                status: status.word,
+                input: status.input,
+                output: status.output,
+                original_workflow_id: verb.workflow_id,
+                workflow_instance_id: instance,
+                start_time: status.start_time,
+                end_time: status.end_time,
+                error: None,
+            },
+            Err(error) => CheckWorkflowStatusReply {
+                run_id,
+                original_workflow_id: verb.workflow_id,
+                workflow_instance_id: instance,
+                ..refused(error.to_string())
+            },
+        }
+    }
+
+    /// Returns the services that are meant: that of a name, or all.
+    fn meant(&self, name: Option<&str>) -> Result<Vec<Used>, String> {
+        let all = self.configured();
+        let Some(name) = name else { return Ok(all) };
+        let names: Vec<String> = all.iter().map(|(service, _)| service.name.clone()).collect();
+        match all.into_iter().find(|(service, _)| service.name == name) {
+            Some(found) => Ok(vec![found]),
+            None if names.is_empty() => {
+                Err(format!("no remote service '{name}' is configured; add a [[remote]] to the configuration"))
+            }
+            None => Err(format!("no remote service '{name}' is configured; there are {}", names.join(", "))),
+        }
+    }
+
+    fn infos(&self, services: &[Used]) -> Vec<RemoteInfo> {
+        let info = |(service, setup): &Used| {
+            let Health { reachable, discovered, skipped, error } = service.health().clone();
+            let (running, queued) = service.counts();
+            let enabled = setup.config.enabled;
+            RemoteInfo {
+                name: service.name.clone(),
+                base_url: setup.config.base_url.clone(),
+                enabled,
+                reachable,
+                last_discovery: discovered.map(moment::told),
+                workflows: if enabled { self.inner.catalog.listed(&service.name, &setup.config).len() } else { 0 },
+                running,
+                queued,
+                skipped,
+                error,
+            }
+        };
+        services.iter().map(info).collect()
+    }
+
+    /// Returns the numbers of all services.
+    pub(crate) fn metrics(&self) -> Vec<Metric> {
+        let services = self.configured();
+        let labels = |service: &Service| [("remote".to_owned(), service.name.clone())].into_iter().collect();
+        let sample = |service: &Service, value: f64| Sample { suffix: String::new(), labels: labels(service), value };
+        let each =
+            |value: &dyn Fn(&Used) -> f64| services.iter().map(|used| sample(&used.0, value(used))).collect::<Vec<_>>();
+        let metric = |name: &str, help: &str, kind, samples| Metric {
+            name: format!("steplatch_remote_{name}"),
+            help: help.to_owned(),
+            kind,
+            samples,
+        };
+        #[allow(clippy::cast_precision_loss, reason = "nobody starts 2^53 runs")]
+        let number = |value: u64| value as f64;
+        let counted = |which: usize| each(&|(service, _)| number(service.numbers.counts()[which].1));
+        let mut durations = Vec::new();
+        for (service, _) in &services {
+            let (buckets, sum) = service.numbers.durations();
+            let ended: u64 = service.numbers.counts().iter().skip(1).map(|(_, count)| count).sum();
+            for (bound, count) in BOUNDS.iter().zip(buckets) {
+                let mut labels: std::collections::BTreeMap<_, _> = labels(service);
+                labels.insert("le".to_owned(), bound.to_string());
+                durations.push(Sample { suffix: "_bucket".to_owned(), labels, value: number(count) });
+            }
+            let mut all: std::collections::BTreeMap<_, _> = labels(service);
+            all.insert("le".to_owned(), "+Inf".to_owned());
+            durations.push(Sample { suffix: "_bucket".to_owned(), labels: all, value: number(ended) });
+            durations.push(Sample { suffix: "_sum".to_owned(), labels: labels(service), value: sum });
+            durations.push(Sample { suffix: "_count".to_owned(), labels: labels(service), value: number(ended) });
+        }
+        let listed = |(service, setup): &Used| self.inner.catalog.listed(&service.name, &setup.config).len();
+        use MetricKind::{Counter, Gauge, Histogram};
+        vec![
+            metric("runs_cancelled_total", "Runs of remote workflows that were cancelled.", Counter, counted(3)),
+            metric("runs_completed_total", "Runs of remote workflows that were completed.", Counter, counted(1)),
+            metric("run_duration_seconds", "How long runs of remote workflows took.", Histogram, durations),
+            metric("runs_failed_total", "Runs of remote workflows that failed.", Counter, counted(2)),
+            metric(
+                "queue_length",
+                "Calls that wait for their turn.",
+                Gauge,
+                each(&|(service, _)| number(service.counts().1 as u64)),
+            ),
+            metric(
+                "runs_running",
+                "Runs under way at the service.",
+                Gauge,
+                each(&|(service, _)| number(service.counts().0 as u64)),
+            ),
+            metric("runs_started_total", "Runs of remote workflows that were started.", Counter, counted(0)),
+            metric(
+                "up",
+                "Whether the last discovery succeeded.",
+                Gauge,
+                each(&|(service, _)| f64::from(u8::from(service.health().reachable))),
+            ),
+            metric(
+                "workflows_discovered",
+                "Workflows that the service offers.",
+                Gauge,
+                each(&|used| number(listed(used) as u64)),
+            ),
+        ]
+    }
+}

@@ -1,0 +1,14 @@
+//! Runs of remote workflows: runs like any other, whose work is done by a service.
+//!
+//! The journal has what the service was asked and what it said, each before anything
+//! is done because of it. A start is asked for at most once: what came of one that no
+//! answer was written down for is not known, and is said to be so.
+
+mod begin;
+mod drive;
+mod entry;
+mod state;
+mod told;
+
+pub(super) use begin::{BeginsRemote, FoundRemote};
+pub(super) use told::{event, instance_of, outcome_of, report, result_of};

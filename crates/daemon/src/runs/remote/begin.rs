@@ -1,0 +1,140 @@
+//! How runs of remote workflows begin, or are found again by another daemon.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use steplatch_ids::{RunId, StepId};
+use steplatch_protocol::ToolInfo;
+use steplatch_store::{Append, AppendError, Appended, Journal as _, KnownRun};
+
+use super::drive::Driver;
+use super::entry::{Began, Entry};
+use super::state::State;
+use crate::caller::Caller;
+use crate::moment;
+use crate::runs::Shared;
+use crate::runs::drive::ENTRY_VERSION;
+use crate::runs::origin::Origin;
+use crate::runs::run::{About, Progress, Run, RunState};
+use crate::runs::source::Source;
+
+/// What a run of a remote workflow begins with.
+pub(in crate::runs) struct BeginsRemote {
+    pub(in crate::runs) run: RunId,
+    /// The tool that was called; its arguments are checked.
+    pub(in crate::runs) tool: ToolInfo,
+    pub(in crate::runs) input: Map<String, Value>,
+    /// Seconds that whoever starts it gives it.
+    pub(in crate::runs) timeout: Option<f64>,
+    /// The step of another run that starts it.
+    pub(in crate::runs) parent: Option<StepId>,
+    /// A name under which only one run begins.
+    pub(in crate::runs) key: Option<String>,
+}
+
+/// A run that another daemon left, ready to go on.
+pub(in crate::runs) struct FoundRemote(Driver);
+
+impl FoundRemote {
+    pub(in crate::runs) fn id(&self) -> &RunId {
+        &self.0.began.run
+    }
+
+    /// Goes on with it, to its end or until the daemon stops.
+    pub(in crate::runs) async fn resume(self) {
+        self.0.drive().await;
+    }
+}
+
+impl Shared {
+    /// Begins a run of a remote workflow, or finds the one that began under the same key or id. Returns once it is
+    /// written down.
+    ///
+    /// # Errors
+    /// In whole sentences, when it can not begin.
+    pub(in crate::runs) async fn begin_remote(
+        self: &Arc<Self>,
+        caller: &Arc<Caller>,
+        begins: BeginsRemote,
+    ) -> Result<Arc<Run>, String> {
+        let (shared, caller) = (self.clone(), caller.clone());
+        // Whoever asked may go away at any moment, and a run that is written down must be driven.
+        let beginning = tokio::spawn(async move { shared.begin_remote_to_its_end(&caller, begins).await });
+        beginning.await.unwrap_or_else(|error| Err(format!("the run could not be started: {error}")))
+    }
+
+    async fn begin_remote_to_its_end(
+        self: Arc<Self>,
+        caller: &Caller,
+        begins: BeginsRemote,
+    ) -> Result<Arc<Run>, String> {
+        if self.stopping.is_cancelled() {
+            return Err("the daemon is stopping; ask again".to_owned());
+        }
+        let BeginsRemote { run, tool, input, timeout, parent, key } = begins;
+        let began = Began {
+            at: moment::now(),
+            run: run.clone(),
+            tool: tool.name.clone(),
+            remote: tool.remote.unwrap_or_default(),
+            workflow_id: tool.workflow_id,
+            input,
+            timeout,
+        };
+        let mut input = began.input.clone();
+        self.secrets.mask_fields(&mut input);
+        let source = Source::Remote { service: began.remote.clone() };
+        let about = About { workflow: tool.name, started: began.at, input, parent, signature: None, source };
+        let (run, inputs, progress) = Run::driven(run, about.clone());
+        let run = Arc::new(run);
+        if let Some(known) = self.register(&run)? {
+            return Ok(known);
+        }
+        let mut append = Append::new(run.id.clone(), 0, ENTRY_VERSION, Vec::new());
+        let beginning = Progress { state: RunState::Running, ..Progress::default() };
+        append.summary = Some(beginning.summary(&about));
+        append.private = Some(Origin::bare(caller).text());
+        append.key = key;
+        let entry = Entry::Began(Box::new(began.clone()));
+        append.texts = vec![entry.text()];
+        let written = self.write_first(append).await;
+        if !matches!(written, Ok(Appended::Written { .. })) {
+            self.lock().remove(&run.id);
+        }
+        match written {
+            Ok(Appended::Written { last }) => {
+                let driver = Driver::new(self.clone(), began, about, inputs, progress, State::default(), last);
+                self.drivers.spawn(driver.drive());
+                Ok(run)
+            }
+            Ok(Appended::Existing { run: existing }) => self.known(&existing).await,
+            // The id is that of the step that starts it, so it is the same run.
+            Err(AppendError::Conflict { run: existing, .. }) => self.known(&existing).await,
+            Err(AppendError::Storage(error)) => {
+                Err(format!("the run was not started, because it can not be written down: {error}"))
+            }
+        }
+    }
+
+    /// Makes a run of a remote workflow out of what the journal has of it.
+    pub(in crate::runs) async fn found_remote(self: &Arc<Self>, known: KnownRun) -> Result<FoundRemote, String> {
+        let id = known.run.clone();
+        let unreadable = |error: &dyn std::fmt::Display| format!("its history can not be read: {error}");
+        let records = self.journal.read(&id, 1).await.map_err(|error| unreadable(&error))?;
+        let mut state = State::default();
+        let mut began = None;
+        for record in &records {
+            let entry = Entry::read(record).map_err(|error| unreadable(&error))?;
+            state.apply(&entry);
+            if let Entry::Began(first) = entry {
+                began = Some(*first);
+            }
+        }
+        let began = began.ok_or_else(|| "its history does not begin with its start".to_owned())?;
+        let about = Run::told(known).about;
+        let (run, inputs, progress) = Run::driven(id.clone(), about.clone());
+        self.lock().insert(id, Arc::new(run));
+        let last = records.len() as u64;
+        Ok(FoundRemote(Driver::new(self.clone(), began, about, inputs, progress, state, last)))
+    }
+}

@@ -1,0 +1,144 @@
+//! Runs of remote workflows, as they are told to who follows or asks.
+
+use serde_json::{Map, Value, json};
+use steplatch_protocol::{RunEvent, RunReply};
+use steplatch_store::{Journal as _, Record};
+use steplatch_workflow::Outcome;
+
+use super::entry::{Began, Entry};
+use super::state::{Phase, State};
+use crate::moment;
+use crate::runs::Shared;
+use crate::runs::event::{Unreadable, envelope};
+use crate::runs::run::{Run, RunState};
+use crate::secrets::Secrets;
+
+/// Tells an entry as an event; one that says nothing to anybody else is `None`.
+pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unreadable> {
+    let entry = Entry::read(record)?;
+    let at = entry.at();
+    let (event_type, data) = match entry {
+        Entry::Began(began) => {
+            let Began { remote, workflow_id, input, .. } = *began;
+            ("workflow_started", json!({"input": input, "remote": remote, "remote_workflow_id": workflow_id}))
+        }
+        Entry::Queued { .. } => ("remote_queued", json!({})),
+        // What comes of it is told.
+        Entry::Starting { .. } => return Ok(None),
+        Entry::NotStarted { error, again, .. } => {
+            ("remote_refused", json!({"error": error, "again_at": moment::told(again)}))
+        }
+        Entry::Started { correlation_id, instance, .. } => {
+            ("remote_started", json!({"correlation_id": correlation_id, "workflow_instance_id": instance}))
+        }
+        Entry::Told { status, gate, .. } => ("remote_status", json!({"status": status, "pending_gate": gate})),
+        Entry::Paused { by, .. } => ("workflow_paused", json!({"by": by})),
+        Entry::Resumed { by, .. } => ("workflow_resumed", json!({"by": by})),
+        Entry::Cancelling { reason, late, .. } => ("remote_cancelling", json!({"reason": reason, "time_limit": late})),
+        Entry::Completed { result, .. } => ("workflow_completed", json!({"result": result})),
+        Entry::Failed { error, result, .. } => {
+            ("workflow_failed", json!({"reason": "failed", "error": error, "result": result}))
+        }
+        Entry::Cancelled { reason, result, .. } => ("workflow_cancelled", json!({"reason": reason, "result": result})),
+    };
+    Ok(Some(envelope(run, record.seq, event_type, data, moment::told(at))))
+}
+
+/// Tells how far a run is.
+///
+/// # Errors
+/// When an entry can not be read.
+pub(in crate::runs) fn report(run: &Run, records: &[Record], secrets: &Secrets) -> Result<RunReply, Unreadable> {
+    let progress = run.progress();
+    let mut state = State::default();
+    for record in records {
+        state.apply(&Entry::read(record)?);
+    }
+    let ended = progress.ended.unwrap_or_else(moment::now);
+    let next_step = match progress.state.is_over() {
+        true => None,
+        false => next_step(&state, &run.about.workflow),
+    };
+    let result = state.end.map(|mut end| {
+        secrets.mask_in(&mut end.result);
+        end.result
+    });
+    Ok(RunReply {
+        success: matches!(progress.state, RunState::Running | RunState::Waiting | RunState::Completed),
+        run_id: run.id.to_string(),
+        status: progress.state.name().to_owned(),
+        workflow_name: Some(run.about.workflow.clone()),
+        total_elapsed_time: ended.since(run.about.started).as_secs_f64(),
+        result: result.filter(|_| progress.state.is_over()),
+        next_step: secrets.masked_if(next_step),
+        paused: progress.pause(secrets),
+        error: secrets.masked_if(progress.error.or(progress.trouble)),
+        ..RunReply::default()
+    })
+}
+
+/// Says what the run waits for, where nobody here can do anything about it.
+fn next_step(state: &State, tool: &str) -> Option<String> {
+    if let Some(gate) = state.gate() {
+        let prompt: String =
+            gate.get("prompt").and_then(Value::as_str).unwrap_or("a question").chars().take(500).collect();
+        let foreign = "Its service waits there for somebody who answers";
+        return Some(format!("{foreign} (in the service's words: {prompt}). This run goes on when they have."));
+    }
+    match &state.phase {
+        Phase::ToStart if state.queued => {
+            Some(format!("{tool} stands in line: as many of its service's runs as may be are under way."))
+        }
+        Phase::ToStartAt(again) => {
+            Some(format!("The service did not start it yet, and is asked again at {}.", moment::told(*again)))
+        }
+        _ => None,
+    }
+}
+
+/// Returns what a run that is over came to, as the service told it.
+///
+/// # Errors
+/// When it can not be read.
+pub(in crate::runs) async fn result_of(shared: &Shared, run: &Run) -> Result<Value, String> {
+    let records = shared.journal.read(&run.id, 1).await;
+    let records = records.map_err(|error| format!("is over, and its result can not be read: {error}"))?;
+    let mut state = State::default();
+    for record in &records {
+        let entry = Entry::read(record).map_err(|error| format!("is over, and its result can not be read: {error}"))?;
+        state.apply(&entry);
+    }
+    Ok(state.end.map(|end| end.result).unwrap_or_default())
+}
+
+/// Returns what the service calls a run, once it started it.
+pub(in crate::runs) async fn instance_of(shared: &Shared, run: &Run) -> Option<String> {
+    let records = shared.journal.read(&run.id, 1).await.ok()?;
+    records.iter().rev().find_map(|record| match Entry::read(record) {
+        Ok(Entry::Started { instance, .. }) => Some(instance),
+        _ => None,
+    })
+}
+
+/// Returns what a run came to that is over, as the machine that waits for it is told.
+pub(in crate::runs) async fn outcome_of(shared: &Shared, run: &Run) -> Outcome {
+    let state = run.state();
+    let mut result = Map::new();
+    let mut tell = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
+    tell("success", (state == RunState::Completed).into());
+    tell("run_id", run.id.as_str().into());
+    tell("status", state.name().into());
+    tell("workflow_name", run.about.workflow.clone().into());
+    let mut error = run.progress().error;
+    match result_of(shared, run).await {
+        Ok(returned) => tell("result", returned),
+        Err(unreadable) => {
+            tell("success", false.into());
+            error = Some(format!("Run {} {unreadable}", run.id));
+        }
+    }
+    if let Some(error) = error {
+        tell("error", error.into());
+    }
+    Outcome::Finished { result }
+}

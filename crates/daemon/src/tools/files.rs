@@ -1,0 +1,129 @@
+//! The folders of libraries, watched for changes from wherever they come: from us, from an editor, from git.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+
+use crate::changes::Changes;
+
+/// What is watched, for everybody. One thread and one descriptor for all of them.
+#[derive(Debug)]
+pub(super) struct Files {
+    changes: Changes,
+    inner: Arc<Mutex<Inner>>,
+    /// The libraries, for the thread that hears of changes. Apart from the rest, which waits for that thread.
+    libraries: Libraries,
+}
+
+type Libraries = Arc<Mutex<HashMap<PathBuf, usize>>>;
+
+#[derive(Debug, Default)]
+struct Inner {
+    watcher: Option<RecommendedWatcher>,
+    /// How often each folder is wanted.
+    watched: HashMap<PathBuf, usize>,
+}
+
+/// Folders that are watched for as long as this is there.
+#[derive(Debug)]
+pub(super) struct Watched {
+    inner: Arc<Mutex<Inner>>,
+    all: Libraries,
+    folders: Vec<PathBuf>,
+    libraries: Vec<PathBuf>,
+}
+
+impl Files {
+    pub(super) fn new(changes: Changes) -> Self {
+        Self { changes, inner: Arc::default(), libraries: Arc::default() }
+    }
+
+    /// Has changes in these libraries told as changes of the tools. One that is not there yet is seen when it is made.
+    /// Blocks for a few calls of the system.
+    pub(super) fn watch(&self, libraries: &[PathBuf]) -> Watched {
+        for library in libraries {
+            *locked(&self.libraries).entry(library.clone()).or_default() += 1;
+        }
+        let mut inner = locked(&self.inner);
+        let mut folders = Vec::new();
+        for library in libraries {
+            let nearest = library.ancestors().find(|folder| folder.is_dir()).map(Path::to_owned);
+            let above = library.parent().filter(|folder| folder.is_dir()).map(Path::to_owned);
+            for folder in nearest.into_iter().chain(above) {
+                if folders.contains(&folder) {
+                    continue;
+                }
+                if !inner.watched.contains_key(&folder)
+                    && let Err(error) = self.begin(&mut inner, &folder)
+                {
+                    // Changes made through us are told all the same.
+                    tracing::warn!(folder = %folder.display(), %error, "changes in a folder are not seen");
+                    continue;
+                }
+                *inner.watched.entry(folder.clone()).or_default() += 1;
+                folders.push(folder);
+            }
+        }
+        drop(inner);
+        let (inner, all, libraries) = (self.inner.clone(), self.libraries.clone(), libraries.to_vec());
+        Watched { inner, all, folders, libraries }
+    }
+
+    fn begin(&self, inner: &mut Inner, folder: &Path) -> notify::Result<()> {
+        let watcher = match &mut inner.watcher {
+            Some(watcher) => watcher,
+            none => {
+                let (changes, libraries) = (self.changes.clone(), self.libraries.clone());
+                let told = move |event: notify::Result<Event>| {
+                    if event.map_or(true, |event| concerns(&event, &locked(&libraries))) {
+                        changes.tools();
+                    }
+                };
+                none.insert(notify::recommended_watcher(told)?)
+            }
+        };
+        watcher.watch(folder, RecursiveMode::NonRecursive)
+    }
+}
+
+/// Whether something in a library may be another now.
+fn concerns(event: &Event, libraries: &HashMap<PathBuf, usize>) -> bool {
+    // Who reads a library opens its files; that changes nothing.
+    if matches!(event.kind, EventKind::Access(_)) {
+        return false;
+    }
+    let concerns = |path: &Path| libraries.keys().any(|library| path.starts_with(library) || library.starts_with(path));
+    event.paths.is_empty() || event.paths.iter().any(|path| concerns(path))
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        for library in &self.libraries {
+            let mut all = locked(&self.all);
+            if let Some(count) = all.get_mut(library) {
+                *count -= 1;
+                if *count == 0 {
+                    all.remove(library);
+                }
+            }
+        }
+        let mut inner = locked(&self.inner);
+        for folder in &self.folders {
+            let Some(count) = inner.watched.get_mut(folder) else { continue };
+            *count -= 1;
+            if *count == 0 {
+                inner.watched.remove(folder);
+                if let Some(watcher) = &mut inner.watcher {
+                    // A folder that is gone is not watched any more anyway.
+                    let _ = watcher.unwatch(folder);
+                }
+            }
+        }
+    }
+}

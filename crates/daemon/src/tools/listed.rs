@@ -1,0 +1,59 @@
+//! Workflows of remote services among the saved ones, for those who look for what they can run.
+
+use steplatch_protocol::{
+    DescribeWorkflow, DescribeWorkflowReply, ListWorkflows, ListWorkflowsReply, ToolInfo, WorkflowInfo,
+};
+
+use super::{Tools, schema};
+use crate::caller::Caller;
+
+/// What the kind and the status of remote workflows are called.
+const REMOTE: &str = "remote";
+
+impl Tools {
+    /// Lists what `caller` may run by name: saved workflows, and those of remote services by the names of their tools.
+    pub(crate) async fn list_workflows(&self, caller: &Caller, verb: ListWorkflows) -> ListWorkflowsReply {
+        let wanted = verb.containing.as_deref().unwrap_or_default().to_lowercase();
+        let most = usize::try_from(verb.limit).unwrap_or(usize::MAX);
+        let mut reply = self.workflows.list(caller, verb).await;
+        let is_wanted = |tool: &ToolInfo| {
+            [&tool.name, &tool.title, &tool.description].iter().any(|text| text.to_lowercase().contains(&wanted))
+        };
+        let remote: Vec<ToolInfo> = self.remotes.tools().into_iter().filter(is_wanted).collect();
+        reply.total += remote.len();
+        reply.workflows.extend(remote.into_iter().map(info));
+        reply.workflows.sort_by(|one, other| (&one.name, one.hidden).cmp(&(&other.name, other.hidden)));
+        reply.workflows.truncate(most);
+        reply
+    }
+
+    /// Tells everything about a workflow.
+    pub(crate) async fn describe(&self, caller: &Caller, verb: DescribeWorkflow) -> DescribeWorkflowReply {
+        let remote = self.remotes.tool(&verb.name);
+        let reply = self.workflows.describe(caller, verb).await;
+        match remote {
+            _ if reply.success => DescribeWorkflowReply { input_schema: Some(schema::of(&reply)), ..reply },
+            Some(tool) => DescribeWorkflowReply {
+                success: true,
+                name: Some(tool.name),
+                kind: Some(REMOTE.to_owned()),
+                description: Some(tool.description),
+                file: tool.remote,
+                input_schema: Some(tool.input_schema),
+                ..DescribeWorkflowReply::default()
+            },
+            None => reply,
+        }
+    }
+}
+
+fn info(tool: ToolInfo) -> WorkflowInfo {
+    WorkflowInfo {
+        name: tool.name,
+        kind: REMOTE.to_owned(),
+        description: Some(tool.description),
+        status: REMOTE.to_owned(),
+        file: tool.remote.unwrap_or_default(),
+        ..WorkflowInfo::default()
+    }
+}

@@ -1,0 +1,82 @@
+//! Ways to answer.
+
+use std::time::Duration;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use serde_json::Value;
+
+/// A way to answer that is not the usual one.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// As usual, after a while.
+    After(Duration),
+    /// With this status and these words, without doing what was asked.
+    Refuse(u16, String),
+    /// 429, without doing what was asked, and when to ask again: seconds or a date, as in the header.
+    Busy(String),
+    /// With this status, and in its body the token that came with the request.
+    Echo(u16),
+    /// With this JSON in the place of the usual one; what was asked is done.
+    Json(Value),
+    /// With this text in the place of JSON; what was asked is done.
+    Text(String),
+    /// With so many bytes of JSON; what was asked is done.
+    Huge(usize),
+    /// With a redirect of this status to there, without doing what was asked.
+    Redirect(u16, String),
+    /// Not at all, once what was asked is done.
+    Hang,
+    /// What was asked is done; then the connection ends without an answer.
+    Cut,
+    /// What was asked is done; the answer says that the service failed.
+    FailAfter(u16),
+}
+
+impl Answer {
+    /// Returns whether what was asked is done.
+    pub(crate) fn does(&self) -> bool {
+        !matches!(self, Self::Refuse(..) | Self::Busy(_) | Self::Echo(_) | Self::Redirect(..))
+    }
+
+    /// Answers so a request that would usually be answered `usual`.
+    pub(crate) async fn give(self, usual: Response, authorization: &str) -> Response {
+        let code = |status: u16| StatusCode::from_u16(status).expect("a status of HTTP");
+        match self {
+            Self::After(time) => {
+                tokio::time::sleep(time).await;
+                usual
+            }
+            Self::Refuse(status, words) => {
+                (code(status), axum::Json(serde_json::json!({ "error": words }))).into_response()
+            }
+            Self::Busy(when) => {
+                let mut response = (StatusCode::TOO_MANY_REQUESTS, "busy").into_response();
+                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::try_from(when).expect("a header"));
+                response
+            }
+            Self::Echo(status) => {
+                let words = format!("no rights for {authorization}, sorry");
+                (code(status), axum::Json(serde_json::json!({ "error": words, "debug": [authorization] })))
+                    .into_response()
+            }
+            Self::Json(json) => axum::Json(json).into_response(),
+            Self::Text(text) => text.into_response(),
+            Self::Huge(bytes) => format!("[\"{}\"]", "x".repeat(bytes)).into_response(),
+            Self::Redirect(status, to) => {
+                let mut response = code(status).into_response();
+                response.headers_mut().insert(header::LOCATION, HeaderValue::try_from(to).expect("a header"));
+                response
+            }
+            Self::Hang => std::future::pending().await,
+            Self::Cut => cut(),
+            Self::FailAfter(status) => (code(status), "failed").into_response(),
+        }
+    }
+}
+
+/// Ends the connection that the request came on, without an answer. The server keeps each connection in a task of its own, and
+/// a task that unwinds so says nothing on standard error.
+pub(crate) fn cut() -> Response {
+    std::panic::resume_unwind(Box::new("the connection is cut, as the test wants it"))
+}

@@ -1,0 +1,214 @@
+//! A remote workflow service that can be told to misbehave, for tests.
+//!
+//! Owns a server on loopback that speaks the small REST dialect, written apart from
+//! our own client and server, so that a mistake of theirs is not its own. It does
+//! what it is told, and remembers what it was asked. For tests only: what goes wrong
+//! here panics with what was expected.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+mod answer;
+mod mcp;
+mod routes;
+mod state;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+pub use answer::Answer;
+pub use state::{Asked, Route, Run};
+
+use state::State;
+
+/// A workflow service on loopback, which ends with its value.
+///
+/// Without being told otherwise it lists what it [offers](FakeService::offer), starts what it is asked to start, says once
+/// that a run is `RUNNING` and then that it is `COMPLETED` with its input in its output, and cancels.
+#[derive(Debug)]
+pub struct FakeService {
+    address: SocketAddr,
+    shared: Shared,
+    serving: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the service and its requests share.
+#[derive(Debug, Clone)]
+pub(crate) struct Shared {
+    state: Arc<Mutex<State>>,
+    /// Counts what was asked, so that whoever waits for it need not look again and again.
+    asked: Arc<watch::Sender<usize>>,
+}
+
+impl Shared {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    pub(crate) fn was_asked(&self) {
+        self.asked.send_modify(|asked| *asked += 1);
+    }
+}
+
+/// The token that the service wants to be asked with.
+pub const TOKEN: &str = "fake-t0ken-4711";
+
+impl FakeService {
+    /// Starts a service that offers nothing.
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let shared = Shared { state: Arc::default(), asked: Arc::new(watch::Sender::new(0)) };
+        let service = Self { address, shared, serving: Mutex::default() };
+        service.serve(listener);
+        service
+    }
+
+    fn serve(&self, listener: TcpListener) {
+        let router = routes::router(self.shared.clone());
+        let serving = tokio::spawn(async move { axum::serve(listener, router).await.expect("a service that serves") });
+        *self.serving.lock().unwrap() = Some(serving);
+    }
+
+    /// Returns its base URL.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Returns the URL of its MCP endpoint, which has the tool `workflows-list-tool`.
+    #[must_use]
+    pub fn mcp_url(&self) -> String {
+        format!("{}/mcp", self.url())
+    }
+
+    /// Offers a workflow that takes anything.
+    pub fn offer(&self, id: &str, title: &str) {
+        self.offer_entry(json!({ "id": id, "name": title, "description": format!("Does {title}.") }));
+    }
+
+    /// Offers an entry as it is, whatever it is.
+    pub fn offer_entry(&self, entry: Value) {
+        self.shared.state().entries.push(entry);
+    }
+
+    /// Offers these entries and no others.
+    pub fn offer_only(&self, entries: Vec<Value>) {
+        self.shared.state().entries = entries;
+    }
+
+    /// Lists in pages of so many entries, rather than as an array.
+    pub fn in_pages(&self, size: usize) {
+        self.shared.state().page_size = Some(size);
+    }
+
+    /// Says for every page that the next one is there.
+    pub fn next_page_is(&self, next: &str) {
+        self.shared.state().next = Some(next.to_owned());
+    }
+
+    /// Answers the next request of this kind so, once; several are answered in their order.
+    pub fn once(&self, route: Route, answer: Answer) {
+        self.shared.state().once.entry(route).or_default().push_back(answer);
+    }
+
+    /// Answers all requests of this kind so, until [`FakeService::well`].
+    pub fn always(&self, route: Route, answer: Answer) {
+        self.shared.state().always.insert(route, answer);
+    }
+
+    /// Forgets all that was said about answers.
+    pub fn well(&self) {
+        let mut state = self.shared.state();
+        state.once.clear();
+        state.always.clear();
+        state.next = None;
+    }
+
+    /// Tells of each run of this workflow these statuses, one at each question; the last one stays. A status is an answer as a
+    /// whole, such as `{"status": "RUNNING", "output": null}`.
+    pub fn script(&self, workflow: &str, statuses: Vec<Value>) {
+        assert!(!statuses.is_empty(), "a run has some status");
+        self.shared.state().scripts.insert(workflow.to_owned(), statuses);
+    }
+
+    /// Tells of this run these statuses from now on.
+    pub fn script_run(&self, run: &str, statuses: Vec<Value>) {
+        assert!(!statuses.is_empty(), "a run has some status");
+        self.shared.state().runs.get_mut(run).expect("a run that was started").statuses = statuses.into();
+    }
+
+    /// Refuses connections, and cuts those that there are when they are used.
+    pub fn go_down(&self) {
+        self.shared.state().is_down = true;
+        if let Some(serving) = self.serving.lock().unwrap().take() {
+            serving.abort();
+        }
+    }
+
+    /// Takes connections again, at the same address.
+    pub async fn come_up(&self) {
+        self.shared.state().is_down = false;
+        let listener = loop {
+            // The port is free once the task that was aborted is gone.
+            match TcpListener::bind(self.address).await {
+                Ok(listener) => break listener,
+                Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => tokio::task::yield_now().await,
+                Err(error) => panic!("the port can not be had again: {error}"),
+            }
+        };
+        self.serve(listener);
+    }
+
+    /// Returns everything that was asked, in its order.
+    #[must_use]
+    pub fn asked(&self) -> Vec<Asked> {
+        self.shared.state().asked.clone()
+    }
+
+    /// Returns how often something of this kind was asked.
+    #[must_use]
+    pub fn count(&self, route: Route) -> usize {
+        self.shared.state().asked.iter().filter(|asked| asked.route == Some(route)).count()
+    }
+
+    /// Returns the runs that were started, by the order of their starts.
+    #[must_use]
+    pub fn runs(&self) -> Vec<Run> {
+        let state = self.shared.state();
+        let mut runs: Vec<Run> = state.runs.values().cloned().collect();
+        runs.sort_by_key(|run| run.number);
+        runs
+    }
+
+    /// Returns how often a start was asked for with each idempotency key.
+    #[must_use]
+    pub fn starts_by_key(&self) -> std::collections::BTreeMap<String, usize> {
+        let mut starts = std::collections::BTreeMap::new();
+        for asked in self.shared.state().asked.iter().filter(|asked| asked.route == Some(Route::Start)) {
+            let key = asked.headers.get("idempotency-key").cloned().unwrap_or_default();
+            *starts.entry(key).or_default() += 1;
+        }
+        starts
+    }
+
+    /// Waits until something of this kind was asked so often.
+    pub async fn wait_for(&self, route: Route, times: usize) {
+        let mut asked = self.shared.asked.subscribe();
+        let enough = asked.wait_for(|_| self.count(route) >= times);
+        let came = tokio::time::timeout(Duration::from_secs(60), enough).await;
+        assert!(came.is_ok(), "{route:?} was asked {} times, and not {times}", self.count(route));
+    }
+}
+
+impl Drop for FakeService {
+    fn drop(&mut self) {
+        if let Some(serving) = self.serving.lock().unwrap().take() {
+            serving.abort();
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The dialect, request by request.
+
+use axum::body::{Body, to_bytes};
+use axum::extract::State as Extract;
+use axum::http::{Request, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::{Json, Router};
+use serde_json::{Value, json};
+
+use crate::state::{Asked, Route};
+use crate::{Shared, TOKEN, answer, mcp};
+
+pub(crate) fn router(shared: Shared) -> Router {
+    Router::new().fallback(serve).with_state(shared)
+}
+
+/// What is in a path.
+struct Wanted {
+    route: Route,
+    workflow: String,
+    run: String,
+}
+
+/// Finds out what a request is for.
+fn wanted(method: &str, path: &str) -> Option<Wanted> {
+    let wanted =
+        |route, workflow: &str, run: &str| Some(Wanted { route, workflow: decoded(workflow), run: decoded(run) });
+    if path == "/mcp" {
+        return wanted(Route::Mcp, "", "");
+    }
+    let at = path.find("/api/v1/service/workflows/")? + "/api/v1/service/workflows/".len();
+    match (method, path[at..].split('/').collect::<Vec<_>>().as_slice()) {
+        ("GET", ["mcp"]) => wanted(Route::List, "", ""),
+        ("POST", [workflow, "start"]) => wanted(Route::Start, workflow, ""),
+        ("GET", [workflow, "runs", run, "status"]) => wanted(Route::Status, workflow, run),
+        ("POST", [workflow, "runs", run, "cancel"]) => wanted(Route::Cancel, workflow, run),
+        _ => None,
+    }
+}
+
+/// Decodes a segment of a path.
+fn decoded(segment: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = segment.bytes();
+    while let Some(byte) = rest.next() {
+        let mut digit = || char::from(rest.next().unwrap()).to_digit(16).unwrap();
+        bytes.push(if byte == b'%' { (digit() * 16 + digit()) as u8 } else { byte });
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+async fn serve(Extract(shared): Extract<Shared>, request: Request<Body>) -> Response {
+    if shared.state().is_down {
+        return answer::cut();
+    }
+    let (parts, body) = request.into_parts();
+    let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let headers: std::collections::BTreeMap<String, String> = parts
+        .headers
+        .iter()
+        .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+        .collect();
+    let wanted = wanted(parts.method.as_str(), parts.uri.path());
+    let authorization = headers.get("authorization").cloned().unwrap_or_default();
+    let host = headers.get("host").cloned().unwrap_or_default();
+    let response = {
+        let mut state = shared.state();
+        state.asked.push(Asked {
+            route: wanted.as_ref().map(|wanted| wanted.route),
+            method: parts.method.to_string(),
+            path: parts.uri.to_string(),
+            headers: headers.clone(),
+            body: body.clone(),
+            at: std::time::Instant::now(),
+        });
+        let is_known = authorization == format!("Api-Key {TOKEN}") || authorization == format!("Bearer {TOKEN}");
+        match wanted {
+            None => Err((StatusCode::NOT_FOUND, Json(json!({ "error": "no such route" }))).into_response()),
+            Some(_) if !is_known => {
+                Err((StatusCode::UNAUTHORIZED, Json(json!({ "error": "not with this token" }))).into_response())
+            }
+            Some(wanted) => {
+                let told = state.told(wanted.route);
+                let does = told.as_ref().is_none_or(crate::Answer::does);
+                let usual = if does {
+                    usual(&mut state, &wanted, &parts.uri, &host, &headers, &body)
+                } else {
+                    StatusCode::NO_CONTENT.into_response()
+                };
+                Ok((told, usual))
+            }
+        }
+    };
+    shared.was_asked();
+    match response {
+        Err(response) | Ok((None, response)) => response,
+        Ok((Some(told), usual)) => told.give(usual, &authorization).await,
+    }
+}
+
+/// Does what is asked, and answers as a service should.
+fn usual(
+    state: &mut crate::state::State,
+    wanted: &Wanted,
+    uri: &axum::http::Uri,
+    host: &str,
+    headers: &std::collections::BTreeMap<String, String>,
+    body: &Value,
+) -> Response {
+    let none = || (StatusCode::NOT_FOUND, Json(json!({ "error": "no such run" }))).into_response();
+    match wanted.route {
+        Route::List => {
+            let page = uri.query().and_then(|query| query.strip_prefix("page=")?.parse().ok()).unwrap_or(1);
+            Json(state.list(page, &format!("http://{host}{}", uri.path()))).into_response()
+        }
+        Route::Start => {
+            let is_there = state.entries.iter().any(|entry| match entry.get("id") {
+                Some(Value::String(id)) => *id == wanted.workflow,
+                Some(id) => id.as_i64().is_some() && id.as_i64() == wanted.workflow.parse().ok(),
+                None => false,
+            });
+            if !is_there {
+                return (StatusCode::NOT_FOUND, Json(json!({ "error": "no such workflow" }))).into_response();
+            }
+            let key = headers.get("idempotency-key").cloned().unwrap_or_default();
+            Json(state.begin(&wanted.workflow, body, &key)).into_response()
+        }
+        Route::Status => {
+            state.look(&wanted.workflow, &wanted.run).map_or_else(none, |status| Json(status).into_response())
+        }
+        Route::Cancel => {
+            state.cancel(&wanted.workflow, &wanted.run).map_or_else(none, |done| Json(done).into_response())
+        }
+        Route::Mcp => match mcp::reply(state, body) {
+            Some(reply) => ([(header::CONTENT_TYPE, "application/json")], reply.to_string()).into_response(),
+            None => StatusCode::ACCEPTED.into_response(),
+        },
+    }
+}

@@ -1,0 +1,151 @@
+//! What the service knows.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use serde_json::{Map, Value, json};
+
+use crate::Answer;
+
+/// What can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Route {
+    /// Which workflows there are.
+    List,
+    /// To start one.
+    Start,
+    /// How a run is.
+    Status,
+    /// To cancel one.
+    Cancel,
+    /// Anything of its MCP endpoint.
+    Mcp,
+}
+
+/// A request that was made.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// What it asked for; `None` for a path that the service does not have.
+    pub route: Option<Route>,
+    /// Its method.
+    pub method: String,
+    /// Its path and query, as they were sent.
+    pub path: String,
+    /// Its headers, by names in lower case.
+    pub headers: BTreeMap<String, String>,
+    /// Its body; null for none.
+    pub body: Value,
+    /// When it came.
+    pub at: std::time::Instant,
+}
+
+/// A run that was started.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// Its id, which the dialect calls `workflow_id`.
+    pub id: String,
+    /// Which workflow it is of.
+    pub workflow: String,
+    /// What it was given.
+    pub input: Value,
+    /// The key it was started with.
+    pub idempotency_key: String,
+    /// Somebody asked to cancel it.
+    pub is_cancelled: bool,
+    pub(crate) number: usize,
+    pub(crate) statuses: VecDeque<Value>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) entries: Vec<Value>,
+    pub(crate) page_size: Option<usize>,
+    pub(crate) next: Option<String>,
+    pub(crate) once: HashMap<Route, VecDeque<Answer>>,
+    pub(crate) always: HashMap<Route, Answer>,
+    pub(crate) scripts: BTreeMap<String, Vec<Value>>,
+    pub(crate) runs: BTreeMap<String, Run>,
+    pub(crate) asked: Vec<Asked>,
+    pub(crate) is_down: bool,
+}
+
+impl State {
+    /// Returns how a request of this kind is to be answered, if somebody said it.
+    pub(crate) fn told(&mut self, route: Route) -> Option<Answer> {
+        let once = self.once.get_mut(&route).and_then(VecDeque::pop_front);
+        once.or_else(|| self.always.get(&route).cloned())
+    }
+
+    /// Returns a page of the list, or all of it.
+    pub(crate) fn list(&self, page: usize, url: &str) -> Value {
+        let Some(size) = self.page_size else {
+            if let Some(next) = &self.next {
+                return json!({ "count": self.entries.len(), "next": next, "previous": null, "results": self.entries });
+            }
+            return Value::Array(self.entries.clone());
+        };
+        let from = (page - 1) * size;
+        let results: Vec<&Value> = self.entries.iter().skip(from).take(size).collect();
+        let is_last = from + size >= self.entries.len();
+        let next = match &self.next {
+            Some(next) => Value::from(next.as_str()),
+            None if is_last => Value::Null,
+            None => format!("{url}?page={}", page + 1).into(),
+        };
+        let previous = if page == 1 { Value::Null } else { format!("{url}?page={}", page - 1).into() };
+        json!({ "count": self.entries.len(), "next": next, "previous": previous, "results": results })
+    }
+
+    /// Starts a run, or returns the one that this key started.
+    pub(crate) fn begin(&mut self, workflow: &str, body: &Value, key: &str) -> Value {
+        let input = body.get("input").cloned().unwrap_or_default();
+        let before = self.runs.values().find(|run| !key.is_empty() && run.idempotency_key == key);
+        let number = before.map_or(self.runs.len() + 1, |run| run.number);
+        let id = format!("run-{number}");
+        if before.is_none() {
+            let usual = || {
+                let running = json!({ "status": "RUNNING", "input": input, "output": null });
+                let completed = json!({ "status": "COMPLETED", "input": input, "output": { "echo": input } });
+                vec![running, completed]
+            };
+            let statuses = self.scripts.get(workflow).cloned().unwrap_or_else(usual).into();
+            let (workflow, idempotency_key) = (workflow.to_owned(), key.to_owned());
+            let run = Run { id: id.clone(), workflow, input, idempotency_key, is_cancelled: false, number, statuses };
+            self.runs.insert(id.clone(), run);
+        }
+        json!({ "correlation_id": format!("cor-{number}"), "workflow_id": id })
+    }
+
+    /// Returns the next status of a run, if there is that run.
+    pub(crate) fn look(&mut self, workflow: &str, run: &str) -> Option<Value> {
+        let run = self.runs.get_mut(run).filter(|run| run.workflow == workflow)?;
+        let mut status = match run.statuses.len() {
+            1 => run.statuses[0].clone(),
+            _ => run.statuses.pop_front().expect("a run has some status"),
+        };
+        if let Value::Object(fields) = &mut status {
+            let mut add = |name: &str, value: Value| {
+                fields.entry(name.to_owned()).or_insert(value);
+            };
+            add("createTime", 1_700_000_000_000_i64.into());
+            add("startTime", 1_700_000_000_100_i64.into());
+            add("updateTime", 1_700_000_000_200_i64.into());
+            add("workflowId", run.id.as_str().into());
+        }
+        Some(status)
+    }
+
+    /// Cancels a run, if there is that run and it is not over.
+    pub(crate) fn cancel(&mut self, workflow: &str, run: &str) -> Option<Value> {
+        let run = self.runs.get_mut(run).filter(|run| run.workflow == workflow)?;
+        run.is_cancelled = true;
+        let is_over = run.statuses.len() == 1 && {
+            let word = run.statuses[0].get("status").and_then(Value::as_str).unwrap_or_default();
+            matches!(word, "COMPLETED" | "FAILED" | "CANCELLED")
+        };
+        if !is_over {
+            let cancelled = json!({ "status": "CANCELLED", "input": run.input, "output": null });
+            run.statuses = [cancelled].into();
+        }
+        Some(Value::Object(Map::new()))
+    }
+}

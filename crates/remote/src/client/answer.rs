@@ -1,0 +1,135 @@
+//! Answers of a service, read up to a bound and without the token.
+
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::{Response, StatusCode};
+use serde_json::Value;
+
+use super::error::AskError;
+use crate::config::Secret;
+use crate::text::clean;
+
+/// Characters of what a service says went wrong.
+const LONGEST: usize = 300;
+
+/// Bytes of an answer that take a while to read.
+const LONG: usize = 128 * 1024;
+
+/// An answer of any status.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) retry_after: Option<Duration>,
+    /// Where it redirects to.
+    pub(super) location: Option<String>,
+    /// `None` if it is longer than may be read.
+    pub(super) body: Option<Vec<u8>>,
+    /// What is taken out of it.
+    pub(super) token: Option<Secret>,
+}
+
+/// Reads a body; `None` if it is longer than `most` bytes, of which no more is read then.
+pub(super) async fn read(mut response: Response, most: usize) -> reqwest::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if bytes.len() + chunk.len() > most {
+            return Ok(None);
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(Some(bytes))
+}
+
+/// Reads when a service wants to be asked again: seconds, or a date (RFC 9110, 10.2.3).
+pub(super) fn retry_after(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+    Some(Duration::try_from(date.duration_since(now)).unwrap_or_default())
+}
+
+impl Answer {
+    /// Returns the JSON in it, without the token; else a fragment that says what it is instead.
+    pub(super) fn json(&self) -> Result<Value, String> {
+        let Some(body) = &self.body else { return Err("the answer is longer than may be read".to_owned()) };
+        let json = serde_json::from_slice(body).map_err(|_| "the answer is no JSON".to_owned())?;
+        Ok(match &self.token {
+            Some(token) => token.mask_value(json),
+            None => json,
+        })
+    }
+
+    /// Reads the JSON in it, on another thread if there is much of it.
+    ///
+    /// # Errors
+    ///
+    /// An error that passes, if it makes no sense.
+    pub(super) async fn read<T: Send + 'static>(self, read: fn(Value) -> Result<T, String>) -> Result<T, AskError> {
+        let is_long = self.body.as_ref().is_some_and(|body| body.len() > LONG);
+        let read = move || self.json().and_then(read).map_err(|why| self.nonsense(&why));
+        if is_long { super::apart(read).await } else { read() }
+    }
+
+    /// An answer that was meant well and makes no sense.
+    fn nonsense(&self, why: &str) -> AskError {
+        let words = format!("The service answered {}, and {why}.", self.status.as_u16());
+        AskError { status: Some(self.status.as_u16()), ..AskError::passing(words) }
+    }
+
+    /// An answer that redirects to where the token must not go.
+    pub(super) fn elsewhere(&self) -> AskError {
+        let words = "The service redirects to another address, which is not followed because it would get the token.";
+        AskError { status: Some(self.status.as_u16()), ..AskError::lasting(words) }
+    }
+
+    /// An answer that is not the one that was asked for.
+    pub(super) fn error(&self) -> AskError {
+        let status = self.status.as_u16();
+        AskError {
+            passing: matches!(status, 408 | 425 | 429 | 500..=599),
+            retry_after: self.retry_after,
+            status: Some(status),
+            words: self.words(),
+        }
+    }
+
+    /// Says what the service answered, in its own words if it has some.
+    pub(super) fn words(&self) -> String {
+        let reason = self.status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
+        let own = self.own_words().map(|words| format!(": {words}")).unwrap_or_default();
+        let stop = if own.ends_with(['.', '!', '?', '…']) { "" } else { "." };
+        format!("The service answered {}{reason}{own}{stop}", self.status.as_u16())
+    }
+
+    fn own_words(&self) -> Option<String> {
+        let words = match self.json() {
+            Ok(Value::Object(fields)) => {
+                let named =
+                    ["error", "message", "detail", "title"].iter().find_map(|name| match fields.get(*name)? {
+                        Value::String(words) => Some(words.clone()),
+                        Value::Object(inner) => inner.get("message")?.as_str().map(str::to_owned),
+                        _ => None,
+                    });
+                named.unwrap_or_else(|| Value::Object(fields).to_string())
+            }
+            Ok(Value::Null) => return None,
+            Ok(Value::String(words)) => words,
+            Ok(other) => other.to_string(),
+            Err(_) => {
+                let text = String::from_utf8_lossy(self.body.as_deref()?).into_owned();
+                // A page made for browsers says nothing that its status does not.
+                if text.trim_start().starts_with('<') {
+                    return None;
+                }
+                self.token.as_ref().map_or_else(|| text.clone(), |token| token.mask(&text))
+            }
+        };
+        // What is cleaned out could have stood in the middle of the token.
+        let words = clean(&words, LONGEST);
+        let words = self.token.as_ref().map_or_else(|| words.clone(), |token| token.mask(&words));
+        (!words.is_empty()).then_some(words)
+    }
+}

@@ -1,0 +1,91 @@
+//! Values as somebody wrote them, before anything is known of what they are for.
+
+use std::ops::RangeInclusive;
+
+/// A value of a table, or of a variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Given {
+    /// Text.
+    Text(String),
+    /// A whole number.
+    Whole(i64),
+    /// `true` or `false`.
+    Boolean(bool),
+    /// A list of texts.
+    List(Vec<String>),
+    /// Text that stands for any of them, as variables of the environment are.
+    Written(String),
+    /// Anything else, by the name of its kind.
+    Other(&'static str),
+}
+
+impl From<&toml::Value> for Given {
+    fn from(value: &toml::Value) -> Self {
+        match value {
+            toml::Value::String(text) => Self::Text(text.clone()),
+            toml::Value::Integer(number) => Self::Whole(*number),
+            toml::Value::Boolean(boolean) => Self::Boolean(*boolean),
+            toml::Value::Array(values) => {
+                let texts = values.iter().map(|value| value.as_str().map(str::to_owned));
+                texts.collect::<Option<_>>().map_or(Self::Other("a list"), Self::List)
+            }
+            toml::Value::Float(_) => Self::Other("a number with a point"),
+            toml::Value::Datetime(_) => Self::Other("a time"),
+            toml::Value::Table(_) => Self::Other("a table"),
+        }
+    }
+}
+
+impl Given {
+    /// Reads a list as it stands in a variable: with commas between, and room around them.
+    #[must_use]
+    pub(crate) fn separated(text: &str) -> Self {
+        Self::List(text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect())
+    }
+
+    /// How it is told to whoever wrote it.
+    fn shown(&self) -> String {
+        match self {
+            Self::Text(text) | Self::Written(text) if text.chars().count() > 100 => "a long text".to_owned(),
+            Self::Text(text) | Self::Written(text) => format!("'{}'", text.escape_debug()),
+            Self::Whole(number) => number.to_string(),
+            Self::Boolean(boolean) => boolean.to_string(),
+            Self::List(_) => "a list".to_owned(),
+            Self::Other(kind) => (*kind).to_owned(),
+        }
+    }
+
+    pub(crate) fn boolean(&self) -> Result<bool, String> {
+        let wrong = || format!("is {}, and must be true or false", self.shown());
+        match self {
+            Self::Boolean(boolean) => Ok(*boolean),
+            Self::Text(text) | Self::Written(text) => text.trim().to_ascii_lowercase().parse().map_err(|_| wrong()),
+            _ => Err(wrong()),
+        }
+    }
+
+    pub(crate) fn whole(&self, bounds: RangeInclusive<u64>) -> Result<u64, String> {
+        let number = match self {
+            Self::Whole(number) => u64::try_from(*number).ok(),
+            Self::Written(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+        let (least, most) = (bounds.start(), bounds.end());
+        let wrong = || format!("is {}, and must be a whole number from {least} to {most}", self.shown());
+        number.filter(|number| bounds.contains(number)).ok_or_else(wrong)
+    }
+
+    pub(crate) fn text(&self) -> Result<String, String> {
+        match self {
+            Self::Text(text) | Self::Written(text) => Ok(text.clone()),
+            _ => Err(format!("is {}, and must be text", self.shown())),
+        }
+    }
+
+    pub(crate) fn list(&self) -> Result<Vec<String>, String> {
+        match self {
+            Self::List(texts) => Ok(texts.clone()),
+            _ => Err(format!("is {}, and must be a list of texts", self.shown())),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Everything that can be said about a service, as a table.
+
+use std::ops::RangeInclusive;
+
+/// One thing that can be said about a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    /// Its name in a table.
+    pub name: &'static str,
+    /// The variable of the environment.
+    pub variable: &'static str,
+    /// What it is when nobody says it.
+    pub default: &'static str,
+    /// What may stand there, for people.
+    pub bounds: &'static str,
+    /// What it says.
+    pub about: &'static str,
+}
+
+pub(super) const DISCOVERY_INTERVAL: RangeInclusive<u64> = 0..=86_400_000;
+pub(super) const EXECUTION_TIMEOUT: RangeInclusive<u64> = 1_000..=3_600_000;
+pub(super) const MAX_CONCURRENT_EXECUTIONS: RangeInclusive<u64> = 1..=100;
+pub(super) const STATUS_CHECK_INTERVAL: RangeInclusive<u64> = 1_000..=300_000;
+pub(super) const RETRY_ATTEMPTS: RangeInclusive<u64> = 0..=10;
+
+/// All of them. The name of a service is said beside them.
+pub const KEYS: &[Key] = &[
+    Key {
+        name: "enabled",
+        variable: "WORKFLOWS_ENABLED",
+        default: "false",
+        bounds: "true or false",
+        about: "whether the service is used at all",
+    },
+    Key {
+        name: "base_url",
+        variable: "WORKFLOWS_API_BASE_URL",
+        default: "",
+        bounds: "a URL with https, or with http on loopback",
+        about: "where the service is",
+    },
+    Key {
+        name: "discovery_mcp",
+        variable: "WORKFLOWS_DISCOVERY_MCP_URL",
+        default: "",
+        bounds: "a URL with https, or with http on loopback",
+        about: "an MCP server whose workflows-list-tool is asked which workflows there are; it gets the token too",
+    },
+    Key {
+        name: "token",
+        variable: "WORKFLOWS_API_TOKEN",
+        default: "",
+        bounds: "env:NAME, file:PATH or keyring:NAME; in the variable the token itself",
+        about: "what the service is asked with",
+    },
+    Key {
+        name: "discovery_interval",
+        variable: "WORKFLOW_DISCOVERY_INTERVAL",
+        default: "0",
+        bounds: "0 to 86400000 ms",
+        about: "how often the list is asked for again (0: at the start and on demand)",
+    },
+    Key {
+        name: "execution_timeout",
+        variable: "WORKFLOW_EXECUTION_TIMEOUT",
+        default: "300000",
+        bounds: "1000 to 3600000 ms",
+        about: "how long one run may take",
+    },
+    Key {
+        name: "max_concurrent_executions",
+        variable: "WORKFLOW_MAX_CONCURRENT_EXECUTIONS",
+        default: "10",
+        bounds: "1 to 100",
+        about: "runs that may be under way there at once; further calls wait",
+    },
+    Key {
+        name: "filter_patterns",
+        variable: "WORKFLOW_FILTER_PATTERNS",
+        default: "",
+        bounds: "up to 100 globs; in the variable with commas between",
+        about: "names of the workflows that are offered, '!' excludes; all without",
+    },
+    Key {
+        name: "status_check_interval",
+        variable: "WORKFLOW_STATUS_CHECK_INTERVAL",
+        default: "5000",
+        bounds: "1000 to 300000 ms",
+        about: "the longest time between two looks at a run",
+    },
+    Key {
+        name: "retry_attempts",
+        variable: "WORKFLOW_RETRY_ATTEMPTS",
+        default: "3",
+        bounds: "0 to 10",
+        about: "how often a question that failed in passing is asked again; starts never are",
+    },
+];
+
+pub(super) fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// All names, for whoever wrote another one.
+pub(super) fn names() -> String {
+    let names: Vec<&str> = KEYS.iter().map(|key| key.name).collect();
+    format!("name, {}", names.join(", "))
+}

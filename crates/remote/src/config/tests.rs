@@ -1,0 +1,232 @@
+use std::collections::BTreeMap;
+
+use expect_test::{Expect, expect};
+
+use super::*;
+
+fn table(text: &str) -> Result<Config, Vec<Invalid>> {
+    let table: toml::Table = text.parse().expect("TOML");
+    Config::read("main", table.iter().map(|(key, value)| (key.as_str(), Given::from(value))))
+}
+
+fn environment(variables: &[(&str, &str)]) -> Result<Option<Config>, Vec<Invalid>> {
+    let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
+    Config::from_environment(|name| variables.get(name).map(OsString::from))
+}
+
+fn told(invalid: &[Invalid]) -> String {
+    invalid.iter().map(|invalid| format!("{invalid}\n")).collect()
+}
+
+fn check(text: &str, expected: Expect) {
+    expected.assert_eq(&told(&table(text).expect_err("something is wrong")));
+}
+
+#[test]
+fn a_table_says_everything() {
+    let config = table(
+        r#"
+        enabled = true
+        base_url = "https://flows.example.com/team/"
+        discovery_mcp = "http://127.0.0.1:9/mcp"
+        token = "env:FLOWS_TOKEN"
+        discovery_interval = 60000
+        execution_timeout = 1000
+        max_concurrent_executions = 100
+        filter_patterns = ["deploy*", "!*prod*"]
+        status_check_interval = 300000
+        retry_attempts = 0
+        "#,
+    );
+    let expected = Config {
+        name: "main".to_owned(),
+        enabled: true,
+        base_url: "https://flows.example.com/team".to_owned(),
+        discovery_mcp: Some("http://127.0.0.1:9/mcp".to_owned()),
+        token: Some(Token::Environment("FLOWS_TOKEN".to_owned())),
+        discovery_interval: Some(Duration::from_secs(60)),
+        execution_timeout: Duration::from_secs(1),
+        max_concurrent_executions: 100,
+        filter_patterns: vec!["deploy*".to_owned(), "!*prod*".to_owned()],
+        status_check_interval: Duration::from_secs(300),
+        retry_attempts: 0,
+    };
+    assert_eq!(config, Ok(expected));
+}
+
+#[test]
+fn what_is_not_said_is_as_documented() {
+    let config = table("").expect("nothing is wrong");
+    assert_eq!(config, Config { name: "main".to_owned(), ..Config::default() });
+    let key = |name| keys::find(name).expect("a key").default.to_owned();
+    assert_eq!(config.execution_timeout.as_millis().to_string(), key("execution_timeout"));
+    assert_eq!(config.status_check_interval.as_millis().to_string(), key("status_check_interval"));
+    assert_eq!(config.max_concurrent_executions.to_string(), key("max_concurrent_executions"));
+    assert_eq!(config.retry_attempts.to_string(), key("retry_attempts"));
+    assert_eq!(config.enabled.to_string(), key("enabled"));
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once() {
+    check(
+        r#"
+        enabled = "maybe"
+        base_url = "http://flows.example.com"
+        token = "s3cr3t-t0ken"
+        discovery_interval = 86400001
+        execution_timeout = 999
+        max_concurrent_executions = 0
+        filter_patterns = ["ok", ""]
+        status_check_interval = "5000"
+        retry_attempts = 1.5
+        retries = 3
+        "#,
+        expect![[r#"
+            base_url of remote 'main' is 'http://flows.example.com', and must be a URL with https, or with http on loopback, such as https://flows.example.com/team.
+            discovery_interval of remote 'main' is 86400001, and must be a whole number from 0 to 86400000.
+            enabled of remote 'main' is 'maybe', and must be true or false.
+            execution_timeout of remote 'main' is 999, and must be a whole number from 1000 to 3600000.
+            filter_patterns of remote 'main' has the pattern '', and each must have 1 to 200 characters.
+            max_concurrent_executions of remote 'main' is 0, and must be a whole number from 1 to 100.
+            retries of remote 'main' is not known; the keys are name, enabled, base_url, discovery_mcp, token, discovery_interval, execution_timeout, max_concurrent_executions, filter_patterns, status_check_interval, retry_attempts.
+            retry_attempts of remote 'main' is a number with a point, and must be a whole number from 0 to 10.
+            status_check_interval of remote 'main' is '5000', and must be a whole number from 1000 to 300000.
+            token of remote 'main' must be env:NAME, file:PATH or keyring:NAME; a token itself does not belong in a file of settings.
+        "#]],
+    );
+}
+
+#[test]
+fn an_enabled_service_is_somewhere() {
+    check(
+        "enabled = true",
+        expect![[r#"
+        base_url of remote 'main' is missing, and the service is enabled; say where it is.
+    "#]],
+    );
+}
+
+#[test]
+fn the_environment_names_one_service() {
+    assert_eq!(environment(&[]), Ok(None));
+    assert_eq!(environment(&[("WORKFLOWS_ENABLED", ""), ("OTHER", "x")]), Ok(None));
+    let config = environment(&[
+        ("WORKFLOWS_ENABLED", "TRUE"),
+        ("WORKFLOWS_API_BASE_URL", "http://localhost:8080"),
+        ("WORKFLOWS_API_TOKEN", "s3cr3t-t0ken"),
+        ("WORKFLOW_DISCOVERY_INTERVAL", " 0 "),
+        ("WORKFLOW_FILTER_PATTERNS", "deploy*, !*prod* ,,"),
+        ("WORKFLOW_RETRY_ATTEMPTS", "10"),
+    ]);
+    let config = config.expect("nothing is wrong").expect("a service");
+    assert!(config.enabled && config.name == "default" && config.base_url == "http://localhost:8080");
+    assert_eq!((config.discovery_interval, config.retry_attempts), (None, 10));
+    assert_eq!(config.filter_patterns, ["deploy*", "!*prod*"]);
+    assert_eq!(config.token, Some(Token::Value("s3cr3t-t0ken".to_owned())));
+    assert!(!format!("{config:?}").contains("s3cr3t"));
+}
+
+#[test]
+fn a_wrong_variable_is_named_with_its_bounds() {
+    let wrong = environment(&[
+        ("WORKFLOWS_ENABLED", "yes"),
+        ("WORKFLOWS_API_TOKEN", "s3cr3t with room"),
+        ("WORKFLOW_STATUS_CHECK_INTERVAL", "999"),
+        ("WORKFLOW_EXECUTION_TIMEOUT", "5s"),
+    ]);
+    expect![[r#"
+        WORKFLOWS_ENABLED is 'yes', and must be true or false.
+        WORKFLOWS_API_TOKEN can not be sent as a token: it must be 4 to 8192 visible ASCII characters on one line.
+        WORKFLOW_EXECUTION_TIMEOUT is '5s', and must be a whole number from 1000 to 3600000.
+        WORKFLOW_STATUS_CHECK_INTERVAL is '999', and must be a whole number from 1000 to 300000.
+    "#]]
+    .assert_eq(&told(&wrong.expect_err("something is wrong")));
+}
+
+#[test]
+fn a_url_leads_to_where_a_token_may_go() {
+    let good = [
+        ("https://x", "https://x"),
+        ("https://x/", "https://x"),
+        ("HTTPS://X:8443/a/b//", "https://x:8443/a/b"),
+        ("http://localhost:1/", "http://localhost:1"),
+        ("http://127.9.9.9", "http://127.9.9.9"),
+        ("http://[::1]:80/x", "http://[::1]/x"),
+    ];
+    for (written, read) in good {
+        assert_eq!(url(written).as_deref(), Ok(read), "{written}");
+    }
+    let bad = [
+        "",
+        "x",
+        "/a",
+        "ftp://x",
+        "http://x",
+        "http://localhost.evil.com",
+        "http://127.0.0.1.evil.com",
+        "http://10.0.0.1",
+        "http://[::2]",
+        "https://",
+        "file:///etc/passwd",
+        "https://x?a=b",
+        "https://x/#a",
+        "https://me:hunter22@x",
+        "https://hunter22@x",
+        "http://localhost@x",
+        "data:text/plain,x",
+        "http://0.0.0.0",
+    ];
+    for written in bad {
+        let problem = url(written).expect_err(written);
+        assert!(!problem.contains("hunter22"), "{problem}");
+    }
+}
+
+#[test]
+fn a_reference_is_one_of_three() {
+    assert_eq!(Token::parse("env:A_B"), Ok(Token::Environment("A_B".to_owned())));
+    assert_eq!(Token::parse("file:/run/a b"), Ok(Token::File("/run/a b".into())));
+    assert_eq!(Token::parse("keyring:work"), Ok(Token::Keyring("work".to_owned())));
+    for text in ["", "abc", "env:", "env:A B", "file:", "keyring:", "ENV:A", "env", "Api-Key abc", "sk-1234:x"] {
+        assert_eq!(Token::parse(text), Err(TokenError::Form), "{text}");
+    }
+    assert_eq!(Token::parse("file:relative"), Err(TokenError::Relative));
+}
+
+#[tokio::test]
+async fn a_file_is_read_each_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("token");
+    let token = Token::File(path.clone());
+    assert!(matches!(token.resolve().await, Err(TokenError::File { .. })));
+    for (written, read) in [("first\n", "first"), ("second\r\n", "second"), ("third", "third")] {
+        std::fs::write(&path, written).expect("a file");
+        assert_eq!(token.resolve().await.expect("a token").expose(), read);
+    }
+    for unusable in ["", "\n", "abc", "two\nlines", "ümlaut", &"x".repeat(9_000)] {
+        std::fs::write(&path, unusable).expect("a file");
+        assert!(token.resolve().await.is_err(), "{unusable:?}");
+    }
+    assert!(matches!(Token::File(folder.path().to_owned()).resolve().await, Err(TokenError::File { .. })));
+}
+
+#[tokio::test]
+async fn a_variable_that_is_not_set_is_named() {
+    let token = Token::Environment("STEPLATCH_NO_SUCH_VARIABLE".to_owned());
+    let error = token.resolve().await.expect_err("it is not set");
+    assert_eq!(
+        error.to_string(),
+        "the variable STEPLATCH_NO_SUCH_VARIABLE is not set in the environment of the daemon"
+    );
+}
+
+#[test]
+fn a_token_is_taken_out_by_value() {
+    let secret = Secret::new("s3\"cr3t\n").expect("a token");
+    assert_eq!(secret.mask("it is s3\"cr3t, s3\"cr3t"), "it is ••••••, ••••••");
+    assert_eq!(secret.mask(r#"{"echo": "s3\"cr3t"}"#), r#"{"echo": "••••••"}"#);
+    let value = serde_json::json!({ "a": ["x s3\"cr3t"], "s3\"cr3t": { "b": 1 } });
+    let masked = serde_json::json!({ "a": ["x ••••••"], "••••••": { "b": 1 } });
+    assert_eq!(secret.mask_value(value), masked);
+    assert_eq!(format!("{secret:?}"), "Secret(…)");
+}

@@ -1,0 +1,234 @@
+//! Tokens: where they are, and what is kept of them.
+
+use std::ffi::OsString;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt as _;
+
+/// What may stand in a file instead of a token.
+pub(super) const FORMS: &str =
+    "must be env:NAME, file:PATH or keyring:NAME; a token itself does not belong in a file of settings";
+
+/// How long a keyring may take; longer ones wait for a person to unlock them.
+const ANSWERING: Duration = Duration::from_secs(10);
+
+/// Bytes of a token. One that is shorter could not be told apart from other text when it is taken out of it.
+const LENGTHS: std::ops::RangeInclusive<usize> = 4..=8_192;
+
+/// What stands where a token was.
+const MASK: &str = "••••••";
+
+/// Where a token is. It is never part of a configuration that is printed.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Token {
+    /// The token itself, out of a variable of the environment.
+    Value(String),
+    /// In a variable of the environment: `env:NAME`.
+    Environment(String),
+    /// In a file, which is read when it is needed: `file:PATH`.
+    File(PathBuf),
+    /// In the keyring of the user: `keyring:NAME`.
+    Keyring(String),
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Value(_) => formatter.write_str("Value(…)"),
+            Self::Environment(name) => write!(formatter, "Environment({name})"),
+            Self::File(path) => write!(formatter, "File({})", path.display()),
+            Self::Keyring(name) => write!(formatter, "Keyring({name})"),
+        }
+    }
+}
+
+/// Why there is no token. Never has it, nor anything that might be meant as one, in its text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// What stands there is none of the three forms.
+    #[error("{FORMS}")]
+    Form,
+    /// The file has a path that depends on where somebody stands.
+    #[error("names a file by a relative path; write file: and a path from the root, or from ~/")]
+    Relative,
+    /// The variable is not set.
+    #[error("the variable {0} is not set in the environment of the daemon")]
+    NotSet(String),
+    /// The file can not be read.
+    #[error("the token can not be read from {}: {why}", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// The keyring has none, or there is no keyring.
+    #[error("{0}")]
+    Keyring(String),
+    /// There is something, and it can not be sent as a token.
+    #[error(
+        "can not be sent as a token: it must be {} to {} visible ASCII characters on one line",
+        LENGTHS.start(), LENGTHS.end()
+    )]
+    Unusable,
+}
+
+impl Token {
+    /// Reads a reference: `env:NAME`, `file:PATH` or `keyring:NAME`. A path that begins with `~/` is the user's.
+    ///
+    /// # Errors
+    ///
+    /// Anything else, which may be a token in clear text and is not repeated in the error.
+    pub fn parse(text: &str) -> Result<Self, TokenError> {
+        let is_name = |name: &str| {
+            let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+            (1..=200).contains(&name.len()) && name.bytes().all(is_part)
+        };
+        match text.split_once(':') {
+            Some(("env", name)) if is_name(name) => Ok(Self::Environment(name.to_owned())),
+            Some(("keyring", name)) if is_name(name) => Ok(Self::Keyring(name.to_owned())),
+            Some(("file", path)) if !path.is_empty() && !path.contains('\0') => {
+                let path = match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
+                    (Some(rest), Some(home)) => Path::new(&home).join(rest),
+                    _ => PathBuf::from(path),
+                };
+                if path.is_absolute() { Ok(Self::File(path)) } else { Err(TokenError::Relative) }
+            }
+            _ => Err(TokenError::Form),
+        }
+    }
+
+    /// Returns how it is told to people: the reference, and never the token.
+    #[must_use]
+    pub fn reference(&self) -> String {
+        match self {
+            Self::Value(_) => "in WORKFLOWS_API_TOKEN".to_owned(),
+            Self::Environment(name) => format!("env:{name}"),
+            Self::File(path) => format!("file:{}", path.display()),
+            Self::Keyring(name) => format!("keyring:{name}"),
+        }
+    }
+
+    /// Gets the token from where it is, each time anew. A keyring is asked with `secret-tool`, the program of the Secret
+    /// Service (<https://specifications.freedesktop.org/secret-service/>), for at most ten seconds.
+    ///
+    /// # Errors
+    ///
+    /// If it is not there, or can not be sent.
+    pub async fn resolve(&self) -> Result<Secret, TokenError> {
+        match self {
+            Self::Value(value) => Secret::new(value),
+            Self::Environment(name) => match std::env::var_os(name).map(OsString::into_string) {
+                Some(Ok(value)) if !value.is_empty() => Secret::new(&value),
+                Some(Err(_)) => Err(TokenError::Unusable),
+                _ => Err(TokenError::NotSet(name.clone())),
+            },
+            Self::File(path) => {
+                let path = path.clone();
+                let reading = tokio::task::spawn_blocking(move || from_file(&path));
+                reading.await.unwrap_or(Err(TokenError::Unusable))
+            }
+            Self::Keyring(name) => from_keyring(name, "secret-tool").await,
+        }
+    }
+}
+
+fn from_file(path: &Path) -> Result<Secret, TokenError> {
+    let wrong = |why: String| TokenError::File { path: path.to_owned(), why };
+    let failed = |error: std::io::Error| wrong(error.to_string());
+    // A pipe would be waited for until somebody writes to it.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(wrong("it is no file".to_owned()));
+    }
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(*LENGTHS.end() as u64 + 3).read_to_string(&mut text).map_err(failed)?;
+    Secret::new(&text)
+}
+
+async fn from_keyring(name: &str, program: &str) -> Result<Secret, TokenError> {
+    let wrong = |why: String| TokenError::Keyring(why);
+    let mut asking = tokio::process::Command::new(program);
+    asking.args(["lookup", "service", "steplatch", "name", name]).kill_on_drop(true);
+    asking.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = asking.spawn().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => wrong(
+            "the keyring is asked with the program secret-tool, which is not installed; it is in the package \
+             libsecret-tools or libsecret"
+                .to_owned(),
+        ),
+        _ => wrong(format!("secret-tool can not be started: {error}")),
+    })?;
+    let mut text = String::new();
+    let answer = async {
+        let stdout = child.stdout.take().expect("its output is a pipe");
+        stdout.take(*LENGTHS.end() as u64 + 3).read_to_string(&mut text).await?;
+        child.wait().await
+    };
+    match tokio::time::timeout(ANSWERING, answer).await {
+        Ok(Ok(status)) if status.success() && !text.is_empty() => Secret::new(&text),
+        Ok(Ok(_)) => Err(wrong(format!(
+            "the keyring has no token '{name}'; store it with: secret-tool store --label='steplatch {name}' service \
+             steplatch name {name}"
+        ))),
+        Ok(Err(error)) => Err(wrong(format!("secret-tool could not be read: {error}"))),
+        Err(_) => {
+            Err(wrong(format!("the keyring did not answer within {} seconds; is it locked?", ANSWERING.as_secs())))
+        }
+    }
+}
+
+/// A token, to be sent and to be taken out of what comes back.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Secret(…)")
+    }
+}
+
+impl Secret {
+    /// Takes a token, without the newline at the end that editors leave.
+    ///
+    /// # Errors
+    ///
+    /// If it can not be sent in a header: too short, too long, or not made of visible ASCII characters.
+    pub fn new(text: &str) -> Result<Self, TokenError> {
+        let text = text.strip_suffix('\n').unwrap_or(text);
+        let text = text.strip_suffix('\r').unwrap_or(text);
+        let is_usable = LENGTHS.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+        if is_usable { Ok(Self(text.to_owned())) } else { Err(TokenError::Unusable) }
+    }
+
+    /// Returns the token itself, for whoever sends it or looks for it.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// Takes the token out of a text, also as it stands in JSON.
+    #[must_use]
+    pub fn mask(&self, text: &str) -> String {
+        let masked = text.replace(&self.0, MASK);
+        let quoted = serde_json::Value::from(self.0.as_str()).to_string();
+        masked.replace(&quoted[1..quoted.len() - 1], MASK)
+    }
+
+    /// Takes the token out of every text of a value, names of fields included.
+    #[must_use]
+    pub fn mask_value(&self, value: serde_json::Value) -> serde_json::Value {
+        use serde_json::Value;
+        match value {
+            Value::String(text) if text.contains(&self.0) => self.mask(&text).into(),
+            Value::Array(values) => values.into_iter().map(|value| self.mask_value(value)).collect(),
+            Value::Object(fields) => {
+                fields.into_iter().map(|(name, value)| (self.mask(&name), self.mask_value(value))).collect()
+            }
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What changed between two lists of a service.
+
+use std::collections::BTreeMap;
+
+use crate::entry::RemoteWorkflow;
+
+/// The ids of workflows by what became of them, each list sorted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Were not there before.
+    pub added: Vec<String>,
+    /// Have another title, description or schema.
+    pub updated: Vec<String>,
+    /// Are gone.
+    pub removed: Vec<String>,
+    /// Are as they were, as far as they are pinned.
+    pub unchanged: Vec<String>,
+}
+
+impl Changes {
+    /// Returns whether anything is other than it was.
+    #[must_use]
+    pub fn is_any(&self) -> bool {
+        !(self.added.is_empty() && self.updated.is_empty() && self.removed.is_empty())
+    }
+}
+
+/// Compares two lists by ids and hashes.
+#[must_use]
+pub fn diff(old: &[RemoteWorkflow], new: &[RemoteWorkflow]) -> Changes {
+    let by_id = |list: &'_ [RemoteWorkflow]| -> BTreeMap<String, String> {
+        list.iter().map(|workflow| (workflow.id.clone(), workflow.hash.clone())).collect()
+    };
+    let (mut old, mut changes) = (by_id(old), Changes::default());
+    for (id, hash) in by_id(new) {
+        match old.remove(&id) {
+            None => changes.added.push(id),
+            Some(before) if before == hash => changes.unchanged.push(id),
+            Some(_) => changes.updated.push(id),
+        }
+    }
+    changes.removed.extend(old.into_keys());
+    changes
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn list(of: &[(&str, &str)]) -> Vec<RemoteWorkflow> {
+        let read =
+            |(id, description)| RemoteWorkflow::read(&json!({"id": id, "name": "x", "description": description}));
+        of.iter().map(|entry| read(*entry).expect("an entry")).collect()
+    }
+
+    #[test]
+    fn changes_are_told_by_id_whatever_the_order() {
+        let old = list(&[("kept", "a"), ("gone", "a"), ("other", "a")]);
+        let new = list(&[("new", "a"), ("other", "b"), ("kept", "a")]);
+        let changes = diff(&old, &new);
+        let told = [&changes.added, &changes.updated, &changes.removed, &changes.unchanged].map(|ids| ids.join(" "));
+        assert_eq!(told, ["new", "other", "gone", "kept"]);
+        assert!(changes.is_any() && !diff(&new, &new).is_any());
+    }
+}

@@ -1,0 +1,166 @@
+//! One workflow of a service, as it is offered here.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+use crate::schema;
+use crate::text::clean;
+
+/// Characters of an id; longer ones are no ids.
+const LONGEST_ID: usize = 200;
+/// Characters of a title that are shown.
+const LONGEST_TITLE: usize = 200;
+/// Characters of a description that are shown. Common clients cut what they pass to a model at 2,048.
+const LONGEST_DESCRIPTION: usize = 1_000;
+/// Characters of a category or a version.
+const LONGEST_WORD: usize = 60;
+/// Bytes of metadata that are kept.
+const MOST_METADATA: usize = 8 * 1024;
+
+/// A workflow of a remote service. Its texts are cleaned, and still foreign: see [`RemoteWorkflow::described`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RemoteWorkflow {
+    /// Its id there, as it stands in paths; of 1 to 200 characters.
+    pub id: String,
+    /// What it is called there; never empty, at most 200 characters.
+    pub title: String,
+    /// What it is for; at most 1,000 characters.
+    pub description: String,
+    /// Its category; `workflow` if the service says none.
+    pub category: String,
+    /// Its version; `1.0.0` if the service says none.
+    pub version: String,
+    /// JSON Schema of its input, cleaned: an object, with nothing to fetch.
+    pub input_schema: Value,
+    /// What had to be changed about the schema.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+    /// How it is meant to be waited for.
+    pub execution: Execution,
+    /// What else the service says about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Value>,
+    /// What its title, description and schema are pinned by, as the service wrote them: SHA-256 in hexadecimal.
+    pub hash: String,
+}
+
+/// How a workflow is meant to be waited for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Execution {
+    /// A call waits for the end.
+    Sync,
+    /// A call may return while the run goes on.
+    #[default]
+    Async,
+}
+
+impl RemoteWorkflow {
+    /// Reads one entry of a list. Both shapes of entries are taken: `name` and `inputSchema`, `title` and `inputs`.
+    ///
+    /// # Errors
+    ///
+    /// Why it can not be offered, as a sentence without a full stop.
+    pub fn read(entry: &Value) -> Result<Self, String> {
+        let Value::Object(fields) = entry else { return Err("it is no object".to_owned()) };
+        let id = id(fields.get("id")).ok_or("it has no usable id")?;
+        let raw_title = text(fields, &["title", "name"]);
+        let title = clean(raw_title.unwrap_or_default(), LONGEST_TITLE);
+        if title.is_empty() {
+            return Err("it has neither a title nor a name".to_owned());
+        }
+        let raw_description = text(fields, &["description"]);
+        let description = match clean(raw_description.unwrap_or_default(), LONGEST_DESCRIPTION) {
+            description if description.is_empty() => format!("Workflow {id}"),
+            description => description,
+        };
+        let raw_schema = fields.get("inputSchema").or_else(|| fields.get("inputs"));
+        let schema = schema::clean(raw_schema.unwrap_or(&Value::Null));
+        let word = |names: &[&str], default: &str| match clean(text(fields, names).unwrap_or_default(), LONGEST_WORD) {
+            word if word.is_empty() => default.to_owned(),
+            word => word,
+        };
+        let is_sync = text(fields, &["executionType"]).is_some_and(|kind| kind.trim().eq_ignore_ascii_case("sync"));
+        let metadata = fields.get("metadata").filter(|metadata| {
+            metadata.as_object().is_some_and(|fields| !fields.is_empty()) && metadata.to_string().len() <= MOST_METADATA
+        });
+        Ok(Self {
+            hash: hash(raw_title, raw_description, raw_schema),
+            id,
+            title,
+            description,
+            category: word(&["category"], "workflow"),
+            version: word(&["version"], "1.0.0"),
+            input_schema: schema.schema,
+            notes: schema.notes,
+            execution: if is_sync { Execution::Sync } else { Execution::Async },
+            metadata: metadata.cloned(),
+        })
+    }
+
+    /// Returns its description with where it comes from before it, as models and people should read it.
+    #[must_use]
+    pub fn described(&self, remote: &str) -> String {
+        format!("From the workflow service '{remote}': {}", self.description)
+    }
+}
+
+/// Reads an id: text or a whole number. What could not be shown or stand in a path is none.
+pub(crate) fn id(value: Option<&Value>) -> Option<String> {
+    let id = match value? {
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_i64() || number.is_u64() => number.to_string(),
+        _ => return None,
+    };
+    // As a segment of a path, one or two points mean another folder, however they are encoded.
+    let is_usable = !matches!(id.as_str(), "" | "." | "..") && clean(&id, LONGEST_ID) == id;
+    is_usable.then_some(id)
+}
+
+fn text<'a>(fields: &'a Map<String, Value>, names: &[&str]) -> Option<&'a str> {
+    names.iter().find_map(|name| fields.get(*name)?.as_str()).filter(|text| !text.trim().is_empty())
+}
+
+/// Pins what a model is told. The order of the fields of a schema does not count.
+fn hash(title: Option<&str>, description: Option<&str>, schema: Option<&Value>) -> String {
+    let mut pinned = String::new();
+    let told = serde_json::json!([title, description, schema]);
+    canonical(&told, &mut pinned);
+    hexadecimal(&Sha256::digest(pinned))
+}
+
+/// Writes a value with the fields of its objects in order, after RFC 8785.
+fn canonical(value: &Value, to: &mut String) {
+    match value {
+        Value::Array(values) => {
+            to.push('[');
+            for value in values {
+                canonical(value, to);
+                to.push(',');
+            }
+            to.push(']');
+        }
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_unstable_by_key(|(name, _)| *name);
+            to.push('{');
+            for (name, value) in fields {
+                to.push_str(&Value::from(name.as_str()).to_string());
+                to.push(':');
+                canonical(value, to);
+                to.push(',');
+            }
+            to.push('}');
+        }
+        scalar => to.push_str(&scalar.to_string()),
+    }
+}
+
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

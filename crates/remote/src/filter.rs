@@ -1,0 +1,135 @@
+//! Which workflows of a service are offered.
+
+use crate::names::slug;
+
+/// Patterns for one service.
+const MOST: usize = 100;
+/// Characters of one.
+const LONGEST: usize = 200;
+
+/// Globs of names: `*` is any text, `?` any character, `!` before one excludes. They are anchored, and upper and lower case
+/// are the same. A workflow is matched by its title as well as by the part of its tool's name that the title gives.
+///
+/// What is excluded stays excluded, wherever that stands; without a pattern that includes, everything else is offered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    included: Vec<Vec<char>>,
+    excluded: Vec<Vec<char>>,
+}
+
+/// Returns the patterns if they can be meant.
+pub(crate) fn checked(patterns: Vec<String>) -> Result<Vec<String>, String> {
+    if patterns.len() > MOST {
+        return Err(format!("has {} patterns, and may have up to {MOST}", patterns.len()));
+    }
+    for pattern in &patterns {
+        let bare = pattern.strip_prefix('!').unwrap_or(pattern);
+        if bare.trim().is_empty() || bare.chars().count() > LONGEST {
+            let shown: String = pattern.chars().take(20).collect();
+            return Err(format!(
+                "has the pattern '{}', and each must have 1 to {LONGEST} characters",
+                shown.escape_debug()
+            ));
+        }
+    }
+    Ok(patterns)
+}
+
+impl Filter {
+    /// Takes patterns as they are configured.
+    #[must_use]
+    pub fn new(patterns: &[String]) -> Self {
+        let mut filter = Self::default();
+        for pattern in patterns {
+            match pattern.strip_prefix('!') {
+                Some(pattern) => filter.excluded.push(folded(pattern)),
+                None => filter.included.push(folded(pattern)),
+            }
+        }
+        filter
+    }
+
+    /// Returns whether a workflow with this title is offered.
+    #[must_use]
+    pub fn admits(&self, title: &str) -> bool {
+        let (slug, title) = (folded(&slug(title)), folded(title));
+        let is_in = |patterns: &[Vec<char>]| {
+            patterns.iter().any(|pattern| matches(pattern, &title) || (!slug.is_empty() && matches(pattern, &slug)))
+        };
+        (self.included.is_empty() || is_in(&self.included)) && !is_in(&self.excluded)
+    }
+}
+
+fn folded(text: &str) -> Vec<char> {
+    text.trim().chars().flat_map(char::to_lowercase).collect()
+}
+
+/// Matches a glob in at most `pattern * text` steps: only the last `*` is ever tried again, which is enough, because an
+/// earlier one that took more would leave the later one less to choose from.
+fn matches(pattern: &[char], text: &[char]) -> bool {
+    let (mut at, mut position) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while position < text.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                star = Some((at, position));
+                at += 1;
+            }
+            Some(letter) if *letter == '?' || *letter == text[position] => {
+                at += 1;
+                position += 1;
+            }
+            _ => {
+                let Some((star_at, took)) = star else { return false };
+                star = Some((star_at, took + 1));
+                at = star_at + 1;
+                position = took + 1;
+            }
+        }
+    }
+    pattern[at..].iter().all(|letter| *letter == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_choose_by_title_and_by_name() {
+        let cases: &[(&[&str], &str, bool)] = &[
+            (&[], "Anything", true),
+            (&["deploy"], "Deploy", true),
+            (&["deploy"], "Deploy now", false),
+            (&["deploy*"], "Deploy now", true),
+            (&["*now"], "Deploy now", true),
+            (&["deploy_now"], "Deploy now!", true),
+            (&["Deploy now!"], "Deploy now!", true),
+            (&["d?ploy"], "DEPLOY", true),
+            (&["d?ploy"], "dploy", false),
+            (&["*"], "日本", true),
+            (&["日*"], "日本", true),
+            (&["GRÖSSE*"], "größe", false),
+            (&["GRÖ*"], "größe", true),
+            (&["!internal*"], "Internal thing", false),
+            (&["!internal*"], "Deploy", true),
+            (&["!internal*", "*"], "Internal thing", false),
+            (&["*", "!internal*"], "Internal thing", false),
+            (&["deploy*", "!*prod*"], "Deploy to prod", false),
+            (&["deploy*", "!*prod*"], "Deploy to stage", true),
+            (&["deploy*", "!*prod*"], "Build", false),
+            (&["a*b*c"], "a-b-b-c", true),
+            (&["a*b*c"], "a-b-b-d", false),
+            (&["**"], "x", true),
+        ];
+        for (patterns, title, is_admitted) in cases {
+            let patterns: Vec<String> = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
+            assert_eq!(Filter::new(&patterns).admits(title), *is_admitted, "{patterns:?} and {title:?}");
+        }
+    }
+
+    #[test]
+    fn many_stars_take_no_time() {
+        let filter = Filter::new(&["*a".repeat(90) + "b"]);
+        assert!(!filter.admits(&"a".repeat(200)));
+    }
+}

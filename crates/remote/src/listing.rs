@@ -1,0 +1,157 @@
+//! Lists of workflows, as services give them.
+//!
+//! Two shapes are taken, an array and pages, over HTTP and as the result of an MCP
+//! tool. What can not be read of one entry is told and does no harm to the others.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::entry::{RemoteWorkflow, id};
+
+/// Workflows of one service.
+pub const MOST_WORKFLOWS: usize = 1_000;
+/// Pages of one list.
+pub const MOST_PAGES: usize = 100;
+/// Bytes of one answer.
+pub const MOST_BYTES: usize = 8 * 1024 * 1024;
+/// Entries that were left out are told up to this many times.
+const MOST_SKIPPED: usize = 50;
+
+/// One answer to the question which workflows there are.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Page {
+    /// What is in it, not yet looked at.
+    pub entries: Vec<Value>,
+    /// Where the next one is, as the service wrote it.
+    pub next: Option<String>,
+}
+
+impl Page {
+    /// Reads an answer: an array of entries, or a page with `results`.
+    ///
+    /// # Errors
+    ///
+    /// If it is neither, as a fragment without a full stop.
+    pub fn read(answer: Value) -> Result<Self, String> {
+        let mut fields = match answer {
+            Value::Array(entries) => return Ok(Self { entries, next: None }),
+            Value::Object(fields) => fields,
+            _ => return Err("the list is neither an array nor a page".to_owned()),
+        };
+        let Some(Value::Array(entries)) = fields.shift_remove("results") else {
+            return Err("the page has no results".to_owned());
+        };
+        let next = match fields.shift_remove("next") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(next)) if next.is_empty() => None,
+            Some(Value::String(next)) => Some(next),
+            Some(_) => return Err("the page says in no usable way where the next one is".to_owned()),
+        };
+        Ok(Self { entries, next })
+    }
+
+    /// Reads the result of the MCP tool `workflows-list-tool`: its structured content (bare, or in a field `result` as servers
+    /// do that may only give objects), else the JSON in its text.
+    ///
+    /// # Errors
+    ///
+    /// If the tool failed or there is no list in its result, as a fragment without a full stop.
+    pub fn read_tool_result(mut result: Value) -> Result<Self, String> {
+        let texts: Vec<&str> = match result.get("content") {
+            Some(Value::Array(content)) => content.iter().filter_map(|block| block.get("text")?.as_str()).collect(),
+            _ => Vec::new(),
+        };
+        if result.get("isError") == Some(&Value::Bool(true)) {
+            let words = crate::text::clean(&texts.join(" "), 300);
+            return Err(format!("the tool failed: {words}"));
+        }
+        let texts = texts.concat();
+        match result.get_mut("structuredContent").map(Value::take) {
+            Some(Value::Object(mut fields)) if !fields.contains_key("results") => match fields.shift_remove("result") {
+                Some(list) => Self::read(list),
+                None => Err("the result of the tool has no list in it".to_owned()),
+            },
+            Some(list @ (Value::Object(_) | Value::Array(_))) => Self::read(list),
+            _ => {
+                let list = serde_json::from_str(&texts);
+                Self::read(list.map_err(|_| "the text of the tool's result is no JSON".to_owned())?)
+            }
+        }
+    }
+}
+
+/// What a service offers, over all of its pages.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Listing {
+    /// The workflows, in the order in which the service has them. No id is in it twice.
+    pub workflows: Vec<RemoteWorkflow>,
+    /// Entries that were left out, and why, each as a sentence.
+    pub skipped: Vec<String>,
+    /// Ids of entries that are there and can not be read now.
+    pub unreadable: BTreeSet<String>,
+    /// There is more than is taken, so a workflow that is not in it may be there all the same.
+    pub is_cut: bool,
+}
+
+impl Listing {
+    /// Adds the entries of a page. What is too much is left out and marks the list as cut.
+    pub fn add(&mut self, page: Page) {
+        let mut ids: BTreeSet<String> = self.workflows.iter().map(|workflow| workflow.id.clone()).collect();
+        for entry in &page.entries {
+            if self.workflows.len() == MOST_WORKFLOWS {
+                if !self.is_cut {
+                    self.skip(format!("More than {MOST_WORKFLOWS} workflows are listed; the others are left out."));
+                }
+                self.is_cut = true;
+                return;
+            }
+            match RemoteWorkflow::read(entry) {
+                Ok(workflow) if !ids.insert(workflow.id.clone()) => {
+                    self.skip(format!("The id '{}' is listed twice; the first one counts.", workflow.id));
+                }
+                Ok(workflow) => self.workflows.push(workflow),
+                Err(why) => match id(entry.get("id")) {
+                    Some(id) => {
+                        self.skip(format!("The workflow with the id '{id}' is left out: {why}."));
+                        self.unreadable.insert(id);
+                    }
+                    None => self.skip(format!("An entry is left out: {why}.")),
+                },
+            }
+        }
+    }
+
+    /// Puts a list in the place of an older one. A workflow that was fine stays as it was if its entry can not be read now, or
+    /// if the list is cut and it may be behind the cut.
+    #[must_use]
+    pub fn settled(self, old: &[RemoteWorkflow]) -> Vec<RemoteWorkflow> {
+        let listed: BTreeSet<&str> = self.workflows.iter().map(|workflow| workflow.id.as_str()).collect();
+        let stays = |workflow: &&RemoteWorkflow| {
+            !listed.contains(workflow.id.as_str()) && (self.is_cut || self.unreadable.contains(&workflow.id))
+        };
+        let mut kept: Vec<RemoteWorkflow> = old.iter().filter(stays).cloned().collect();
+        // Tools that worked go before new ones.
+        let was: BTreeSet<&str> = old.iter().map(|workflow| workflow.id.as_str()).collect();
+        let (known, new): (Vec<_>, Vec<_>) =
+            self.workflows.iter().partition(|workflow| was.contains(workflow.id.as_str()));
+        kept.extend(known.into_iter().chain(new).cloned());
+        kept.truncate(MOST_WORKFLOWS);
+        kept
+    }
+
+    /// Marks the list as not the whole one.
+    pub(crate) fn cut(&mut self, why: &str) {
+        self.is_cut = true;
+        self.skip(why.to_owned());
+    }
+
+    fn skip(&mut self, why: String) {
+        if self.skipped.len() < MOST_SKIPPED {
+            self.skipped.push(why);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! Names of tools, which clients and models remember.
+//!
+//! A name is made from a workflow's title and, where that is not enough, its id. Who
+//! has a name keeps it while its title stays, whatever comes and goes beside it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::entry::hexadecimal;
+
+/// What all names begin with.
+pub const PREFIX: &str = "workflow_";
+/// Characters of a name.
+const LONGEST: usize = 64;
+/// Characters of a suffix; a multiple of it where that is taken.
+const SUFFIX: usize = 8;
+
+/// A workflow, among all of all services.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The service.
+    pub remote: String,
+    /// Its id there.
+    pub id: String,
+}
+
+impl Key {
+    /// Returns the key of this workflow of this service.
+    #[must_use]
+    pub fn new(remote: impl Into<String>, id: impl Into<String>) -> Self {
+        Self { remote: remote.into(), id: id.into() }
+    }
+}
+
+/// Returns the part of a name that a title gives: lower case, `[a-z0-9_]`, runs of `_` collapsed, none at either end. May be
+/// empty.
+#[must_use]
+pub fn slug(title: &str) -> String {
+    let mut slug = String::new();
+    for letter in title.chars().flat_map(char::to_lowercase) {
+        if letter.is_ascii_alphanumeric() {
+            slug.push(letter);
+        } else if !slug.is_empty() && !slug.ends_with('_') {
+            slug.push('_');
+        }
+    }
+    slug.truncate(slug.trim_end_matches('_').len());
+    slug
+}
+
+/// Gives each of the entries (a workflow and its title) a name.
+///
+/// - Who is in `known` keeps its name as long as its title still gives it; a changed title gives a new name.
+/// - A name in `known` is given to nobody else, also while its owner is not among the entries.
+/// - A name in `taken` is given to nobody. It goes before `known`, so whoever should yield to a workflow that has its name
+///   already does not belong in it.
+/// - A title that one entry alone has gives the name without a suffix. All others get a suffix from their ids.
+///
+/// The names are unique, `[a-z0-9_]`, at most 64 characters, and depend on the set of entries only, not on their order.
+/// Of entries with the same key the first by title counts.
+#[must_use]
+pub fn assign<'a>(
+    known: &BTreeMap<Key, String>,
+    taken: &BTreeSet<String>,
+    entries: impl IntoIterator<Item = (Key, &'a str)>,
+) -> BTreeMap<Key, String> {
+    let mut bases: BTreeMap<Key, String> = BTreeMap::new();
+    let mut all: Vec<(Key, &str)> = entries.into_iter().collect();
+    all.sort_unstable();
+    for (key, title) in all {
+        bases.entry(key).or_insert_with(|| slug(title));
+    }
+    let mut claims: BTreeMap<&str, usize> = BTreeMap::new();
+    for base in bases.values() {
+        *claims.entry(base).or_default() += 1;
+    }
+
+    let mut used = taken.clone();
+    let mut given = BTreeMap::new();
+    for (key, base) in &bases {
+        let Some(name) = known.get(key) else { continue };
+        // Names are told apart by those who have them: of two that were written down for one name, the first has it.
+        if could_be(name, key, base) && used.insert(name.clone()) {
+            given.insert(key.clone(), name.clone());
+        }
+    }
+    used.extend(known.values().cloned());
+    for (key, base) in &bases {
+        if given.contains_key(key) || base.is_empty() || claims[base.as_str()] > 1 {
+            continue;
+        }
+        let name = plain(base, LONGEST);
+        if used.insert(name.clone()) {
+            given.insert(key.clone(), name);
+        }
+    }
+    for (key, base) in &bases {
+        if !given.contains_key(key) {
+            let name = suffixed(key, base).find(|name| used.insert(name.clone()));
+            given.insert(key.clone(), name.expect("no other key has the whole of this hash"));
+        }
+    }
+    given
+}
+
+/// Returns whether a workflow with this title could have been given this name.
+fn could_be(name: &str, key: &Key, base: &str) -> bool {
+    (!base.is_empty() && name == plain(base, LONGEST)) || suffixed(key, base).any(|suffixed| suffixed == name)
+}
+
+/// The name that a slug gives, in at most `room` characters.
+fn plain(base: &str, room: usize) -> String {
+    let name = format!("{PREFIX}{base}");
+    name[..name.len().min(room)].trim_end_matches('_').to_owned()
+}
+
+/// Names with a suffix, each longer than the one before: those that come later are for when earlier ones are taken.
+fn suffixed(key: &Key, base: &str) -> impl Iterator<Item = String> {
+    // The zero byte can stand in no name of a service, so that no two keys give the same text.
+    let hash = hexadecimal(&Sha256::digest(format!("{}\0{}", key.remote, key.id)));
+    let most = (LONGEST - PREFIX.len()) / SUFFIX;
+    let base = base.to_owned();
+    (1..=most).map(move |times| {
+        let suffix = &hash[..times * SUFFIX];
+        let room = LONGEST - suffix.len() - 1;
+        format!("{}_{suffix}", plain(&base, room))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! When a service is asked again.
+//!
+//! Knows no clock and no randomness: jitter is given by whoever waits, a number from
+//! 0 to 1, and takes up to a tenth off a time, so that many who wait do not all come
+//! at once.
+
+use std::time::Duration;
+
+/// The time before the first look at a run, and the shortest between two.
+pub const SHORTEST: Duration = Duration::from_secs(1);
+/// The longest that a service that is busy or down is left alone.
+pub const LONGEST: Duration = Duration::from_secs(300);
+/// How much longer a time is than the one before while nothing changes.
+const GROWTH: f64 = 1.5;
+
+/// How often one run is looked at.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pace {
+    longest: Duration,
+    next: Duration,
+}
+
+/// What came of a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Looked {
+    /// The run is not as it was.
+    Changed,
+    /// It is as it was.
+    Same,
+    /// The service could not be asked, or did not want to be.
+    Failed {
+        /// When it wants to be asked again.
+        retry_after: Option<Duration>,
+    },
+}
+
+impl Pace {
+    /// Begins with the shortest time; `longest` is the longest one while the service answers.
+    #[must_use]
+    pub fn new(longest: Duration) -> Self {
+        Self { longest: longest.max(SHORTEST), next: SHORTEST }
+    }
+
+    /// Returns how long to wait for the first look.
+    #[must_use]
+    pub fn first(&self) -> Duration {
+        SHORTEST
+    }
+
+    /// Returns how long to wait for the next look, at least a second. Times grow to the longest while nothing changes, to five
+    /// minutes at most while the service fails, and are short again when the run changes.
+    #[must_use]
+    pub fn next(&mut self, looked: Looked, jitter: f64) -> Duration {
+        let retry_after = match looked {
+            Looked::Changed => {
+                self.next = SHORTEST;
+                None
+            }
+            Looked::Same => {
+                // What a service that failed was left alone for does not count any more.
+                self.next = self.next.mul_f64(GROWTH).min(self.longest);
+                None
+            }
+            Looked::Failed { retry_after } => {
+                self.next = (self.next * 2).min(LONGEST.max(self.longest));
+                retry_after
+            }
+        };
+        waiting(self.next, retry_after, jitter)
+    }
+}
+
+/// Returns how long a service whose list could not be had is left alone: a second, twice as long after each further failure,
+/// up to five minutes or the interval in which it is asked anyway, whichever is shorter. `failures` is how many there were in
+/// succession.
+#[must_use]
+pub fn rediscovery(failures: u32, interval: Option<Duration>, retry_after: Option<Duration>, jitter: f64) -> Duration {
+    let most = interval.unwrap_or(LONGEST).clamp(SHORTEST, LONGEST);
+    let doubled = SHORTEST.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    waiting(doubled.min(most), retry_after, jitter)
+}
+
+/// What a service asks for is kept to, up to [`LONGEST`], and never makes it sooner.
+fn waiting(time: Duration, retry_after: Option<Duration>, jitter: f64) -> Duration {
+    let jitter = if jitter.is_finite() { jitter.clamp(0.0, 1.0) } else { 0.0 };
+    let time = time.mul_f64(1.0 - jitter / 10.0);
+    time.max(retry_after.unwrap_or_default().min(LONGEST)).max(SHORTEST)
+}
+
+/// Returns how long to wait before a question that failed in passing is asked again while somebody waits for the answer:
+/// `attempt` is 1 before the second time. `None` if the service wants to be left alone for longer than that is worth.
+#[must_use]
+pub(crate) fn retry(attempt: u32, unit: Duration, retry_after: Option<Duration>, jitter: f64) -> Option<Duration> {
+    const MOST: Duration = Duration::from_secs(10);
+    let retry_after = retry_after.unwrap_or_default();
+    if retry_after > MOST {
+        return None;
+    }
+    let doubled = unit.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(MOST);
+    Some(doubled.mul_f64(1.0 - jitter.clamp(0.0, 1.0) / 2.0).max(retry_after))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn looks_get_rarer_while_nothing_changes_and_are_frequent_again_when_something_does() {
+        let mut pace = Pace::new(ms(5_000));
+        assert_eq!(pace.first(), ms(1_000));
+        let same: Vec<u128> = (0..6).map(|_| pace.next(Looked::Same, 0.0).as_millis()).collect();
+        assert_eq!(same, [1_500, 2_250, 3_375, 5_000, 5_000, 5_000]);
+        assert_eq!(pace.next(Looked::Changed, 0.0), ms(1_000));
+        assert_eq!(pace.next(Looked::Same, 1.0), ms(1_350));
+    }
+
+    #[test]
+    fn a_service_that_fails_is_left_alone_longer_and_longer() {
+        let mut pace = Pace::new(ms(5_000));
+        let failed = Looked::Failed { retry_after: None };
+        let waits: Vec<u64> = (0..10).map(|_| pace.next(failed, 0.0).as_secs()).collect();
+        assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+        assert_eq!(pace.next(Looked::Same, 0.0), ms(5_000), "it answers again");
+    }
+
+    #[test]
+    fn what_a_service_asks_for_is_kept_to_within_reason() {
+        let after = |seconds| Looked::Failed { retry_after: Some(Duration::from_secs(seconds)) };
+        assert_eq!(Pace::new(ms(5_000)).next(after(60), 1.0), ms(60_000));
+        assert_eq!(Pace::new(ms(5_000)).next(after(0), 0.0), ms(2_000));
+        assert_eq!(Pace::new(ms(5_000)).next(after(86_400), 0.0), ms(300_000));
+        assert_eq!(Pace::new(ms(1_000)).next(Looked::Same, 1.0), ms(1_000));
+    }
+
+    #[test]
+    fn a_list_is_asked_for_again_sooner_at_first() {
+        let seconds = |failures, interval| rediscovery(failures, interval, None, 0.0).as_secs();
+        let waits: Vec<u64> = (1..=10).map(|failures| seconds(failures, None)).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
+        assert_eq!(seconds(9, Some(ms(60_000))), 60);
+        assert_eq!(seconds(u32::MAX, Some(ms(1))), 1);
+        assert_eq!(rediscovery(1, None, Some(ms(30_000)), 0.0), ms(30_000));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_looks_too_frequent_or_ends_them(
+            longest in 0u64..400_000,
+            looks in prop::collection::vec((0u8..3, 0u64..1_000_000_000, -1.0f64..2.0), 0..60),
+        ) {
+            let mut pace = Pace::new(ms(longest));
+            for (looked, retry_after, jitter) in looks {
+                let looked = match looked {
+                    0 => Looked::Changed,
+                    1 => Looked::Same,
+                    _ => Looked::Failed { retry_after: (retry_after % 2 == 0).then(|| ms(retry_after)) },
+                };
+                let wait = pace.next(looked, jitter);
+                prop_assert!(wait >= SHORTEST && wait <= LONGEST.max(ms(longest)));
+                if !matches!(looked, Looked::Failed { .. }) {
+                    prop_assert!(wait <= ms(longest).max(SHORTEST));
+                }
+            }
+        }
+    }
+}

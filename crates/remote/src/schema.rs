@@ -1,0 +1,15 @@
+//! Schemas of inputs: foreign ones made safe, and arguments checked against them.
+//!
+//! JSON Schema 2020-12 (<https://json-schema.org/draft/2020-12>). Nothing is fetched,
+//! patterns are searched in linear time, and neither size nor references of a schema
+//! can make a check take long.
+
+mod clean;
+mod references;
+mod validator;
+
+pub use clean::{Cleaned, clean};
+pub use validator::{Unusable, Validator, Violation};
+
+#[cfg(test)]
+mod tests;

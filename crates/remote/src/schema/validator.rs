@@ -1,0 +1,71 @@
+//! Arguments, checked against a schema.
+
+use jsonschema::{Draft, PatternOptions};
+use serde_json::{Value, json};
+
+use crate::text::clean;
+
+/// Bytes that a compiled pattern may take.
+const MOST_PATTERN: usize = 1024 * 1024;
+/// Violations that are told.
+const MOST: usize = 100;
+/// Characters of a violation; there may be a value in it.
+const LONGEST: usize = 300;
+
+/// A schema, ready to be checked against. Made in about a millisecond, so rather made anew for a call than kept: that of a
+/// foreign schema may take megabytes.
+#[derive(Debug, Clone)]
+pub struct Validator(jsonschema::Validator);
+
+/// A schema that can not be checked against.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unusable(String);
+
+/// Something that a schema does not allow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Where it stands: a JSON Pointer (RFC 6901), empty for the whole.
+    pub path: String,
+    /// What is wrong, without a full stop.
+    pub problem: String,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = if self.path.is_empty() { "the arguments" } else { &self.path };
+        write!(formatter, "{path}: {}", self.problem)
+    }
+}
+
+impl Validator {
+    /// Compiles a schema of JSON Schema 2020-12, whatever it says it is. It may refer to nothing outside of it. A foreign one
+    /// is to be [cleaned](super::clean()) first, or a check may take long.
+    ///
+    /// # Errors
+    ///
+    /// If it is no schema, or has a pattern that `regex` can not search: one with look-around or back-references.
+    pub fn new(schema: &Value) -> Result<Self, Unusable> {
+        let patterns = PatternOptions::regex().size_limit(MOST_PATTERN).dfa_size_limit(MOST_PATTERN);
+        let options = jsonschema::options().with_draft(Draft::Draft202012).with_pattern_options(patterns).offline();
+        let compiled = options.build(schema);
+        compiled.map(Self).map_err(|error| Unusable(clean(&error.to_string(), LONGEST)))
+    }
+
+    /// Returns everything about the arguments that the schema does not allow, up to a hundred, in order of their places.
+    #[must_use]
+    pub fn validate(&self, arguments: &Value) -> Vec<Violation> {
+        let told = self.0.iter_errors(arguments).take(MOST).map(|error| Violation {
+            path: error.instance_path().as_str().to_owned(),
+            problem: clean(&error.to_string(), LONGEST),
+        });
+        let mut told: Vec<Violation> = told.collect();
+        told.sort_by(|one, other| (&one.path, &one.problem).cmp(&(&other.path, &other.problem)));
+        told
+    }
+}
+
+/// Returns whether a pattern can be searched in linear time.
+pub(super) fn is_pattern(pattern: &str) -> bool {
+    Validator::new(&json!({ "pattern": pattern })).is_ok()
+}

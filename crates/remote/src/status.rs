@@ -1,0 +1,214 @@
+//! How a run is at its service, and the result that is made of it.
+
+use serde_json::{Map, Value, json};
+
+use crate::entry::id;
+use crate::text::clean;
+
+/// Characters of a word for a state.
+const LONGEST_WORD: usize = 60;
+/// Characters of what a service says went wrong.
+const LONGEST_WORDS: usize = 2_000;
+
+/// How a run is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    /// The word of the service in upper case, cleaned: `RUNNING`, `COMPLETED`, `FAILED`, `CANCELLED`, or one of its own.
+    pub word: String,
+    /// What that means here.
+    pub state: State,
+    /// What the run was given, as the service has it.
+    pub input: Value,
+    /// What came of it so far.
+    pub output: Value,
+    /// What the service says went wrong, outside of the output.
+    pub error: Value,
+    /// What is asked there, where the run waits for somebody: `output.pending_gate`.
+    pub pending_gate: Option<Value>,
+    /// When it began, in milliseconds since 1970.
+    pub start_time: Option<i64>,
+    /// When it ended.
+    pub end_time: Option<i64>,
+    /// When it was made.
+    pub create_time: Option<i64>,
+    /// When it changed last.
+    pub update_time: Option<i64>,
+}
+
+/// What the word for a state means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Under way; any word that is not known is taken for that.
+    Running,
+    /// Ended as it should.
+    Completed,
+    /// Ended, and did not get there.
+    Failed,
+    /// Ended because somebody wanted it.
+    Cancelled,
+}
+
+impl State {
+    /// Returns whether nothing more will come.
+    #[must_use]
+    pub fn is_over(self) -> bool {
+        self != Self::Running
+    }
+}
+
+impl Status {
+    /// Reads the answer to a question about a run. Words are taken in any case, and `CANCELED` for `CANCELLED`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no status in it, as a fragment without a full stop.
+    pub fn read(answer: &Value) -> Result<Self, String> {
+        let Value::Object(fields) = answer else { return Err("the answer is no object".to_owned()) };
+        let Some(Value::String(word)) = fields.get("status") else { return Err("the answer has no status".to_owned()) };
+        let word = clean(word, LONGEST_WORD).to_uppercase();
+        if word.is_empty() {
+            return Err("the answer has an empty status".to_owned());
+        }
+        let word = if word == "CANCELED" { "CANCELLED".to_owned() } else { word };
+        let state = match word.as_str() {
+            "COMPLETED" => State::Completed,
+            "FAILED" => State::Failed,
+            "CANCELLED" => State::Cancelled,
+            _ => State::Running,
+        };
+        let value = |name: &str| fields.get(name).cloned().unwrap_or_default();
+        let output = value("output");
+        let pending_gate = output.get("pending_gate").filter(|gate| !gate.is_null() && !state.is_over()).cloned();
+        let time = |name: &str| fields.get(name).and_then(time);
+        Ok(Self {
+            word,
+            state,
+            input: value("input"),
+            output,
+            error: value("error"),
+            pending_gate,
+            start_time: time("startTime"),
+            end_time: time("endTime"),
+            create_time: time("createTime"),
+            update_time: time("updateTime"),
+        })
+    }
+
+    /// Returns why it did not get there, in the words of the service: `output.error`, else `output.message`, else `error`
+    /// beside the output. Without any, a sentence that says no more than what is known.
+    #[must_use]
+    pub fn failure_words(&self) -> String {
+        let words = own_words(&self.output).or_else(|| words(&self.error));
+        words.unwrap_or_else(|| match self.state {
+            State::Cancelled => "Workflow execution was cancelled".to_owned(),
+            _ => UNSAID.to_owned(),
+        })
+    }
+}
+
+const UNSAID: &str = "Workflow execution failed";
+
+/// Returns what an output says went wrong: its `error`, else its `message`, else that the workflow failed.
+#[must_use]
+pub fn failure_words(output: &Value) -> String {
+    own_words(output).unwrap_or_else(|| UNSAID.to_owned())
+}
+
+fn own_words(output: &Value) -> Option<String> {
+    ["error", "message"].iter().find_map(|name| words(output.get(*name)?))
+}
+
+/// Reads words out of text, or out of an object that has them. Other values are told as they are.
+fn words(value: &Value) -> Option<String> {
+    let text = match value {
+        Value::Null => return None,
+        Value::String(text) => clean(text, LONGEST_WORDS),
+        Value::Object(fields) => match fields.get("message") {
+            Some(Value::String(message)) if !message.trim().is_empty() => clean(message, LONGEST_WORDS),
+            _ => clean(&value.to_string(), LONGEST_WORDS),
+        },
+        other => clean(&other.to_string(), LONGEST_WORDS),
+    };
+    (!text.is_empty()).then_some(text)
+}
+
+/// Reads a time: milliseconds since 1970, or text as in RFC 3339.
+fn time(value: &Value) -> Option<i64> {
+    match value {
+        Value::Number(number) => {
+            number.as_i64().or_else(|| number.as_f64().filter(|number| number.abs() < 9e15).map(|number| number as i64))
+        }
+        Value::String(text) => {
+            let text = text.trim();
+            text.parse().ok().or_else(|| Some(text.parse::<jiff::Timestamp>().ok()?.as_millisecond()))
+        }
+        _ => None,
+    }
+}
+
+/// The ids of a run at its service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ids {
+    /// The workflow.
+    pub workflow: String,
+    /// What the service correlates the start by.
+    pub correlation: String,
+    /// The run.
+    pub instance: String,
+}
+
+/// Makes the result of a run, whether it is over or somebody gave up on it: `error` says why, in the place of the service's
+/// words. `status` is what was seen last; without any, the run is told as running.
+#[must_use]
+pub fn result(ids: &Ids, status: Option<&Status>, error: Option<&str>) -> Value {
+    let words = match (error, status) {
+        (Some(error), _) => Some(error.to_owned()),
+        (None, Some(status)) if matches!(status.state, State::Failed | State::Cancelled) => {
+            Some(status.failure_words())
+        }
+        _ => None,
+    };
+    let times = |status: &Status| Some(status.end_time?.saturating_sub(status.start_time?));
+    let mut result = Map::new();
+    let is_success = words.is_none() && status.is_some_and(|status| status.state == State::Completed);
+    result.insert("success".to_owned(), is_success.into());
+    result.insert("status".to_owned(), status.map_or("RUNNING", |status| &status.word).into());
+    result.insert("correlationId".to_owned(), ids.correlation.as_str().into());
+    result.insert("workflowInstanceId".to_owned(), ids.instance.as_str().into());
+    result.insert("originalWorkflowId".to_owned(), ids.workflow.as_str().into());
+    result.insert("input".to_owned(), status.map(|status| status.input.clone()).unwrap_or_default());
+    result.insert("output".to_owned(), status.map(|status| status.output.clone()).unwrap_or_default());
+    if let Some(words) = words {
+        result.insert("error".to_owned(), words.into());
+    }
+    result.insert("startTime".to_owned(), json!(status.and_then(|status| status.start_time)));
+    result.insert("endTime".to_owned(), json!(status.and_then(|status| status.end_time)));
+    result.insert("createTime".to_owned(), json!(status.and_then(|status| status.create_time)));
+    result.insert("updateTime".to_owned(), json!(status.and_then(|status| status.update_time)));
+    result.insert("executionDuration".to_owned(), json!(status.and_then(times)));
+    Value::Object(result)
+}
+
+/// What a service says when a run was started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Started {
+    /// What the service correlates the start by.
+    pub correlation_id: String,
+    /// The run; its status is asked for by it.
+    pub workflow_instance: String,
+}
+
+impl Started {
+    /// Reads the answer to a start: `correlation_id` and `workflow_id`, both needed.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, as a fragment without a full stop.
+    pub fn read(answer: &Value) -> Result<Self, String> {
+        let read = |name: &str| id(answer.get(name)).ok_or_else(|| format!("the answer has no usable {name}"));
+        Ok(Self { correlation_id: read("correlation_id")?, workflow_instance: read("workflow_id")? })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! Foreign text, made fit for people, terminals and models.
+//!
+//! What a service says about itself is read by a model that can act, and printed to
+//! terminals. Nothing in it may be invisible, and nothing may be a command to either
+//! display or reader that a person would not see.
+
+/// Returns a text on one line without anything that is not seen: whole terminal escapes, control characters, what turns the
+/// direction of text around, what has no width. Room is collapsed; of what is longer than `most` characters the beginning
+/// stays, with an ellipsis.
+#[must_use]
+pub fn clean(text: &str, most: usize) -> String {
+    let mut cleaned = String::new();
+    let mut length = 0;
+    let mut has_room = false;
+    let mut rest = text.chars();
+    while let Some(letter) = rest.next() {
+        if is_room(letter) {
+            has_room = length > 0;
+            continue;
+        }
+        if begins_escape(letter) {
+            rest = after_escape(letter, rest);
+            continue;
+        }
+        if is_unseen(letter) {
+            continue;
+        }
+        let needed = 1 + usize::from(has_room);
+        if length + needed > most {
+            shorten(&mut cleaned, length, most);
+            break;
+        }
+        if std::mem::take(&mut has_room) {
+            cleaned.push(' ');
+        }
+        cleaned.push(letter);
+        length += needed;
+    }
+    cleaned
+}
+
+/// Puts an ellipsis at the end of a text of `length` characters, of which there may be `most`.
+fn shorten(text: &mut String, length: usize, most: usize) {
+    if length == most {
+        text.pop();
+    }
+    if most > 0 {
+        text.truncate(text.trim_end().len());
+        text.push('…');
+    }
+}
+
+/// Returns whether there is something in a text that nobody would see.
+#[must_use]
+pub(crate) fn has_unseen(text: &str) -> bool {
+    text.chars().any(|letter| is_unseen(letter) && !matches!(letter, '\n' | '\t' | '\r'))
+}
+
+fn is_room(letter: char) -> bool {
+    // The blank pattern of Braille is drawn as a space and does not count as one.
+    letter.is_whitespace() || letter == '\u{2800}'
+}
+
+/// Control characters, and those that Unicode lets displays ignore (`Default_Ignorable_Code_Point` in
+/// <https://www.unicode.org/Public/UCD/latest/ucd/DerivedCoreProperties.txt>), which direction marks, joiners, selectors and
+/// the hidden alphabet of tags are among; besides, annotations between lines and characters that are none.
+fn is_unseen(letter: char) -> bool {
+    letter.is_control()
+        || matches!(
+            u32::from(letter),
+            0x00AD
+                | 0x034F
+                | 0x061C
+                | 0x115F..=0x1160
+                | 0x17B4..=0x17B5
+                | 0x180B..=0x180F
+                | 0x200B..=0x200F
+                | 0x2028..=0x202E
+                | 0x2060..=0x206F
+                | 0x3164
+                | 0xFDD0..=0xFDEF
+                | 0xFE00..=0xFE0F
+                | 0xFEFF
+                | 0xFFA0
+                | 0xFFF0..=0xFFFB
+                | 0xFFFE..=0xFFFF
+                | 0x1BCA0..=0x1BCA3
+                | 0x1D173..=0x1D17A
+                | 0xE0000..=0xE0FFF
+        )
+}
+
+/// ESC, and the characters of C1 that stand for ESC and a letter.
+fn begins_escape(letter: char) -> bool {
+    matches!(letter, '\u{1b}' | '\u{90}' | '\u{98}' | '\u{9b}' | '\u{9d}' | '\u{9e}' | '\u{9f}')
+}
+
+/// Returns what follows a control sequence (ECMA-48, 5.3 to 5.6), of which `first` was read. A string that is not ended goes
+/// on to the end, as it would in a terminal.
+fn after_escape(first: char, mut rest: std::str::Chars<'_>) -> std::str::Chars<'_> {
+    let before = rest.clone();
+    let kind = match first {
+        '\u{1b}' => match rest.next() {
+            Some('[') => '\u{9b}',
+            Some(']' | 'P' | 'X' | '^' | '_') => '\u{9d}',
+            Some(intermediate @ ' '..='/') => intermediate,
+            Some('0'..='~') => return rest,
+            // No sequence: what comes is looked at by itself.
+            _ => return before,
+        },
+        other => other,
+    };
+    match kind {
+        '\u{9b}' => loop {
+            let before = rest.clone();
+            match rest.next() {
+                Some(' '..='?') => {}
+                Some('@'..='~') => return rest,
+                _ => return before,
+            }
+        },
+        ' '..='/' => loop {
+            let before = rest.clone();
+            match rest.next() {
+                Some(' '..='/') => {}
+                Some('0'..='~') => return rest,
+                _ => return before,
+            }
+        },
+        _ => loop {
+            match rest.next() {
+                Some('\u{1b}') => {
+                    let mut after = rest.clone();
+                    if after.next() == Some('\\') {
+                        return after;
+                    }
+                }
+                Some('\u{7}' | '\u{9c}') | None => return rest,
+                Some(_) => {}
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_seen_is_gone() {
+        let cases = [
+            ("plain", "plain"),
+            ("  two \t\r\n words  ", "two words"),
+            ("\x1b[31mred\x1b[0m", "red"),
+            ("\x1b]0;owned\x07title", "title"),
+            ("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "link"),
+            ("\u{9b}31mred", "red"),
+            ("\u{9d}52;c;AAAA\u{9c}clip", "clip"),
+            ("\x1bPq#0\x1b\\after", "after"),
+            ("\x1b(Bset", "set"),
+            ("\x1bcreset", "reset"),
+            ("a\x1b]0;never ended", "a"),
+            ("a\x1b", "a"),
+            ("a\x1b[12;", "a"),
+            ("a\x1b[12\u{7}b", "ab"),
+            ("nul\0bell\x07del\x7f", "nulbelldel"),
+            ("pay\u{202e}gnp.exe", "paygnp.exe"),
+            ("ze\u{200b}ro\u{200d}wi\u{feff}dth\u{ad}", "zerowidth"),
+            ("tags\u{e0049}\u{e0067}\u{e006e}", "tags"),
+            ("line\u{2028}separator\u{3000}wide", "line separator wide"),
+            ("\u{2800}\u{2800}braille", "braille"),
+            ("Größe 日本 👍", "Größe 日本 👍"),
+            ("\u{1b}\u{1b}[1mtwice", "twice"),
+        ];
+        for (foreign, cleaned) in cases {
+            assert_eq!(clean(foreign, 100), cleaned, "{foreign:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_ends_with_an_ellipsis() {
+        assert_eq!(clean("abcdef", 6), "abcdef");
+        assert_eq!(clean("abcdefg", 6), "abcde…");
+        assert_eq!(clean("abcd efgh", 6), "abcd…");
+        assert_eq!(clean("ab cd ef", 6), "ab cd…");
+        assert_eq!(clean("abcdef   ", 6), "abcdef");
+        assert_eq!(clean("日本語日本語", 3), "日本…");
+        assert_eq!(clean("ab", 0), "");
+    }
+
+    proptest! {
+        #[test]
+        fn cleaning_is_bounded_and_ends(text in "\\PC*|(.|[\u{1b}\u{9b}\u{9d}\u{7}\\[\\]\\\\;\u{200b}\u{e0041} ])*", most in 0usize..50) {
+            let once = clean(&text, most);
+            prop_assert!(once.chars().count() <= most);
+            prop_assert!(!once.chars().any(is_unseen));
+            prop_assert!(!once.contains("  ") && once.trim() == once);
+            prop_assert_eq!(clean(&once, most), once.clone());
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! `steplatch remote …`
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use steplatch_protocol::{
+    ListRemoteWorkflows, ListRemoteWorkflowsReply, Place, RefreshWorkflows, RefreshWorkflowsReply, RemoteInfo,
+    RemoteWorkflowInfo,
+};
+
+use crate::failure::Failure;
+use crate::front;
+use crate::print::{self, visible};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Remote {
+    /// List the remote workflow services that are configured, how they are, and what they offer
+    List(Which),
+    /// Ask the services again which workflows they have, and tell what changed
+    Refresh(Which),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// Only this service
+    remote: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Remote {
+    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        match self {
+            Self::List(Which { remote, json }) => {
+                let reply = front::ask(place, ListRemoteWorkflows { remote }).await?;
+                if !reply.success {
+                    return Err(Failure::work(reply.error.clone().unwrap_or_default()).with(&reply));
+                }
+                if json {
+                    print::json(&reply)?;
+                    return Ok(ExitCode::SUCCESS);
+                }
+                list(&reply)
+            }
+            Self::Refresh(Which { remote, json }) => {
+                let reply = front::ask(place, RefreshWorkflows { remote }).await?;
+                if !reply.success {
+                    return Err(Failure::work(reply.error.clone().unwrap_or_default()).with(&reply));
+                }
+                if json {
+                    print::json(&reply)?;
+                } else if reply.remotes.is_empty() {
+                    print::note(NONE);
+                } else {
+                    let RefreshWorkflowsReply { added, updated, removed, unchanged, .. } = reply;
+                    print::line(format!("{added} added, {updated} updated, {removed} removed, {unchanged} unchanged"))?;
+                }
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}
+
+/// What is said where there is nothing to tell.
+const NONE: &str =
+    "no remote service is configured; add a [[remote]] to the configuration (steplatch config show names its file)";
+
+fn list(reply: &ListRemoteWorkflowsReply) -> Result<ExitCode, Failure> {
+    let ListRemoteWorkflowsReply { remotes, workflows, .. } = reply;
+    if remotes.is_empty() {
+        print::note(NONE);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let head =
+        ["SERVICE", "STATE", "WORKFLOWS", "RUNNING", "QUEUED", "LAST LIST", "ADDRESS"].map(str::to_owned).to_vec();
+    let rows = remotes.iter().map(|remote| {
+        vec![
+            remote.name.clone(),
+            state(remote).to_owned(),
+            remote.workflows.to_string(),
+            remote.running.to_string(),
+            remote.queued.to_string(),
+            remote.last_discovery.as_deref().map_or_else(|| "never".to_owned(), print::ago),
+            visible(&remote.base_url),
+        ]
+    });
+    print::line(print::table(&std::iter::once(head).chain(rows).collect::<Vec<_>>()))?;
+    for remote in remotes {
+        if let Some(error) = &remote.error {
+            print::note(&format!("{}: {}", remote.name, visible(error)));
+        }
+        for skipped in &remote.skipped {
+            print::note(&format!("{}: {}", remote.name, visible(skipped)));
+        }
+    }
+    if !workflows.is_empty() {
+        print::line("")?;
+        let head = ["TOOL", "SERVICE", "VERSION", "WAITS", "DESCRIPTION"].map(str::to_owned).to_vec();
+        let rows = workflows.iter().map(row);
+        print::line(print::table(&std::iter::once(head).chain(rows).collect::<Vec<_>>()))?;
+    }
+    let changed = workflows.iter().filter_map(|workflow| Some((workflow, workflow.changed.as_deref()?)));
+    for (workflow, changed) in changed {
+        let (tool, ago) = (&workflow.tool, print::ago(changed));
+        print::note(&format!(
+            "{tool}: its service changed its title, description or schema {ago}; look before you trust it"
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn state(remote: &RemoteInfo) -> &'static str {
+    match (remote.enabled, remote.reachable) {
+        (false, _) => "disabled",
+        (true, true) => "reachable",
+        // Nobody has answered yet, and nobody has failed to.
+        (true, false) if remote.error.is_none() => "being asked",
+        (true, false) => "not reachable",
+    }
+}
+
+fn row(workflow: &RemoteWorkflowInfo) -> Vec<String> {
+    let waits = if workflow.execution_type == "sync" { "to its end" } else { "as asked" };
+    vec![
+        workflow.tool.clone(),
+        workflow.remote.clone(),
+        visible(&workflow.version),
+        waits.to_owned(),
+        visible(&workflow.description),
+    ]
+}

@@ -32,6 +32,7 @@ cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search
                                          to Criterion.
 cargo xtask conformance --suite FOLDER   Run the test suite esctest2 in a terminal of ours and write what it found into
                                          docs/conformance.md. --include REGEX runs a part and writes nothing.
+cargo xtask conformance mcp              Run the public test suite for MCP servers and write what it found there as well.
 ";
 
 fn main() -> ExitCode {

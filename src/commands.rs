@@ -72,8 +72,8 @@ enum Command {
     Terminal(terminal::Terminal),
     /// Call nodes, run graphs and workflows and answer their questions, line by line
     Commander(Commander),
-    /// Serve an MCP client on standard input and output
-    Mcp,
+    /// Serve an MCP client on standard input and output, or clients over HTTP
+    Mcp(mcp::Mcp),
     /// Serve programs and pages over HTTP: an API, events, and this instance's workflows for others
     Serve(serve::Serve),
     /// Start, stop and look at the daemon
@@ -146,7 +146,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Remote(command) => command.run(&place).await,
         Command::Terminal(command) => command.run(&place).await,
         Command::Commander(command) => command.run(&place).await,
-        Command::Mcp => mcp::run(place).await,
+        Command::Mcp(command) => command.run(place).await,
         Command::Serve(command) => command.run(&place).await,
         Command::Daemon(command) => command.run(place).await,
         Command::Config(command) => command.run(),
@@ -168,12 +168,11 @@ mod tests {
     }
 
     /// Commands without `--json`, each with its reason.
-    const WITHOUT_JSON: [(&str, &str); 8] = [
+    const WITHOUT_JSON: [(&str, &str); 7] = [
         ("commander", "is a conversation"),
         ("completions", "prints a script for a shell"),
         ("daemon host", "is a process, and prints nothing"),
         ("daemon serve", "is a process, and prints nothing"),
-        ("mcp", "speaks a protocol of its own"),
         ("terminal attach", "shows a terminal as it is"),
         ("terminal record", "writes a file of another format"),
         ("worker", "speaks a protocol of its own"),

@@ -8,8 +8,8 @@ use steplatch_http::{Token, token_file};
 use steplatch_protocol::{Place, ensure_private};
 
 use crate::failure::Failure;
-use crate::listening::{Listening, Listens, told_to_end};
-use crate::print::{self, QUIET, STRONG};
+use crate::listening::{Listening, Listens};
+use crate::print::{self, QUIET};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -47,52 +47,27 @@ impl Serve {
     }
 }
 
-async fn serve(place: &Place, listening: Listening, json: bool) -> Result<ExitCode, Failure> {
-    let listens = listening.listen(place, "http").await?;
-    tell(&listens, json)?;
-    let server = listens.server.with_api();
-    // Heard before anything is answered, so that whoever saw the address can end us.
-    let end = async {
-        if let Err(failure) = told_to_end().await {
-            tracing::error!(error = failure.message(), "serving ends");
-        }
-    };
-    server.serve(end).await;
-    Ok(ExitCode::SUCCESS)
-}
+/// What is there, by name and path.
+const ROWS: [(&str, &str); 5] = [
+    ("api", "/api/v1"),
+    ("described", "/api/openapi.json"),
+    ("mcp", "/mcp"),
+    ("health", "/health"),
+    ("metrics", "/metrics"),
+];
 
-/// Says where it listens and how it is entered.
-fn tell(listens: &Listens, json: bool) -> Result<(), Failure> {
-    let Listens { url, token, token_file, .. } = listens;
-    if json {
-        let mut told = json!({"success": true, "url": url, "api": format!("{url}/api/v1")});
-        if let Some(file) = token_file {
-            told["token_file"] = file.display().to_string().into();
-        }
-        if let Some(token) = token {
-            told["token"] = token.as_str().into();
-        }
-        return Ok(print::json_line(&told)?);
+async fn serve(place: &Place, listening: Listening, json: bool) -> Result<ExitCode, Failure> {
+    let listens = listening.listen(place).await?;
+    listens.tell(&ROWS, json)?;
+    if !json {
+        let (token, url) = (listens.token_in_shell(), &listens.url);
+        print::line(format!(
+            "  {QUIET}try it   {QUIET:#}  curl -H \"Authorization: Bearer {token}\" {url}/api/v1/runs"
+        ))?;
+        print::line(format!("{QUIET}ctrl-c ends it; runs and terminals go on without it{QUIET:#}"))?;
     }
-    print::line(format!("{STRONG}steplatch listens on {url}{STRONG:#}"))?;
-    let row = |name: &str, says: &str| print::line(format!("  {QUIET}{}{QUIET:#}  {says}", print::padded(name, 7)));
-    row("API", &format!("{url}/api/v1, described at {url}/api/openapi.json"))?;
-    row("health", &format!("{url}/health, {url}/metrics"))?;
-    match (token, token_file) {
-        (Some(token), Some(file)) => {
-            row("token", token)?;
-            row("", &format!("made just now and shown this once; it is kept in {}", file.display()))?;
-        }
-        (_, Some(file)) => row("token", &format!("in {}", file.display()))?,
-        (_, None) => row("token", "as in STEPLATCH_HTTP_TOKEN")?,
-    }
-    let value = match token_file {
-        Some(file) => format!("$(cat {})", file.display()),
-        None => "$STEPLATCH_HTTP_TOKEN".to_owned(),
-    };
-    row("try it", &format!("curl -H \"Authorization: Bearer {value}\" {url}/api/v1/runs"))?;
-    print::line(format!("{QUIET}ctrl-c ends it; runs and terminals go on without it{QUIET:#}"))?;
-    Ok(())
+    Listens::serve(listens.server.with_api()).await?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn token(place: &Place, new: bool, json: bool) -> Result<ExitCode, Failure> {

@@ -35,18 +35,22 @@ impl Serving {
     }
 
     pub(crate) fn with(arguments: &[&str]) -> Self {
-        Self::within(Home::new(STEPLATCH), arguments)
+        Self::started(Home::new(STEPLATCH), &["serve"], arguments)
     }
 
-    /// Serves a home in which something was done before.
-    pub(crate) fn within(home: Home, arguments: &[&str]) -> Self {
+    /// `steplatch mcp --http`.
+    pub(crate) fn of_mcp_only() -> Self {
+        Self::started(Home::new(STEPLATCH), &["mcp", "--http"], &[])
+    }
+
+    fn started(home: Home, command: &[&str], arguments: &[&str]) -> Self {
         // A thousand who follow need a thousand sockets here, too.
         let mut limit = getrlimit(Resource::Nofile);
         limit.current = limit.maximum;
         setrlimit(Resource::Nofile, limit).unwrap();
-        let mut command = home.steplatch();
-        command.args(["serve", "--port", "0", "--json"]).args(arguments).stdout(Stdio::piped());
-        let mut process = command.spawn().unwrap();
+        let mut program = home.steplatch();
+        program.args(command).args(["--port", "0", "--json"]).args(arguments).stdout(Stdio::piped());
+        let mut process = program.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));

@@ -65,11 +65,27 @@ fn a_run_that_waits_is_running_with_its_question_and_can_be_cancelled() {
 #[test]
 fn proven_workflows_are_listed_whole_or_by_page() {
     let serving = Serving::new();
+    for name in ["one", "two", "draft"] {
+        let mut definition = resting(1, 0.0);
+        definition["name"] = json!(name);
+        let (status, saved) = serving.posts("/api/v1/workflows", json!({"workflow_definition": definition}));
+        assert_eq!(status, 200, "{saved}");
+    }
+    // What ran to its end as it is is proven.
+    for name in ["one", "two"] {
+        let (_, run) = serving.posts(&format!("/api/v1/workflows/{name}/runs"), json!({"wait": true}));
+        assert_eq!(run["state"], "completed", "{run}");
+    }
     let (status, all) = asks(&serving, "GET", "/mcp", &[], None);
-    assert!(status == 200 && all.is_array(), "{all}");
+    let ids: Vec<&str> = all.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
+    assert_eq!((status, ids), (200, vec!["one", "two"]), "{all}");
+    assert_eq!(all[0]["inputSchema"]["type"], "object", "{all}");
     let (status, page) = asks(&serving, "GET", "/mcp?page=1&page_size=1", &[], None);
-    assert_eq!((status, &page["previous"]), (200, &Value::Null), "{page}");
-    assert_eq!(page["count"].as_u64().unwrap() as usize, all.as_array().unwrap().len());
+    assert_eq!((status, &page["previous"], &page["count"]), (200, &Value::Null, &json!(2)), "{page}");
+    assert_eq!((&page["results"][0]["id"], page["results"].as_array().unwrap().len()), (&json!("one"), 1));
+    let next = page["next"].as_str().unwrap().strip_prefix(SERVICE).unwrap().to_owned();
+    let (_, page) = asks(&serving, "GET", &next, &[], None);
+    assert_eq!((&page["results"][0]["id"], &page["next"]), (&json!("two"), &Value::Null), "{page}");
     for wrong in ["page=0", "page_size=0", "page_size=100000", "page=x", "limit=1"] {
         assert_eq!(asks(&serving, "GET", &format!("/mcp?{wrong}"), &[], None).0, 400, "{wrong}");
     }

@@ -68,7 +68,7 @@ impl Connections {
     pub(crate) fn seat(self: &Arc<Self>) -> Option<Seat> {
         let mut open = self.lock();
         if open.all.len() >= self.most {
-            let quiet = open.all.iter().filter(|(_, one)| one.answering.load(Ordering::Relaxed) == 0);
+            let quiet = open.all.iter().filter(|(_, one)| !one.is_answering());
             let (&number, _) = quiet.min_by_key(|(_, one)| (one.known.load(Ordering::Relaxed), one.quiet_since()))?;
             if let Some(connection) = open.all.remove(&number) {
                 connection.gives_way.cancel();
@@ -97,6 +97,11 @@ impl Drop for Seat {
 impl Connection {
     fn quiet_since(&self) -> Instant {
         *self.quiet_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a request of it is being answered.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.answering.load(Ordering::Relaxed) > 0
     }
 
     /// Notes that a request of it had the token.

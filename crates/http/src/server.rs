@@ -4,18 +4,20 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::header::{CACHE_CONTROL, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use hyper::body::Body as _;
+use hyper::body::{Body as _, Frame, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -27,7 +29,7 @@ use tower::{Service, ServiceExt as _};
 
 use crate::admission::{Admission, Caller, InvalidName};
 use crate::api;
-use crate::connections::{Connection, Connections, Seat};
+use crate::connections::{Answering, Connection, Connections, Seat};
 use crate::metrics::Metrics;
 use crate::refusal::Refusal;
 use crate::stream::Streams;
@@ -51,6 +53,9 @@ const MAX_HEAD: usize = 32 << 10;
 
 /// How long answers that are under way may take once the server is to end.
 const ENDING_TIME: Duration = Duration::from_secs(5);
+
+/// How long the end of an answer may take to be sent then.
+const SENDING_TIME: Duration = Duration::from_millis(250);
 
 /// Where and for whom to listen.
 #[derive(Debug, Clone)]
@@ -249,13 +254,7 @@ async fn talk(stream: TcpStream, seat: Seat, router: Router, ended: Cancellation
         let router = router.clone();
         async move {
             let response = router.oneshot(request.map(Body::new)).await?;
-            // The response is being sent for as long as its body is there.
-            Ok::<_, Infallible>(response.map(|body| {
-                body.map_frame(move |frame| {
-                    let _still = &answering;
-                    frame
-                })
-            }))
+            Ok::<_, Infallible>(response.map(|body| Sending { body, _answering: answering }))
         }
     });
     let mut http = http1::Builder::new();
@@ -263,8 +262,8 @@ async fn talk(stream: TcpStream, seat: Seat, router: Router, ended: Cancellation
     let talk = http.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(talk);
     let silent = tokio::time::sleep(FIRST_HEAD_TIME);
-    tokio::pin!(silent);
     let (mut spoke, mut ending) = (false, false);
+    tokio::pin!(silent);
     loop {
         tokio::select! {
             over = &mut talk => {
@@ -274,13 +273,42 @@ async fn talk(stream: TcpStream, seat: Seat, router: Router, ended: Cancellation
                 return;
             }
             () = seat.connection.spoke.notified(), if !spoke => spoke = true,
-            () = &mut silent, if !spoke => return,
+            () = &mut silent, if !spoke || ending => return,
             () = seat.connection.gives_way.cancelled() => return,
             () = ended.cancelled(), if !ending => {
                 ending = true;
                 talk.as_mut().graceful_shutdown();
+                // Who has only begun to say what they want is not waited for.
+                let left = if seat.connection.is_answering() { ENDING_TIME } else { SENDING_TIME };
+                silent.as_mut().reset(tokio::time::Instant::now() + left);
             }
         }
+    }
+}
+
+/// The body of a response: its request is being answered for as long as it is there.
+struct Sending {
+    body: Body,
+    _answering: Answering,
+}
+
+impl hyper::body::Body for Sending {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

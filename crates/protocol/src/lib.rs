@@ -33,7 +33,7 @@ pub use daemon::{
     DaemonStatus, DaemonStatusReply, GetMetrics, GetMetricsReply, Hello, HelloReply, HostInfo, Metric, MetricKind,
     Sample, StopDaemon, StopDaemonReply,
 };
-pub use follow::{FollowError, Follower};
+pub use follow::{FollowError, Follower, SomeEvents};
 pub use library::{
     BrokenWorkflow, CreateWorkflow, CreateWorkflowReply, DeclarationInfo, DeleteWorkflow, DeleteWorkflowReply,
     DescribeWorkflow, DescribeWorkflowReply, FileProblem, FunctionSource, GetWorkflowSchema, GetWorkflowSchemaReply,
@@ -56,7 +56,7 @@ pub use runs::{
     PauseWorkflow, PauseWorkflowReply, RUN_WAIT_SECONDS, ResumeWorkflow, RunEvent, RunRecord, RunReply, RunWorkflow,
     Subscribe, SubscribeReply, Until,
 };
-pub use schema::{parameters, reply};
+pub use schema::{offered, parameters, reply};
 pub use steady::{Again, AskError, Steady};
 pub use terminals::{
     AbsenceInfo, AttachTerminal, AttachTerminalReply, AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget,

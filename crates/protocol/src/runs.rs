@@ -469,6 +469,10 @@ pub struct Subscribe {
     /// Number of the first event wanted (default 1)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_seq: Option<u64>,
+    /// At most so many events, then no more come (default: all up to the run's end)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub at_most: Option<u64>,
 }
 
 /// What came of subscribing.
@@ -485,7 +489,7 @@ pub struct SubscribeReply {
 }
 
 /// Something that happened in a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunEvent {
     /// Its number within the run, from 1.
     pub seq: u64,
@@ -504,6 +508,14 @@ pub struct RunEvent {
 impl RunEvent {
     /// The type of an event that stands for the rest of a history that can not be read.
     pub const UNREADABLE: &str = "history_unreadable";
+
+    /// Whether events of this type are those of runs themselves, rather than of what an author has them tell.
+    #[must_use]
+    pub fn is_own(event_type: &str) -> bool {
+        let ours = ["workflow_", "nested_workflow_", "node_", "gate_", "state_", "graph_", "contract_"];
+        let names = ["transition", "log", Self::UNREADABLE];
+        ours.iter().any(|prefix| event_type.starts_with(prefix)) || names.contains(&event_type)
+    }
 
     /// Whether nothing comes after it.
     #[must_use]

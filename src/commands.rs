@@ -1,8 +1,9 @@
 //! The commands, as they are typed.
 
 mod approver;
-mod config;
+pub(crate) mod config;
 mod daemon;
+mod doctor;
 mod gates;
 pub(crate) mod graphs;
 mod host;
@@ -11,6 +12,7 @@ mod nodes;
 mod remote;
 mod run;
 pub(crate) mod runs;
+mod setup;
 mod terminal;
 mod worker;
 mod workflow;
@@ -73,6 +75,10 @@ enum Command {
     Commander(Commander),
     /// Serve an MCP client on standard input and output
     Mcp,
+    /// Add steplatch to the MCP clients of this machine, and touch nothing else of theirs
+    Setup(setup::Setup),
+    /// Try everything as clients do, and say what is wrong and how to mend it
+    Doctor(doctor::Doctor),
     /// Start, stop and look at the daemon
     #[command(subcommand)]
     Daemon(daemon::Daemon),
@@ -144,8 +150,10 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Terminal(command) => command.run(&place).await,
         Command::Commander(command) => command.run(&place).await,
         Command::Mcp => mcp::run(place).await,
+        Command::Setup(command) => command.run(),
+        Command::Doctor(command) => command.run(&place).await,
         Command::Daemon(command) => command.run(place).await,
-        Command::Config(command) => command.run(),
+        Command::Config(command) => command.run().await,
         Command::Worker => unreachable!("it has its own way, above"),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "steplatch", &mut std::io::stdout());

@@ -12,6 +12,7 @@ mod nodes;
 mod remote;
 mod run;
 pub(crate) mod runs;
+mod serve;
 mod setup;
 mod terminal;
 mod worker;
@@ -73,12 +74,14 @@ enum Command {
     Terminal(terminal::Terminal),
     /// Call nodes, run graphs and workflows and answer their questions, line by line
     Commander(Commander),
-    /// Serve an MCP client on standard input and output
-    Mcp,
     /// Add steplatch to the MCP clients of this machine, and touch nothing else of theirs
     Setup(setup::Setup),
     /// Try everything as clients do, and say what is wrong and how to mend it
     Doctor(doctor::Doctor),
+    /// Serve an MCP client on standard input and output, or clients over HTTP
+    Mcp(mcp::Mcp),
+    /// Serve programs and pages over HTTP: an API, events, and this instance's workflows for others
+    Serve(serve::Serve),
     /// Start, stop and look at the daemon
     #[command(subcommand)]
     Daemon(daemon::Daemon),
@@ -149,9 +152,10 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Remote(command) => command.run(&place).await,
         Command::Terminal(command) => command.run(&place).await,
         Command::Commander(command) => command.run(&place).await,
-        Command::Mcp => mcp::run(place).await,
         Command::Setup(command) => command.run(),
         Command::Doctor(command) => command.run(&place).await,
+        Command::Mcp(command) => command.run(place).await,
+        Command::Serve(command) => command.run(&place).await,
         Command::Daemon(command) => command.run(place).await,
         Command::Config(command) => command.run().await,
         Command::Worker => unreachable!("it has its own way, above"),
@@ -172,12 +176,11 @@ mod tests {
     }
 
     /// Commands without `--json`, each with its reason.
-    const WITHOUT_JSON: [(&str, &str); 8] = [
+    const WITHOUT_JSON: [(&str, &str); 7] = [
         ("commander", "is a conversation"),
         ("completions", "prints a script for a shell"),
         ("daemon host", "is a process, and prints nothing"),
         ("daemon serve", "is a process, and prints nothing"),
-        ("mcp", "speaks a protocol of its own"),
         ("terminal attach", "shows a terminal as it is"),
         ("terminal record", "writes a file of another format"),
         ("worker", "speaks a protocol of its own"),

@@ -14,6 +14,7 @@ mod doctor;
 mod failure;
 mod family;
 mod front;
+mod listening;
 mod passphrase;
 mod print;
 mod question;

@@ -4,33 +4,16 @@
 //! the program, a daemon of their own, and an ordinary person's empty home.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
-use std::path::{Path, PathBuf};
+mod clients;
 
-use steplatch_testkit::{Home, Said};
+use serde_json::{Value, json};
+use steplatch_testkit::Home;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// Runs `script` with the Python of `client`, and shows all that it said if it is not content.
 fn passes(client: &str, script: &str, arguments: &[&str]) {
     let home = Home::new(STEPLATCH);
-    let programs = clients().join(client).join("bin");
-    let python = programs.join("python");
-    assert!(python.exists(), "{} is missing; run cargo xtask test, which installs the clients", python.display());
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(script);
-    // The terminals run this Python, too: the system's own may be a stand-in that looks into the home.
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths([programs].into_iter().chain(std::env::split_paths(&path))).unwrap();
-    let mut command = home.inside(&python);
-    command.env("PATH", path).env("PYTHONDONTWRITEBYTECODE", "1").arg(script).args(arguments).args([STEPLATCH, "mcp"]);
-    let said = Said::of(&command.output().unwrap());
-    assert_eq!(said.code, 0, "{} of {client}:\n{}{}", arguments.join(" "), said.stdout, said.stderr);
-}
-
-/// The folder of the installed clients: it lies in the target folder, as this very program does.
-fn clients() -> PathBuf {
-    let exe = std::env::current_exe().unwrap();
-    let found = exe.ancestors().map(|folder| folder.join("clients")).find(|clients| clients.join("mcp-2").is_dir());
-    found.unwrap_or_else(|| panic!("no MCP clients are installed; run cargo xtask test, which installs the clients"))
+    clients::passes(&home, client, script, &[arguments, &[STEPLATCH, "mcp"]].concat());
 }
 
 #[test]
@@ -54,6 +37,16 @@ fn a_client_of_today_that_begins_with_the_handshake_has_its_person_asked() {
 }
 
 #[test]
+fn a_client_of_today_reads_resources_and_prompts() {
+    passes("mcp-2", "offers.py", &["auto"]);
+}
+
+#[test]
+fn a_client_of_today_that_begins_with_the_handshake_reads_resources_and_prompts() {
+    passes("mcp-2", "offers.py", &["legacy"]);
+}
+
+#[test]
 fn a_client_of_yesterday_drives_a_terminal() {
     passes("mcp-1", "legacy.py", &[]);
 }
@@ -61,4 +54,23 @@ fn a_client_of_yesterday_drives_a_terminal() {
 #[test]
 fn the_server_ends_with_its_input_and_writes_nothing_but_the_protocol() {
     passes("mcp-2", "raw.py", &[]);
+}
+
+#[test]
+fn the_inspector_has_nothing_to_remark_in_either_era() {
+    let home = Home::new(STEPLATCH);
+    for era in ["modern", "legacy"] {
+        let asks = |asked: &[&str]| clients::inspects(&home, &[STEPLATCH, "mcp"], era, asked);
+        let tools = asks(&["--method", "tools/list", "--strict"]);
+        let named = |tool: &&Value| tool["name"] == "run_workflow";
+        assert_eq!(tools["tools"].as_array().unwrap().iter().filter(named).count(), 1);
+        let called = asks(&["--method", "tools/call", "--tool-name", "list_terminal_sessions"]);
+        assert_eq!(called["structuredContent"]["total_sessions"], 0, "{called}");
+        let templates = asks(&["--method", "resources/templates/list"]);
+        assert_eq!(templates["resourceTemplates"].as_array().unwrap().len(), 5);
+        assert_eq!(asks(&["--method", "resources/list"])["resources"], json!([]));
+        assert_eq!(asks(&["--method", "prompts/list"])["prompts"].as_array().unwrap().len(), 2);
+        let prompt = ["--method", "prompts/get", "--prompt-name", "author_workflow", "--prompt-args", "goal=Release"];
+        assert!(asks(&prompt)["messages"][0]["content"]["text"].as_str().unwrap().contains("Release"));
+    }
 }

@@ -172,6 +172,25 @@ fn a_client_of_today_is_asked_by_a_result_and_answers_with_the_same_call() {
 }
 
 #[test]
+fn what_a_client_carries_outlives_the_server_that_gave_it_and_still_counts_once() {
+    let home = Home::new(STEPLATCH);
+    let (_, state) = {
+        let agent = Agent::that_can(Era::Stateless, &home, elicitation());
+        input(&agent.begins("run_workflow", release()).answer())
+    };
+    let accepted = json!({"action": "accept", "content": {"decision": "yes"}});
+    let next = Agent::that_can(Era::Stateless, &home, elicitation());
+    let ended = next.begins_again("run_workflow", &release(), &carries(&state, accepted.clone())).ends();
+    assert_eq!(ended["status"], "completed", "{ended}");
+    // A third server has not seen it used. The gate is closed, so it only tells how the run ended.
+    let third = Agent::that_can(Era::Stateless, &home, elicitation());
+    let again = third.begins_again("run_workflow", &release(), &carries(&state, accepted)).ends();
+    assert_eq!((&again["status"], &again["run_id"]), (&json!("completed"), &ended["run_id"]), "{again}");
+    let runs = third.calls("list_runs", json!({}))["runs"].as_array().unwrap().len();
+    assert_eq!(runs, 1, "nothing was started");
+}
+
+#[test]
 fn what_a_client_carries_counts_only_as_it_was_given_and_for_the_same_call() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::that_can(Era::Stateless, &home, elicitation());
@@ -190,11 +209,12 @@ fn what_a_client_carries_counts_only_as_it_was_given_and_for_the_same_call() {
     );
     let other = asking(&json!({"prompt": "Release?", "choices": ["yes", "no"], "timeout": 5}));
     assert!(refused("run_workflow", &other, &carries(&state, accepted.clone())).contains("was not given by this"));
-    assert!(refused("list_runs", &json!({}), &carries(&state, accepted.clone())).contains("asks for no input"));
+    assert!(refused("list_runs", &json!({}), &carries(&state, accepted.clone())).contains("was not given by this"));
     let stateless = json!({"inputResponses": {"gate": accepted}});
     assert!(refused("run_workflow", &release(), &stateless).contains("requestState"));
-    // Another server does not know it, even of the same home.
-    let elsewhere = Agent::that_can(Era::Stateless, &home, elicitation());
+    // The server of another home does not know it.
+    let another_home = Home::new(STEPLATCH);
+    let elsewhere = Agent::that_can(Era::Stateless, &another_home, elicitation());
     let answer = elsewhere.begins_again("run_workflow", &release(), &carries(&state, accepted.clone())).answer();
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
     assert_eq!(waiting(&home).len(), 1, "nothing was answered, and nothing started");

@@ -2,14 +2,55 @@
 
 use std::process::ExitCode;
 
+use clap::Args;
 use steplatch_mcp::serve_stdio;
 use steplatch_protocol::{Place, Steady};
 
 use crate::failure::Failure;
 use crate::front;
+use crate::listening::{Listening, Listens};
+use crate::print::{self, QUIET};
 
-pub(super) async fn run(place: Place) -> Result<ExitCode, Failure> {
-    let daemon = Steady::new(place, front::starter()?, front::hello("mcp"));
-    serve_stdio(daemon).await.map_err(|error| Failure::work(format!("the client did not speak MCP: {error}")))?;
+#[derive(Debug, Args)]
+pub(crate) struct Mcp {
+    /// Serve clients over HTTP instead, at /mcp, with the token of 'steplatch serve'
+    #[arg(long)]
+    http: bool,
+
+    /// With --http: print where it listens as JSON
+    #[arg(long, requires = "http")]
+    json: bool,
+
+    #[command(flatten)]
+    listening: Listening,
+}
+
+impl Mcp {
+    pub(super) async fn run(self, place: Place) -> Result<ExitCode, Failure> {
+        if self.http {
+            return over_http(&place, self.listening, self.json).await;
+        }
+        if self.listening.is_said() {
+            return Err(Failure::usage(
+                "where to listen is said together with --http; without it, MCP is on standard input",
+            ));
+        }
+        let daemon = Steady::new(place, front::starter()?, front::hello("mcp"));
+        serve_stdio(daemon).await.map_err(|error| Failure::work(format!("the client did not speak MCP: {error}")))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+async fn over_http(place: &Place, listening: Listening, json: bool) -> Result<ExitCode, Failure> {
+    let listens = listening.listen(place).await?;
+    listens.tell(&[("mcp", "/mcp")], json)?;
+    if !json {
+        let (token, url) = (listens.token_in_shell(), &listens.url);
+        let add =
+            format!("claude mcp add --transport http steplatch {url}/mcp --header \"Authorization: Bearer {token}\"");
+        print::line(format!("  {QUIET}add it   {QUIET:#}  {add}"))?;
+        print::line(format!("{QUIET}ctrl-c ends it; runs and terminals go on without it{QUIET:#}"))?;
+    }
+    Listens::serve(listens.server).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,22 +1,20 @@
-"""Drives the server with `Client` of the PyPI package `mcp` 2.x: `modern.py auto|legacy COMMAND ARGUMENTS…`
+"""Drives the server with `Client` of the PyPI package `mcp` 2.x: `modern.py auto|legacy COMMAND ARGUMENTS…|URL`
 
 `auto` asks for the newest protocol and falls back; `legacy` begins with the handshake of the older ones.
 """
 
 import asyncio
-import os
 import sys
 
-from mcp import Client, MCPError, StdioServerParameters
+from mcp import Client, MCPError
 
 import story
 
 VERSIONS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
 
 
-async def main(mode, command, *arguments):
-    parameters = StdioServerParameters(command=command, args=list(arguments), env=dict(os.environ))
-    async with asyncio.timeout(60), Client(parameters, mode=mode) as client:
+async def main(mode, *arguments):
+    async with asyncio.timeout(60), Client(story.server(arguments), mode=mode) as client:
         version = client.protocol_version
         story.expect(version == VERSIONS[mode], f"protocol {VERSIONS[mode]}", version)
 

@@ -1,13 +1,12 @@
-"""Has a person asked by `Client` of the PyPI package `mcp` 2.x: `people.py auto|legacy COMMAND ARGUMENTS…`
+"""Has a person asked by `Client` of the PyPI package `mcp` 2.x: `people.py auto|legacy COMMAND ARGUMENTS…|URL`
 
 The client knows by itself how it is asked: by a result that asks for input in `auto`, by a dialog in `legacy`.
 """
 
 import asyncio
-import os
 import sys
 
-from mcp import Client, StdioServerParameters
+from mcp import Client
 from mcp.types import ElicitResult
 
 import story
@@ -29,15 +28,14 @@ def asking(name, params):
     return {"workflow_definition": machine, "wait_seconds": 30, "save_on_success": False}
 
 
-async def main(mode, command, *arguments):
+async def main(mode, *arguments):
     answers, shown = [], []
 
     async def person(_, params):
         shown.append(params)
         return answers.pop(0)
 
-    parameters = StdioServerParameters(command=command, args=list(arguments), env=dict(os.environ))
-    async with asyncio.timeout(60), Client(parameters, mode=mode, elicitation_callback=person) as client:
+    async with asyncio.timeout(60), Client(story.server(arguments), mode=mode, elicitation_callback=person) as client:
 
         async def run(params):
             result = await client.call_tool("run_workflow", asking("asking", params))

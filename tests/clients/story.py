@@ -6,8 +6,20 @@ tools. `Refused` is what `call` raises when the protocol itself says no.
 
 import base64
 import json
+import os
 from dataclasses import dataclass
 from typing import Any
+
+
+
+def server(arguments):
+    """The server of a command, or at an address, as clients of today take it."""
+    from mcp import StdioServerParameters
+
+    if arguments[0].startswith("http"):
+        return arguments[0]
+    return StdioServerParameters(command=arguments[0], args=list(arguments[1:]), env=dict(os.environ))
+
 
 TOOLS = {
     "open_terminal",

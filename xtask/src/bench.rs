@@ -65,6 +65,19 @@ pub(crate) fn functions(repository: &Repository) -> anyhow::Result<()> {
     step::run("measurements", &mut script)
 }
 
+/// Measures a cheap call over HTTP and over stdio, beside a bare server of the MCP library; prints one table.
+pub(crate) fn http(repository: &Repository) -> anyhow::Result<()> {
+    let build = ["build", "--release", "--locked", "--bin", "steplatch"];
+    step::run("release build", &mut repository.cargo(&build))?;
+    let build = ["build", "--release", "--locked", "-p", "steplatch-mcp", "--example", "bare"];
+    step::run("release build of the bare server", &mut repository.cargo(&build))?;
+    let mut script = Command::new("python3");
+    script.arg(repository.root().join("xtask/bench/http.py"));
+    script.arg("--steplatch").arg(repository.target().join("release/steplatch"));
+    script.arg("--bare").arg(repository.target().join("release/examples/bare"));
+    step::run("measurements", &mut script)
+}
+
 /// Runs the Criterion benchmarks.
 pub(crate) fn micro(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
     let mut command = repository.cargo(&["bench", "--locked", "-p", "steplatch-terminal"]);

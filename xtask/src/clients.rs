@@ -1,4 +1,4 @@
-//! The MCP clients of other people that tests and benchmarks use.
+//! The clients of other people that tests and benchmarks use.
 //!
 //! Each is a virtual environment of Python in `clients` of the target folder. A
 //! note in it tells what was installed, so that it is made once and again only
@@ -19,9 +19,13 @@ pub(crate) struct Client {
     requirements: &'static [&'static str],
 }
 
-/// What the tests use: the client of either generation of the protocol.
-pub(crate) const FOR_TESTS: &[Client] =
-    &[Client { name: "mcp-1", requirements: &["mcp<2"] }, Client { name: "mcp-2", requirements: &["mcp==2.3.0"] }];
+/// What the tests use: the client of either generation of MCP, and what reads the document of the HTTP API and sends
+/// requests after it.
+pub(crate) const FOR_TESTS: &[Client] = &[
+    Client { name: "mcp-1", requirements: &["mcp<2"] },
+    Client { name: "mcp-2", requirements: &["mcp==2.3.0"] },
+    Client { name: "openapi", requirements: &["openapi-spec-validator==0.9.0", "schemathesis==4.32.5"] },
+];
 
 /// What the benchmark of terminals uses without a peer.
 pub(crate) const FOR_BENCHMARKS: Client = Client { name: "bench", requirements: &["mcp<2", "psutil"] };

@@ -1,191 +1,33 @@
-//! `cargo xtask conformance`: what a public test suite for terminals says of ours.
+//! `cargo xtask conformance`: what public test suites say of ours.
 //!
-//! The suite is esctest2. It is not part of this repository, whose licence is
-//! another; the command says where to get it. It runs in a terminal that the
-//! library opens, the way everything else does, and what it found goes into
-//! `docs/conformance.md`, between two marks; the words around them stay.
+//! What a suite found goes into `docs/conformance.md`, between two marks of its own; the words around them stay.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+mod mcp;
+mod terminals;
+
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
 use crate::repository::Repository;
-use crate::step;
 
-const WHERE: &str = "\
-The suite is esctest2 by George Nachman and Thomas Dickey (GPL-2). Get it with
-  git clone https://github.com/ThomasDickey/esctest2
-and run: cargo xtask conformance --suite esctest2";
-
-/// How the suite is run: what it asks of a VT420, and how long it waits for an answer.
-const ARGUMENTS: [&str; 5] = ["--max-vt-level", "4", "--timeout", "0.15", "--no-print-logs"];
-
-/// How wide the document is.
-const WIDTH: usize = 120;
-
-const BEGIN: &str = "<!-- what `cargo xtask conformance` found begins here -->\n";
-const END: &str = "<!-- what `cargo xtask conformance` found ends here -->\n";
-
-/// Runs the suite and writes down what it found. `--include REGEX` runs a part of it and writes nothing.
+/// Runs one of the suites.
 pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
-    let (suite, include) = match arguments {
-        ["--suite", suite] => (*suite, None),
-        ["--suite", suite, "--include", include] => (*suite, Some(*include)),
-        _ => bail!("Say where the suite lies: cargo xtask conformance --suite FOLDER.\n{WHERE}"),
-    };
-    let folder = Path::new(suite).join("esctest");
-    if !folder.join("esctest.py").is_file() {
-        bail!("There is no esctest/esctest.py in {suite}.\n{WHERE}");
-    }
-    let log = repository.target().join("conformance.log");
-    let mut command = repository.cargo(&["run", "--quiet", "--locked", "-p", "steplatch-host"]);
-    command.args(["--example", "conformance", "--"]).arg(&folder).args(["python3", "esctest.py"]);
-    command.args(ARGUMENTS).arg("--logfile").arg(&log);
-    if let Some(include) = include {
-        command.args(["--include", include]);
-    }
-    step::run("esctest2", &mut command)?;
-    // The suite prints what terminals answered, whatever bytes those are.
-    let said = fs::read(&log).with_context(|| format!("{} could not be read.", log.display()))?;
-    let found = Found::read(&String::from_utf8_lossy(&said));
-    println!("{}", found.count());
-    for name in found.with(Outcome::Failed) {
-        println!("{name}");
-    }
-    match include {
-        None => found.write(&repository.root().join("docs/conformance.md")),
-        Some(_) => Ok(()),
+    match arguments {
+        ["mcp"] => mcp::run(repository),
+        ["mcp", ..] => bail!("The suite for MCP servers is run as it is: cargo xtask conformance mcp."),
+        arguments => terminals::run(repository, arguments),
     }
 }
 
-/// What came of one test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Passed,
-    /// It fails on xterm as well, or asks for more than the level that was asked for.
-    Excused,
-    Failed,
-}
-
-/// What came of all tests, in the order in which they ran.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Found(Vec<(String, Outcome)>);
-
-impl Found {
-    /// Reads the log of a run.
-    fn read(log: &str) -> Self {
-        let mut tests = Vec::new();
-        let mut running = None;
-        for line in log.lines() {
-            if let Some(name) = line.strip_prefix("Run test: ") {
-                running = Some(name.to_owned());
-                continue;
-            }
-            let outcome = if line == "Passed." {
-                Outcome::Passed
-            } else if line.starts_with("Fails as expected: ") || line.starts_with("Skipped because ") {
-                Outcome::Excused
-            } else if line.starts_with("*** TEST ") {
-                Outcome::Failed
-            } else {
-                continue;
-            };
-            if let Some(name) = running.take() {
-                tests.push((name, outcome));
-            }
-        }
-        Self(tests)
-    }
-
-    fn with(&self, wanted: Outcome) -> impl Iterator<Item = &str> {
-        self.0.iter().filter(move |(_, outcome)| *outcome == wanted).map(|(name, _)| name.as_str())
-    }
-
-    fn count(&self) -> String {
-        format!(
-            "{} tests: {} passed, {} not expected of a VT420 or of xterm, {} failed",
-            self.0.len(),
-            self.with(Outcome::Passed).count(),
-            self.with(Outcome::Excused).count(),
-            self.with(Outcome::Failed).count(),
-        )
-    }
-
-    /// The failed tests, by class, as a list of Markdown.
-    fn failures(&self) -> String {
-        let mut classes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for name in self.with(Outcome::Failed) {
-            let (class, test) = name.split_once('.').unwrap_or((name, ""));
-            let class = class.trim_end_matches("Tests");
-            let test = test.trim_start_matches("test_");
-            let test = test.strip_prefix(class).map_or(test, |rest| rest.trim_start_matches('_'));
-            classes.entry(class).or_default().push(test);
-        }
-        let mut out = String::new();
-        for (class, tests) in classes {
-            let line = format!("- **{class}** ({}): {}", tests.len(), tests.join(", "));
-            let mut width = 0;
-            for (index, word) in line.split(' ').enumerate() {
-                let separator = if index == 0 {
-                    ""
-                } else if width + word.len() >= WIDTH {
-                    width = 1;
-                    "\n  "
-                } else {
-                    " "
-                };
-                // Writing to a String does not fail.
-                let _ = write!(out, "{separator}{word}");
-                width += word.len() + 1;
-            }
-            out.push('\n');
-        }
-        out
-    }
-
-    fn write(&self, document: &Path) -> anyhow::Result<()> {
-        let text =
-            fs::read_to_string(document).with_context(|| format!("{} could not be read.", document.display()))?;
-        let (before, rest) = text.split_once(BEGIN).context("The document has lost its first mark.")?;
-        let (_, after) = rest.split_once(END).context("The document has lost its second mark.")?;
-        let text = format!("{before}{BEGIN}\n{}.\n\n{}\n{END}{after}", self.count(), self.failures());
-        fs::write(document, text).with_context(|| format!("{} could not be written.", document.display()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LOG: &str = "\
-Reading X window info for 0x0
-Run test: BSTests.test_BS_Basic
-Passed.
-
-Run test: BSTests.test_BS_Hard
-*** TEST BSTests.test_BS_Hard FAILED:
-Traceback (most recent call last):
-
-Run test: DATests.test_DA_Odd
-Fails as expected: Not supported
-KNOWN BUG: Traceback
-
-Run test: DATests.test_DA_New
-BUG: something feature is not supported at this level
-Skipped because terminal lacks requisite capability: (4, 5)
-
-*** 1 test passed, 2 known bugs, 1 TEST FAILED ***
-Failing tests:
-BSTests.test_BS_Hard
-";
-
-    #[test]
-    fn a_log_tells_what_came_of_each_test_once() {
-        let found = Found::read(LOG);
-        assert_eq!(found.count(), "4 tests: 1 passed, 2 not expected of a VT420 or of xterm, 1 failed");
-        assert_eq!(found.failures(), "- **BS** (1): Hard\n");
-    }
+/// Writes what was found about `what` into the document.
+fn write(document: &Path, what: &str, found: &str) -> anyhow::Result<()> {
+    let begin = format!("<!-- what `cargo xtask {what}` found begins here -->\n");
+    let end = format!("<!-- what `cargo xtask {what}` found ends here -->\n");
+    let text = fs::read_to_string(document).with_context(|| format!("{} could not be read.", document.display()))?;
+    let (before, rest) = text.split_once(&begin).with_context(|| format!("The document has lost {begin}"))?;
+    let (_, after) = rest.split_once(&end).with_context(|| format!("The document has lost {end}"))?;
+    let text = format!("{before}{begin}\n{found}\n{end}{after}");
+    fs::write(document, text).with_context(|| format!("{} could not be written.", document.display()))
 }

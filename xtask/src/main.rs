@@ -27,11 +27,13 @@ cargo xtask test [--quick] [ARGUMENTS]   Check format and lints, then run all te
 cargo xtask bench terminals [--no-peer]  Measure terminals over MCP, beside a peer (which needs tmux) and a bare
                                          pseudo-terminal, and print one table.
 cargo xtask bench functions              Measure what runs of functions cost, with the shipped binary.
+cargo xtask bench http                   Measure a call over HTTP and over stdio, beside a bare server of the MCP library.
 cargo xtask bench engine                 Measure the journal of runs, beside a bare loop of SQLite on the same disk.
 cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search of a wait, painting and functions; ARGUMENTS go
                                          to Criterion.
 cargo xtask conformance --suite FOLDER   Run the test suite esctest2 in a terminal of ours and write what it found into
                                          docs/conformance.md. --include REGEX runs a part and writes nothing.
+cargo xtask conformance mcp              Run the public test suite for MCP servers and write what it found there as well.
 ";
 
 fn main() -> ExitCode {
@@ -46,9 +48,12 @@ fn main() -> ExitCode {
         ["bench", "terminals", rest @ ..] => bench::terminals(&repository, rest),
         ["bench", "engine"] => bench::engine(&repository),
         ["bench", "functions"] => bench::functions(&repository),
+        ["bench", "http"] => bench::http(&repository),
         ["bench", "micro", rest @ ..] => bench::micro(&repository, rest),
         ["bench", ..] => {
-            anyhow::bail!("There are four benchmarks: cargo xtask bench terminals, … bench engine, … bench functions, … bench micro.")
+            anyhow::bail!(
+                "There are five benchmarks: cargo xtask bench terminals, … engine, … functions, … http, … micro."
+            )
         }
         ["conformance", rest @ ..] => conformance::run(&repository, rest),
         [other, ..] => anyhow::bail!("There is no chore '{other}'. Run cargo xtask to see which there are."),

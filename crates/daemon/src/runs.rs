@@ -407,7 +407,7 @@ impl Runs {
         let refused = |error: String| (SubscribeReply { error: Some(error), ..SubscribeReply::default() }, None);
         match self.find(&verb.run_id).await {
             Ok(run) => {
-                let events = RunEvents::new(self.shared.clone(), run, verb.from_seq.unwrap_or(1));
+                let events = RunEvents::new(self.shared.clone(), run, verb.from_seq.unwrap_or(1), verb.at_most);
                 match events.newest().await {
                     Ok(newest_seq) => (SubscribeReply { success: true, newest_seq, error: None }, Some(events)),
                     Err(error) => refused(format!("the history of the run can not be read: {error}")),

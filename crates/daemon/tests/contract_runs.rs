@@ -41,7 +41,13 @@ async fn record(daemon: &TestDaemon, run: &str) -> RunRecord {
 }
 
 async fn newest(daemon: &TestDaemon, run: &str) -> u64 {
-    daemon.client().subscribe(Subscribe { run_id: run.to_owned(), from_seq: None }).await.unwrap().0.newest_seq
+    daemon
+        .client()
+        .subscribe(Subscribe { run_id: run.to_owned(), from_seq: None, ..Subscribe::default() })
+        .await
+        .unwrap()
+        .0
+        .newest_seq
 }
 
 #[tokio::test]

@@ -179,8 +179,11 @@ async fn a_parent_and_its_child_go_on_together_and_a_step_starts_one_child() {
         "states": {"call": {"action": {"tool": "run_workflow", "params": {"workflow_definition": sleeping(1.0)}}}},
     });
     let begun = begin(&daemon, parent).await;
-    let (_, mut events) =
-        daemon.client().subscribe(Subscribe { run_id: begun.run_id.clone(), from_seq: Some(1) }).await.unwrap();
+    let (_, mut events) = daemon
+        .client()
+        .subscribe(Subscribe { run_id: begun.run_id.clone(), from_seq: Some(1), ..Subscribe::default() })
+        .await
+        .unwrap();
     let child = loop {
         let event = events.next().await.unwrap();
         if event["event_type"] == "state_entered" {

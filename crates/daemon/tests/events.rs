@@ -36,7 +36,7 @@ async fn begin(daemon: &TestDaemon, definition: Value) -> RunReply {
 
 /// Returns the events of a run, which is over, and the number that is told to be the newest.
 async fn story(daemon: &TestDaemon, run: &str) -> (Vec<Value>, u64) {
-    let subscribe = Subscribe { run_id: run.to_owned(), from_seq: None };
+    let subscribe = Subscribe { run_id: run.to_owned(), from_seq: None, ..Subscribe::default() };
     let (reply, mut received) = daemon.client().subscribe(subscribe).await.unwrap();
     let mut events = Vec::new();
     while events.last().is_none_or(|event: &Value| event["seq"].as_u64() < Some(reply.newest_seq)) {

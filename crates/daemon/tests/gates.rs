@@ -42,7 +42,7 @@ fn fields(value: &Value) -> Map<String, Value> {
 
 /// Every event of a run that is over.
 async fn events_of(daemon: &TestDaemon, run: &RunReply) -> Vec<RunEvent> {
-    let subscribe = Subscribe { run_id: run.run_id.clone(), from_seq: None };
+    let subscribe = Subscribe { run_id: run.run_id.clone(), from_seq: None, ..Subscribe::default() };
     let (reply, mut events) = daemon.client().subscribe(subscribe).await.unwrap();
     assert!(reply.success);
     let mut all: Vec<RunEvent> = Vec::new();

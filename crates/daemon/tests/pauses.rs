@@ -54,8 +54,11 @@ async fn end(daemon: &TestDaemon, run: &str) -> RunReply {
 
 /// Waits until a run tells of this, and returns what came with it.
 async fn hears(daemon: &TestDaemon, run: &str, event_type: &str, state: Option<&str>) -> Value {
-    let (_, mut events) =
-        daemon.client().subscribe(Subscribe { run_id: run.to_owned(), from_seq: None }).await.unwrap();
+    let (_, mut events) = daemon
+        .client()
+        .subscribe(Subscribe { run_id: run.to_owned(), from_seq: None, ..Subscribe::default() })
+        .await
+        .unwrap();
     loop {
         let event = events.next().await.expect("an event that is waited for");
         if event["event_type"] == event_type && state.is_none_or(|state| event["data"]["state"] == state) {

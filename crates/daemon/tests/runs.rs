@@ -186,8 +186,11 @@ async fn a_cancelled_run_abandons_its_wait_and_closes_its_terminal() {
     );
     let verb = RunWorkflow { workflow_definition: Some(definition), wait_seconds: Some(0.0), ..RunWorkflow::default() };
     let run_id = daemon.call(verb).await.run_id;
-    let (_, mut events) =
-        daemon.client().subscribe(Subscribe { run_id: run_id.clone(), from_seq: None }).await.unwrap();
+    let (_, mut events) = daemon
+        .client()
+        .subscribe(Subscribe { run_id: run_id.clone(), from_seq: None, ..Subscribe::default() })
+        .await
+        .unwrap();
     while let Some(event) = events.next().await {
         if event["event_type"] == "state_entered" && event["data"]["state"] == "wait" {
             break;
@@ -220,7 +223,7 @@ async fn events_are_numbered_and_can_be_joined_late() {
         "workflow_completed",
     ];
     for from in [1, 4] {
-        let subscribe = Subscribe { run_id: run_id.clone(), from_seq: Some(from) };
+        let subscribe = Subscribe { run_id: run_id.clone(), from_seq: Some(from), ..Subscribe::default() };
         let (_, mut events) = daemon.client().subscribe(subscribe).await.unwrap();
         for (index, kind) in expected.iter().enumerate().skip(from as usize - 1) {
             let event = tokio::time::timeout(Duration::from_secs(5), events.next()).await.unwrap().unwrap();
@@ -245,7 +248,11 @@ async fn a_secret_of_a_run_is_in_no_event_and_no_report() {
     assert_eq!(reply.status, "completed", "{:?}", reply.error);
     assert_eq!(reply.final_variables["match_text"], "code was ••••••");
     assert!(!serde_json::to_string(&reply).unwrap().contains("open-sesame"));
-    let (_, mut events) = daemon.client().subscribe(Subscribe { run_id: reply.run_id, from_seq: None }).await.unwrap();
+    let (_, mut events) = daemon
+        .client()
+        .subscribe(Subscribe { run_id: reply.run_id, from_seq: None, ..Subscribe::default() })
+        .await
+        .unwrap();
     while let Some(event) = events.next().await {
         assert!(!event.to_string().contains("open-sesame"), "{event}");
         if event["event_type"] == "workflow_completed" {
@@ -516,8 +523,11 @@ async fn a_nested_run_ends_with_its_parent_and_with_its_state() {
             break run.run_id;
         }
     };
-    let (_, mut events) =
-        daemon.client().subscribe(Subscribe { run_id: innermost.clone(), from_seq: None }).await.unwrap();
+    let (_, mut events) = daemon
+        .client()
+        .subscribe(Subscribe { run_id: innermost.clone(), from_seq: None, ..Subscribe::default() })
+        .await
+        .unwrap();
     while let Some(event) = events.next().await {
         if event["event_type"] == "state_entered" && event["data"]["state"] == "wait" {
             break;

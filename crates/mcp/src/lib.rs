@@ -1,17 +1,24 @@
 //! The contract as an MCP server.
 //!
-//! Owns how agents see steplatch: its tools, their schemas and annotations, and
+//! Owns how agents see steplatch: its tools, their schemas and annotations, its resources and prompts, and
 //! the manners of the protocol in both of its eras (with `initialize`, and
-//! stateless since 2026-07-28, <https://modelcontextprotocol.io/specification>).
-//! It does nothing itself: every tool is a verb that the daemon answers.
+//! stateless since 2026-07-28, <https://modelcontextprotocol.io/specification>), over standard input and output and
+//! over HTTP. It does nothing itself: every tool is a verb that the daemon answers.
 
-mod gates;
+mod contract;
 mod guard;
+mod http;
+mod listeners;
+pub mod offer;
 mod progress;
+mod questions;
 mod seal;
 mod server;
 mod stdio;
-mod tasks;
-mod tools;
 
+pub use contract::Contract;
+pub use http::{HttpOptions, HttpService, Sessions, http_service, http_service_of};
+pub use offer::Offer;
+pub use progress::Progress;
+pub use server::Server;
 pub use stdio::serve_stdio;

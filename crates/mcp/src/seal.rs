@@ -3,38 +3,53 @@
 //! Since 2026-07-28 a question to the client's person is a result of the call, and its answer comes with the same call
 //! again (<https://modelcontextprotocol.io/specification/2026-07-28>, multi round-trip requests). What the client
 //! carries meanwhile is foreign when it comes back: it counts only unchanged, for the same call, in time, and once.
+//!
+//! All servers of a state folder seal with one key, which lies there: whichever of them the call comes back to goes on with it,
+//! also after a restart. Each remembers for itself what was used. Where it matters that nothing is used twice, as with
+//! gates, what the seal leads to is closed by then, and refuses it as well.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use rmcp::model::{RequestStateCodec, RequestStateError, SealOptions};
+use rmcp::model::{JsonObject, RequestStateCodec, RequestStateError, SealOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use steplatch_protocol::ensure_private;
+use tokio::sync::OnceCell;
 
 /// How long a question may be carried.
 const LASTS: Duration = Duration::from_secs(24 * 3600);
 
-/// Seals that are remembered as used. Older ones lead to gates that are closed, which refuse them as well.
+/// Seals that are remembered as used.
 const MOST_USED: usize = 10_000;
 
-/// Seals what is carried. Its key is drawn for each server and told nobody, so that nothing sealed outlives it.
+/// The name of the file with the key.
+const KEY_FILE: &str = "mcp.key";
+
+type Key = [u8; RequestStateCodec::MIN_KEY_LENGTH];
+
+/// Seals what is carried.
 #[derive(Debug)]
 pub(crate) struct Seals {
-    codec: RequestStateCodec,
+    /// The folder in which the key lies; without one it is drawn for this server only.
+    folder: Option<PathBuf>,
+    codec: OnceCell<RequestStateCodec>,
     lasts: Duration,
     used: Mutex<VecDeque<u128>>,
 }
 
-/// What is carried: which gate a question was about.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What is carried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Carried {
-    /// The run that the call is about.
-    pub(crate) run: String,
-    /// The run whose gate it is: that one, or one below it.
-    pub(crate) gate_run: String,
-    /// The gate.
-    pub(crate) gate: String,
+    /// The names of the questions.
+    pub(crate) asked: Vec<String>,
+    /// What is needed to go on.
+    pub(crate) state: Value,
     /// By what this seal is told from all others.
     once: u128,
 }
@@ -42,44 +57,39 @@ pub(crate) struct Carried {
 /// Why something that was carried does not count.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unsealed {
-    #[error("this requestState is too old, so nothing was answered; ask again with get_run")]
+    #[error("this requestState is too old, so nothing was answered; ask again, about a run with get_run")]
     Expired,
     #[error(
-        "this requestState was not given by this server for this call, so nothing was answered; ask again with get_run"
+        "this requestState was not given by this server for this call, so nothing was answered; ask again, \
+         about a run with get_run"
     )]
     Foreign,
-    #[error("this requestState was used before, so nothing was answered; ask again with get_run")]
+    #[error("this requestState was used before, so nothing was answered; ask again, about a run with get_run")]
     Used,
 }
 
 impl Seals {
-    pub(crate) fn new() -> Self {
-        Self::lasting(LASTS)
+    /// Seals with the key of a state `folder`, or with one of its own.
+    pub(crate) fn new(folder: Option<PathBuf>) -> Self {
+        Self { folder, codec: OnceCell::new(), lasts: LASTS, used: Mutex::default() }
     }
 
-    fn lasting(lasts: Duration) -> Self {
-        let mut key = [0; RequestStateCodec::MIN_KEY_LENGTH];
-        getrandom::fill(&mut key).expect("the operating system has randomness");
-        let codec = RequestStateCodec::try_new(key).expect("the key is as long as it must be");
-        Self { codec, lasts, used: Mutex::default() }
-    }
-
-    /// Seals which gate of a run is asked about, for this `call` only.
-    pub(crate) fn close(&self, run: &str, gate_run: &str, gate: &str, call: &str) -> String {
+    /// Seals what a `call` needs to go on, for that call only.
+    pub(crate) async fn close(&self, asked: Vec<String>, state: Value, call: &str) -> String {
         let mut once = [0; 16];
         getrandom::fill(&mut once).expect("the operating system has randomness");
-        let (run, gate_run, gate) = (run.to_owned(), gate_run.to_owned(), gate.to_owned());
-        let carried = Carried { run, gate_run, gate, once: u128::from_le_bytes(once) };
+        let carried = Carried { asked, state, once: u128::from_le_bytes(once) };
         let options = SealOptions::new().associated_data(call.as_bytes()).ttl(self.lasts);
-        self.codec.seal_json_with(&carried, &options).expect("what is carried has only JSON in it")
+        self.codec().await.seal_json_with(&carried, &options).expect("what is carried has only JSON in it")
     }
 
     /// Opens what came back with a `call`.
     ///
     /// # Errors
     /// When it is not what was given with that call, is too old, or was used.
-    pub(crate) fn open(&self, sealed: &str, call: &str) -> Result<Carried, Unsealed> {
-        let carried: Carried = self.codec.open_json_with(sealed, call.as_bytes()).map_err(|error| match error {
+    pub(crate) async fn open(&self, sealed: &str, call: &str) -> Result<Carried, Unsealed> {
+        let opened = self.codec().await.open_json_with(sealed, call.as_bytes());
+        let carried: Carried = opened.map_err(|error| match error {
             RequestStateError::Expired => Unsealed::Expired,
             _ => Unsealed::Foreign,
         })?;
@@ -87,23 +97,91 @@ impl Seals {
         if used.contains(&carried.once) { Err(Unsealed::Used) } else { Ok(carried) }
     }
 
-    /// Uses it up. Returns false when somebody else did.
-    pub(crate) fn spend(&self, carried: &Carried) -> bool {
+    /// Uses it up.
+    ///
+    /// # Errors
+    /// When somebody else did.
+    pub(crate) fn spend(&self, carried: &Carried) -> Result<(), Unsealed> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if used.contains(&carried.once) {
-            return false;
+            return Err(Unsealed::Used);
         }
         if used.len() == MOST_USED {
             used.pop_front();
         }
         used.push_back(carried.once);
-        true
+        Ok(())
+    }
+
+    async fn codec(&self) -> &RequestStateCodec {
+        self.codec
+            .get_or_init(|| async {
+                let folder = self.folder.clone();
+                let key = tokio::task::spawn_blocking(move || match folder {
+                    Some(folder) => key_of(&folder).unwrap_or_else(|error| {
+                        let folder = folder.display();
+                        tracing::warn!(%error, %folder, "questions to people do not outlive this server");
+                        drawn()
+                    }),
+                    None => drawn(),
+                });
+                let key = key.await.unwrap_or_else(|_| drawn());
+                RequestStateCodec::try_new(key).expect("the key is as long as it must be")
+            })
+            .await
     }
 }
 
-/// Returns what two calls have in common that are the same: the tool and its arguments, in whatever order they stand.
-pub(crate) fn same_call(tool: &str, arguments: &Value) -> String {
-    format!("{tool} {}", sorted(arguments))
+fn drawn() -> Key {
+    let mut key = Key::default();
+    getrandom::fill(&mut key).expect("the operating system has randomness");
+    key
+}
+
+/// Returns the key of a state folder, which is drawn now if there is none.
+fn key_of(folder: &Path) -> io::Result<Key> {
+    let path = folder.join(KEY_FILE);
+    if let Some(key) = read_key(&path)? {
+        return Ok(key);
+    }
+    ensure_private(folder).map_err(io::Error::other)?;
+    // Written elsewhere and then linked, which fails if somebody was faster: whoever sees the file sees all of it, and all
+    // see the same.
+    let mut suffix = [0; 8];
+    getrandom::fill(&mut suffix).expect("the operating system has randomness");
+    let own = folder.join(format!(".{KEY_FILE}.{:016x}", u64::from_le_bytes(suffix)));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&own)?;
+    file.write_all(&drawn())?;
+    file.sync_all()?;
+    let linked = fs::hard_link(&own, &path);
+    fs::remove_file(&own)?;
+    match linked {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    read_key(&path)?.ok_or_else(|| io::Error::other(format!("'{}' went away", path.display())))
+}
+
+fn read_key(path: &Path) -> io::Result<Option<Key>> {
+    let said = |what: &str| io::Error::other(format!("'{}' {what}; remove it", path.display()));
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if !found.is_file() || found.mode() & 0o077 != 0 {
+        return Err(said("can be read by others"));
+    }
+    let key = fs::read(path)?;
+    Key::try_from(key).map(Some).map_err(|_| said("is no key"))
+}
+
+/// Returns what two calls have in common that are the same: what is asked for, and its arguments, in whatever order they stand.
+pub(crate) fn same_call(method: &str, name: &str, arguments: Option<&JsonObject>) -> String {
+    let arguments: BTreeMap<_, _> =
+        arguments.into_iter().flatten().map(|(name, value)| (name, sorted(value))).collect();
+    let arguments = serde_json::to_string(&arguments).expect("arguments have only JSON in them");
+    format!("{method} {name} {arguments}")
 }
 
 fn sorted(value: &Value) -> Value {
@@ -124,30 +202,63 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn what_is_carried_counts_unchanged_for_the_same_call_and_once() {
-        let seals = Seals::new();
-        let call = same_call("get_run", &json!({"run_id": "run_x", "wait_seconds": 1}));
-        let sealed = seals.close("run_x", "run_y", "run_y/ask/1", &call);
-        let same = same_call("get_run", &json!({"wait_seconds": 1, "run_id": "run_x"}));
-        let carried = seals.open(&sealed, &same).unwrap();
-        assert_eq!((carried.run.as_str(), carried.gate.as_str()), ("run_x", "run_y/ask/1"));
-        let other = same_call("get_run", &json!({"run_id": "run_z", "wait_seconds": 1}));
-        assert!(matches!(seals.open(&sealed, &other), Err(Unsealed::Foreign)));
-        let middle = sealed.len() / 2;
-        let changed = if &sealed[middle..=middle] == "A" { "B" } else { "A" };
-        let tampered = format!("{}{changed}{}", &sealed[..middle], &sealed[middle + 1..]);
-        assert!(matches!(seals.open(&tampered, &call), Err(Unsealed::Foreign)));
-        assert!(matches!(Seals::new().open(&sealed, &call), Err(Unsealed::Foreign)), "another server's");
-        assert!(seals.spend(&carried) && !seals.spend(&carried));
-        assert!(matches!(seals.open(&sealed, &call), Err(Unsealed::Used)));
+    const CALL: &str = "tools/call";
+
+    fn get_run(arguments: Value) -> String {
+        same_call(CALL, "get_run", arguments.as_object())
     }
 
-    #[test]
-    fn what_is_too_old_is_refused() {
-        let seals = Seals::lasting(Duration::ZERO);
-        let sealed = seals.close("run_x", "run_x", "run_x/ask/1", "call");
-        std::thread::sleep(Duration::from_millis(5));
-        assert!(matches!(seals.open(&sealed, "call"), Err(Unsealed::Expired)));
+    async fn sealed(seals: &Seals, call: &str) -> String {
+        seals.close(vec!["gate".to_owned()], json!({"run": "run_x"}), call).await
+    }
+
+    #[tokio::test]
+    async fn what_is_carried_counts_unchanged_for_the_same_call_and_once() {
+        let seals = Seals::new(None);
+        let call = get_run(json!({"run_id": "run_x", "wait_seconds": 1}));
+        let carried = sealed(&seals, &call).await;
+        let same = get_run(json!({"wait_seconds": 1, "run_id": "run_x"}));
+        let opened = seals.open(&carried, &same).await.unwrap();
+        assert_eq!((opened.asked.as_slice(), &opened.state["run"]), (["gate".to_owned()].as_slice(), &json!("run_x")));
+        let other = get_run(json!({"run_id": "run_z", "wait_seconds": 1}));
+        assert!(matches!(seals.open(&carried, &other).await, Err(Unsealed::Foreign)));
+        let prompt = same_call("prompts/get", "get_run", json!({"run_id": "run_x", "wait_seconds": 1}).as_object());
+        assert!(matches!(seals.open(&carried, &prompt).await, Err(Unsealed::Foreign)));
+        let middle = carried.len() / 2;
+        let changed = if &carried[middle..=middle] == "A" { "B" } else { "A" };
+        let tampered = format!("{}{changed}{}", &carried[..middle], &carried[middle + 1..]);
+        assert!(matches!(seals.open(&tampered, &call).await, Err(Unsealed::Foreign)));
+        assert!(matches!(Seals::new(None).open(&carried, &call).await, Err(Unsealed::Foreign)), "another server's");
+        assert!(seals.spend(&opened).is_ok() && seals.spend(&opened).is_err());
+        assert!(matches!(seals.open(&carried, &call).await, Err(Unsealed::Used)));
+    }
+
+    #[tokio::test]
+    async fn what_is_too_old_is_refused() {
+        let seals = Seals { lasts: Duration::ZERO, ..Seals::new(None) };
+        let carried = sealed(&seals, "call").await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert!(matches!(seals.open(&carried, "call").await, Err(Unsealed::Expired)));
+    }
+
+    #[tokio::test]
+    async fn servers_of_one_folder_have_one_key_that_others_can_not_read() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = base.path().join("state");
+        let of_folder = || Seals::new(Some(folder.clone()));
+        let (one, other) = (of_folder(), of_folder());
+        // At the same time: one of them draws it.
+        let (first, second) = tokio::join!(sealed(&one, "call"), sealed(&other, "call"));
+        for carried in [&first, &second] {
+            assert!(one.open(carried, "call").await.is_ok() && other.open(carried, "call").await.is_ok());
+            assert!(of_folder().open(carried, "call").await.is_ok(), "a server that was started later");
+        }
+        let key = folder.join(KEY_FILE);
+        assert_eq!(fs::metadata(&key).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "nothing is left over");
+        fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        let distrustful = of_folder();
+        assert!(matches!(distrustful.open(&first, "call").await, Err(Unsealed::Foreign)), "others could have read it");
+        assert!(distrustful.open(&sealed(&distrustful, "call").await, "call").await.is_ok());
     }
 }

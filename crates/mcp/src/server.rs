@@ -1,244 +1,184 @@
-//! The handler of the protocol's requests.
+//! The manners of the protocol, whatever is offered.
+//!
+//! One [`Server`] serves one client: over standard input and output, a session over HTTP, or, since 2026-07-28, a single request
+//! there. All servers of a process share what they offer and the seals; what a client has asked to be told belongs to
+//! its server, and ends with it.
 
 use std::sync::Arc;
 
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, ContentBlock,
-    CreateTaskResult, DiscoverResult, GetTaskParams, GetTaskResult, Implementation, InitializeResult,
-    InputRequiredResult, ListToolsResult, MetaObject, PaginatedRequestParams, ProtocolVersion, ServerCapabilities,
-    ServerConfig, SubscriptionFilter, Tool, UpdateTaskParams,
+    CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult,
+    CompletionInfo, DiscoverResult, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerConfig,
+    SetLevelRequestMethod, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    UpdateTaskParams,
 };
-use rmcp::service::{RequestContext, SubscriptionContext};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use serde_json::Value;
-use steplatch_protocol::{AskError, CallError, Decide, ErrorCode, PNG_FIELD, RunWorkflow, Steady, Verb as _};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::gates::{Call, People, Reached};
-use crate::progress::Listener;
-use crate::{tasks, tools};
-
-/// What an agent is told first. The most important comes first, because some clients cut at 2,048 characters.
-const INSTRUCTIONS: &str = "\
-Real interactive terminals. Use them for programs that ask questions or stay open: installers, debuggers, ssh, REPLs, \
-editors, release procedures.
-1. open_terminal starts a shell (or any program) and returns a session_id at its prompt.
-2. send_input types: end a command with \\n. It returns the screen within 50 ms; it does not wait for slow commands.
-3. await_output waits for a pattern and returns the moment it appears; until=\"prompt\" waits for the end of a command \
-and returns its exit_code. Prefer it to polling the screen.
-4. get_screen_content reads the screen, or the output by position (history, since_input, tail).
-5. exit_terminal closes it with everything that was started in it.
-Type secrets with secret=true. A failed action is success=false with an error that says what to do. Terminals outlive \
-this connection; list_terminal_sessions finds them again.
-What worked once can be run again, the same way every time and without a model for its steps:
-a. Write a workflow: a JSON state machine over these tools (get_workflow_schema documents it).
-b. create_workflow checks and saves it under its name, or run_workflow takes it inline and saves what runs to its end.
-c. run_workflow starts it and waits 20 s; it returns a run_id, and get_run waits on.
-d. status=waiting means that pending_gate asks something: decide answers it, if it is for you; else next_step says \
-where a person does. cancel_run ends a run.
-e. Next time run_workflow {\"workflow_name\": ...}: look at list_workflows before you do a task by hand, \
-describe_workflow says what one must be given.";
+use crate::listeners::{Listeners, listen, tell_of_changes};
+use crate::offer::{Asker, Called, Offer, Outcome};
+use crate::questions::{Arrived, UnderWay};
+use crate::seal::Seals;
 
 /// The key under which a server says who it is in a result (2026-07-28).
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
-/// Answers an MCP client by asking the daemon.
-#[derive(Debug, Clone)]
-pub(crate) struct Server {
-    daemon: Steady,
-    people: Arc<People>,
-    /// Cancelled when the client is gone.
+/// Milliseconds for which a client may take for true who this is.
+const IDENTITY_TTL_MS: u64 = 3_600_000;
+
+/// Answers one MCP client.
+#[derive(Debug)]
+pub struct Server<O> {
+    pub(crate) shared: Arc<Shared<O>>,
+    /// Cancelled when the client is gone, or is to go.
     ended: CancellationToken,
+    /// What the client asked to be told, before 2026-07-28.
+    listeners: Arc<Listeners>,
 }
 
-impl Server {
-    pub(crate) fn new(daemon: Steady, ended: CancellationToken) -> Self {
-        Self { daemon, people: Arc::new(People::new()), ended }
+/// What all servers of a process share.
+#[derive(Debug)]
+pub(crate) struct Shared<O> {
+    pub(crate) offer: O,
+    pub(crate) seals: Seals,
+}
+
+impl<O: Offer> Server<O> {
+    pub(crate) fn new(shared: Arc<Shared<O>>, ended: CancellationToken) -> Self {
+        Self { shared, ended, listeners: Arc::default() }
     }
 
-    /// The daemon, asked under the client's name.
-    fn daemon_of(&self, context: &RequestContext<RoleServer>) -> Steady {
-        match context.client_info() {
-            Some(client) => self.daemon.named(&client.name),
-            None => self.daemon.clone(),
-        }
+    fn offer(&self) -> &O {
+        &self.shared.offer
     }
 
-    async fn call(&self, request: CallToolRequestParams, context: &RequestContext<RoleServer>) -> Called {
-        let Some(verb) = tools::verb(&request.name) else { return Called::UnknownTool };
-        let daemon = self.daemon_of(context);
-        let mut listener = context.meta.get_progress_token().map(|token| Listener::new(context.peer.clone(), token));
-        let mut call = Call::of(verb.name, &request, &daemon, context);
-        if let Some(sealed) = &request.request_state {
-            // Only these two end with a question.
-            let Some(call) = &mut call else {
-                return Called::Invalid(ErrorData::invalid_params("this tool asks for no input", None));
-            };
-            call.listener = listener;
-            return tokio::select! {
-                biased;
-                answered = self.people.answered(sealed, &request, call) => match answered {
-                    Ok(reached) => Called::of(reached),
-                    Err(invalid) => Called::Invalid(invalid),
-                },
-                () = context.ct.cancelled() => Called::Cancelled,
-                () = self.ended.cancelled() => Called::Cancelled,
-            };
-        }
-        if request.input_responses.is_some() {
-            let error = "inputResponses come with the requestState of the question that they answer";
-            return Called::Invalid(ErrorData::invalid_params(error, None));
-        }
-        let params = request.arguments.map_or(Value::Null, Value::Object);
-        if verb.name == RunWorkflow::NAME && is_modern(context) && takes_tasks(context) {
-            let call = Call::of_a_task(&daemon, context);
-            return match tasks::begin(params, &call).await {
-                Ok(Ok(task)) => Called::Task(task),
-                Ok(Err((reply, warnings))) => Called::Answered(reply, warnings),
-                Err(error) => Called::Refused(error.to_string()),
-            };
-        }
-        let asked = async {
-            let (reply, warnings) = match &mut listener {
-                Some(listener) => listener.ask(&daemon, verb.name, params).await,
-                None => daemon.call_raw(verb.name, params).await,
-            }?;
-            let reached = match &mut call {
-                Some(call) if reply["status"] == "waiting" => {
-                    call.listener = listener;
-                    self.people.reach(reply, call).await?
-                }
-                _ => Reached::Reply(reply),
-            };
-            Ok((reached, warnings))
-        };
-        // A wait ends with who asked for it; what it waits for goes on.
-        let answer = tokio::select! {
-            // First, so that a dialog which is open for this call is taken back.
+    /// Does something for as long as anybody waits for it. A wait ends with who asked for it; what it waits for goes on.
+    async fn awaited<T>(
+        &self,
+        context: &RequestContext<RoleServer>,
+        work: impl Future<Output = Result<T, ErrorData>>,
+    ) -> Result<T, ErrorData> {
+        tokio::select! {
+            // First, so that a question which is open for this call is taken back.
             biased;
-            answer = asked => answer,
-            () = context.ct.cancelled() => return Called::Cancelled,
-            () = self.ended.cancelled() => return Called::Cancelled,
-        };
-        match answer {
-            Ok((Reached::Reply(data), warnings)) => Called::Answered(data, warnings),
-            Ok((Reached::Input(input), _)) => Called::Input(input),
-            Err(AskError::Call(CallError::Refused(refusal))) if refusal.code == ErrorCode::InvalidParams => {
-                Called::Refused(format!("{}: {}", request.name, refusal.error))
-            }
-            Err(AskError::Call(CallError::Lost)) => {
-                let look = if verb.name == Decide::NAME { "get_run" } else { "list_terminal_sessions" };
-                Called::Refused(format!(
-                    "the daemon went away while this was under way, so it may or may not have happened; look with \
-                     {look} before doing it again"
-                ))
-            }
-            Err(AskError::Call(error)) => Called::Refused(error.to_string()),
-            Err(AskError::Connect(error)) => Called::Refused(error.to_string()),
+            done = work => done,
+            () = context.ct.cancelled() => Err(ErrorData::internal_error("the call was cancelled", None)),
+            () = self.ended.cancelled() => Err(ErrorData::internal_error("the server ends", None)),
+        }
+    }
+
+    /// Says who answers, to clients that know no session in which it was said.
+    fn signed(&self, meta: Option<MetaObject>, context: &RequestContext<RoleServer>) -> Option<MetaObject> {
+        if !Asker::of(context).is_modern() {
+            return meta;
+        }
+        let mut meta = meta.unwrap_or_default();
+        let identity = serde_json::to_value(self.offer().about().server_info).expect("an identity has only JSON in it");
+        meta.0.insert(SERVER_INFO.to_owned(), identity);
+        Some(meta)
+    }
+
+    async fn called(&self, mut under_way: UnderWay<'_>) -> Result<CallToolResponse, ErrorData> {
+        let context = under_way.call.asker.context();
+        loop {
+            return match self.offer().call(&mut under_way.call).await {
+                Outcome::Done(Called::Result(mut result)) => {
+                    result.meta = self.signed(result.meta, context);
+                    Ok(result.into())
+                }
+                Outcome::Done(Called::Task(mut task)) => {
+                    task.meta = self.signed(task.meta, context);
+                    Ok(task.into())
+                }
+                Outcome::Ask(ask) => match under_way.put(ask, &self.shared.seals).await? {
+                    Some(mut input) => {
+                        input.meta = self.signed(input.meta, context);
+                        Ok(input.into())
+                    }
+                    None => continue,
+                },
+                Outcome::Unknown => Err(self.no_such_tool(&under_way.call.name).await),
+                Outcome::Refused(error) => Err(error),
+            };
+        }
+    }
+
+    async fn no_such_tool(&self, name: &str) -> ErrorData {
+        let known: Vec<_> = self.offer().tools().await.items.into_iter().map(|tool| tool.name).collect();
+        let name = shortened(name);
+        ErrorData::invalid_params(format!("there is no tool '{name}'; there are {}", known.join(", ")), None)
+    }
+
+    async fn written(&self, mut under_way: UnderWay<'_>) -> Result<GetPromptResponse, ErrorData> {
+        let context = under_way.call.asker.context();
+        loop {
+            return match self.offer().prompt(&mut under_way.call).await {
+                Outcome::Done(mut result) => {
+                    result.meta = self.signed(result.meta, context);
+                    Ok(result.into())
+                }
+                Outcome::Ask(ask) => match under_way.put(ask, &self.shared.seals).await? {
+                    Some(mut input) => {
+                        input.meta = self.signed(input.meta, context);
+                        Ok(input.into())
+                    }
+                    None => continue,
+                },
+                Outcome::Unknown => {
+                    let known: Vec<_> = self.offer().prompts().items.into_iter().map(|prompt| prompt.name).collect();
+                    let name = shortened(&under_way.call.name);
+                    let error = format!("there is no prompt '{name}'; there are {}", known.join(", "));
+                    Err(ErrorData::invalid_params(error, None))
+                }
+                Outcome::Refused(error) => Err(error),
+            };
         }
     }
 }
 
-/// What came of calling a tool.
-enum Called {
-    Answered(Value, Vec<String>),
-    /// A person is to be asked before it comes to anything.
-    Input(InputRequiredResult),
-    /// It is waited for by looking at a task.
-    Task(CreateTaskResult),
-    Invalid(ErrorData),
-    Refused(String),
-    Cancelled,
-    UnknownTool,
+/// A foreign name, as it is said back.
+fn shortened(name: &str) -> String {
+    name.chars().filter(|character| !character.is_control()).take(80).collect()
 }
 
-impl Called {
-    fn of(reached: Result<Reached, AskError>) -> Self {
-        match reached {
-            Ok(Reached::Reply(data)) => Self::Answered(data, Vec::new()),
-            Ok(Reached::Input(input)) => Self::Input(input),
-            Err(error) => Self::Refused(error.to_string()),
+fn no_such_resource(uri: &str) -> ErrorData {
+    let error = "there is no such resource; resources/list tells which there are, resources/templates/list which kinds";
+    ErrorData::resource_not_found(error, Some(json!({ "uri": uri })))
+}
+
+fn no_such_task(id: &str) -> ErrorData {
+    let error = format!("there is no task '{}'; list_runs tells which runs there are", shortened(id));
+    ErrorData::invalid_params(error, None)
+}
+
+/// Everything is on one page: lists are short, and clients that forget to turn the page are not.
+fn first_page(request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
+    match request.and_then(|request| request.cursor) {
+        None => Ok(()),
+        Some(cursor) => {
+            let error = format!("there is no page '{}': everything is on the first one", shortened(&cursor));
+            Err(ErrorData::invalid_params(error, None))
         }
     }
 }
 
-/// The result of a call that the daemon replied to.
-pub(crate) fn completed(mut data: Value, warnings: Vec<String>) -> CallToolResult {
-    let mut image = None;
-    if let Value::Object(fields) = &mut data {
-        image = fields.remove(PNG_FIELD);
-        if !warnings.is_empty() {
-            // A reply may have warnings of its own.
-            match fields.entry("warnings").or_insert_with(|| Value::Array(Vec::new())) {
-                Value::Array(all) => all.extend(warnings.into_iter().map(Value::String)),
-                other => *other = warnings.into(),
-            }
-        }
-    }
-    let mut result = CallToolResult::structured(data);
-    if let Some(Value::String(png)) = image {
-        // As text it would cost an agent a hundred thousand tokens and show it nothing.
-        result.content.push(ContentBlock::image(png, "image/png"));
-    }
-    result
-}
-
-/// A task that nobody knows, or that can not be asked about.
-fn of_task<T>(found: Result<Option<T>, AskError>, id: &str) -> Result<T, ErrorData> {
-    match found {
-        Ok(Some(found)) => Ok(found),
-        Ok(None) => {
-            let id: String = id.chars().take(80).collect();
-            Err(ErrorData::invalid_params(
-                format!("there is no task '{id}'; list_runs tells which runs there are"),
-                None,
-            ))
-        }
-        Err(error) => Err(ErrorData::internal_error(error.to_string(), None)),
-    }
-}
-
-fn identity() -> Implementation {
-    let mut identity = Implementation::new("steplatch", env!("CARGO_PKG_VERSION"));
-    identity.title = Some("Steplatch".to_owned());
-    identity.description = Some("Real terminals and procedures that run the same every time".to_owned());
-    identity
-}
-
-fn takes_tasks(context: &RequestContext<RoleServer>) -> bool {
-    context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks())
-}
-
-pub(crate) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
-    // Versions are dates, which sort as text.
-    context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
-}
-
-/// Says who answers, to clients that know no session in which it was said.
-fn signed(meta: Option<MetaObject>, context: &RequestContext<RoleServer>) -> Option<MetaObject> {
-    if !is_modern(context) {
-        return meta;
-    }
-    let mut meta = meta.unwrap_or_default();
-    let identity = serde_json::to_value(identity()).expect("an identity has only JSON in it");
-    meta.0.insert(SERVER_INFO.to_owned(), identity);
-    Some(meta)
-}
-
-impl ServerHandler for Server {
+impl<O: Offer> ServerHandler for Server<O> {
     fn get_info(&self) -> ServerConfig {
-        let capabilities =
-            ServerCapabilities::builder().enable_tools().enable_tool_list_changed().enable_tasks().build();
-        let mut info = InitializeResult::new(capabilities);
-        info.server_info = identity();
-        info.instructions = Some(INSTRUCTIONS.to_owned());
-        info
+        self.offer().about()
     }
 
     async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
         let versions = self.supported_protocol_versions().into_owned();
         let discovered = DiscoverResult::from_server_info(versions, self.get_info());
-        Ok(discovered.with_ttl_ms(3_600_000).with_cache_scope(CacheScope::Public))
+        Ok(discovered.with_ttl_ms(IDENTITY_TTL_MS).with_cache_scope(CacheScope::Public))
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        tell_of_changes(&self.listeners, self.offer().changes(), context.peer, &self.ended);
     }
 
     async fn list_tools(
@@ -246,16 +186,15 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        if let Some(cursor) = request.and_then(|request| request.cursor) {
-            return Err(ErrorData::invalid_params(format!("there is no page '{cursor}': all tools are on one"), None));
-        }
-        let mut list = ListToolsResult::with_all_items(tools::all());
-        list.meta = signed(list.meta, &context);
-        Ok(list.with_ttl_ms(60_000).with_cache_scope(CacheScope::Public))
+        first_page(request)?;
+        let listed = self.offer().tools().await;
+        let mut list = ListToolsResult::with_all_items(listed.items);
+        list.meta = self.signed(list.meta, &context);
+        Ok(list.with_ttl_ms(listed.ttl_ms).with_cache_scope(CacheScope::Public))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        tools::named(name).cloned()
+        self.offer().tool(name)
     }
 
     async fn call_tool(
@@ -263,28 +202,144 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let name = request.name.clone();
-        let mut result = match self.call(request, &context).await {
-            Called::Answered(data, warnings) => completed(data, warnings),
-            Called::Task(mut task) => {
-                task.meta = signed(task.meta, &context);
-                return Ok(task.into());
-            }
-            Called::Input(mut input) => {
-                input.meta = signed(input.meta, &context);
-                return Ok(input.into());
-            }
-            Called::Invalid(error) => return Err(error),
-            Called::Refused(error) => CallToolResult::error(vec![ContentBlock::text(error)]),
-            Called::Cancelled => return Err(ErrorData::internal_error("the call was cancelled", None)),
-            Called::UnknownTool => {
-                let known: Vec<_> = tools::all().into_iter().map(|tool| tool.name).collect();
-                let error = format!("there is no tool '{name}'; there are {}", known.join(", "));
-                return Err(ErrorData::invalid_params(error, None));
-            }
+        let arrived = Arrived {
+            method: "tools/call",
+            name: request.name.into_owned(),
+            arguments: request.arguments,
+            answers: request.input_responses,
+            state: request.request_state,
+            asker: Asker::of(&context),
         };
-        result.meta = signed(result.meta, &context);
-        Ok(result.into())
+        let under_way = UnderWay::new(arrived, &self.shared.seals).await?;
+        self.awaited(&context, self.called(under_way)).await
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        first_page(request)?;
+        let listed = self.offer().prompts();
+        let mut list = ListPromptsResult::with_all_items(listed.items);
+        list.meta = self.signed(list.meta, &context);
+        Ok(list.with_ttl_ms(listed.ttl_ms).with_cache_scope(CacheScope::Public))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let arrived = Arrived {
+            method: "prompts/get",
+            name: request.name,
+            arguments: request.arguments,
+            answers: request.input_responses,
+            state: request.request_state,
+            asker: Asker::of(&context),
+        };
+        let under_way = UnderWay::new(arrived, &self.shared.seals).await?;
+        self.awaited(&context, self.written(under_way)).await
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        first_page(request)?;
+        let asker = Asker::of(&context);
+        let listed = self.awaited(&context, self.offer().resources(&asker)).await?;
+        let mut list = ListResourcesResult::with_all_items(listed.items);
+        list.meta = self.signed(list.meta, &context);
+        Ok(list.with_ttl_ms(listed.ttl_ms).with_cache_scope(CacheScope::Private))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        first_page(request)?;
+        let listed = self.offer().templates();
+        let mut list = ListResourceTemplatesResult::with_all_items(listed.items);
+        list.meta = self.signed(list.meta, &context);
+        Ok(list.with_ttl_ms(listed.ttl_ms).with_cache_scope(CacheScope::Public))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let asker = Asker::of(&context);
+        let read = self.awaited(&context, self.offer().read(&request.uri, &asker)).await?;
+        let mut result = ReadResourceResult::new(read.ok_or_else(|| no_such_resource(&request.uri))?);
+        result.meta = self.signed(result.meta, &context);
+        // What lives is another thing the next moment.
+        Ok(result.with_ttl_ms(0).with_cache_scope(CacheScope::Private).into())
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.listeners.make_room(&request.uri)?;
+        let updates = self.offer().follow(&request.uri).await?.ok_or_else(|| no_such_resource(&request.uri))?;
+        self.listeners.subscribe(request.uri, updates, context.peer.clone(), &self.ended)
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.listeners.unsubscribe(&request.uri);
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        // As much as is asked for: the protocol library takes away what this server has not said it tells.
+        let mut accepted = SubscriptionFilter::default();
+        accepted.tools_list_changed = requested.tools_list_changed;
+        accepted.prompts_list_changed = requested.prompts_list_changed;
+        accepted.resource_subscriptions = requested.resource_subscriptions.clone().map(crate::listeners::bounded);
+        Some(accepted)
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        listen(self.offer(), context, &self.ended).await
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        let complete = async { Ok(self.offer().complete(&request.r#ref, &request.argument).await) };
+        let mut values = self.awaited(&context, complete).await?;
+        let total = values.len();
+        values.truncate(CompletionInfo::MAX_VALUES);
+        let has_more = total > values.len();
+        let info = CompletionInfo::with_pagination(values, u32::try_from(total).ok(), has_more);
+        let mut result = CompleteResult::new(info.expect("they were cut to as many as there may be"));
+        result.meta = self.signed(result.meta, &context);
+        Ok(result)
+    }
+
+    #[expect(deprecated, reason = "older clients may still ask")]
+    async fn set_level(
+        &self,
+        _request: rmcp::model::SetLevelRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        // Logs are on stderr; whoever offers some to clients says so and sends all of them.
+        match self.offer().about().capabilities.logging {
+            Some(_) => Ok(()),
+            None => Err(ErrorData::method_not_found::<SetLevelRequestMethod>()),
+        }
     }
 
     async fn get_task(
@@ -292,11 +347,10 @@ impl ServerHandler for Server {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        let daemon = self.daemon_of(&context);
-        let call = Call::of_a_task(&daemon, &context);
-        let task = of_task(self.people.task(&request.task_id, &call).await, &request.task_id)?;
-        let mut result = GetTaskResult::new(task);
-        result.meta = signed(result.meta, &context);
+        let asker = Asker::of(&context);
+        let task = self.awaited(&context, self.offer().task(&request.task_id, &asker)).await?;
+        let mut result = GetTaskResult::new(task.ok_or_else(|| no_such_task(&request.task_id))?);
+        result.meta = self.signed(result.meta, &context);
         Ok(result)
     }
 
@@ -305,10 +359,9 @@ impl ServerHandler for Server {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let daemon = self.daemon_of(&context);
-        let call = Call::of_a_task(&daemon, &context);
-        let told = self.people.told(&request.task_id, request.input_responses, &call).await;
-        of_task(told.map(|known| known.then_some(())), &request.task_id)
+        let asker = Asker::of(&context);
+        let answer = self.offer().answer_task(&request.task_id, request.input_responses, &asker);
+        if self.awaited(&context, answer).await? { Ok(()) } else { Err(no_such_task(&request.task_id)) }
     }
 
     async fn cancel_task(
@@ -316,38 +369,8 @@ impl ServerHandler for Server {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let daemon = self.daemon_of(&context);
-        let call = Call::of_a_task(&daemon, &context);
-        let cancelled = tasks::cancel(&request.task_id, &call).await;
-        of_task(cancelled.map(|known| known.then_some(())), &request.task_id)
-    }
-
-    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        let mut accepted = SubscriptionFilter::default();
-        accepted.tools_list_changed = requested.tools_list_changed;
-        Some(accepted)
-    }
-
-    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        tokio::select! {
-            () = context.cancelled() => {}
-            () = self.ended.cancelled() => {}
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_instructions_are_read_to_their_end_and_name_tools_that_there_are() {
-        assert!(INSTRUCTIONS.len() <= 2048, "{} bytes", INSTRUCTIONS.len());
-        let words = INSTRUCTIONS.split(|character: char| !character.is_ascii_lowercase() && character != '_');
-        let fields = ["session_id", "exit_code", "since_input", "run_id", "pending_gate", "next_step", "workflow_name"];
-        for word in words.filter(|word| word.contains('_') && !fields.contains(word)) {
-            assert!(tools::named(word).is_some(), "{word}");
-        }
+        let asker = Asker::of(&context);
+        let cancel = self.offer().cancel_task(&request.task_id, &asker);
+        if self.awaited(&context, cancel).await? { Ok(()) } else { Err(no_such_task(&request.task_id)) }
     }
 }

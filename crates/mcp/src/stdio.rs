@@ -1,6 +1,7 @@
 //! MCP over standard input and output.
 
 use std::io;
+use std::sync::Arc;
 
 use rmcp::ServiceExt as _;
 use rmcp::service::ServerInitializeError;
@@ -9,8 +10,10 @@ use rmcp::transport::stdio_pipes;
 use steplatch_protocol::{MAX_LINE, Steady};
 use tokio_util::sync::CancellationToken;
 
+use crate::contract::Contract;
 use crate::guard::Guard;
-use crate::server::Server;
+use crate::seal::Seals;
+use crate::server::{Server, Shared};
 
 /// The longest message that is read. What is longer is dropped by the protocol library, and nobody is told; so this is
 /// more than can be asked of the daemon, which is answered with words.
@@ -26,7 +29,9 @@ pub async fn serve_stdio(daemon: Steady) -> io::Result<()> {
     let ended = CancellationToken::new();
     let (input, output) = stdio_pipes();
     let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(LONGEST_MESSAGE);
-    let server = Server::new(daemon.clone(), ended.clone());
+    let seals = Seals::new(Some(daemon.place().state().to_owned()));
+    let shared = Shared { offer: Contract::new(daemon.clone()), seals };
+    let server = Server::new(Arc::new(shared), ended.clone());
     // So that the first call finds the way made.
     tokio::spawn(async move {
         if let Err(error) = daemon.client().await {

@@ -115,6 +115,8 @@ fn start(program: &Path, state: &Path) -> Result<(), String> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
+        // What opens a front-end is not for the daemon, nor for what the daemon starts.
+        .env_remove("STEPLATCH_HTTP_TOKEN")
         .spawn()
         .map_err(told)?;
     let mut complaint = String::new();

@@ -79,6 +79,69 @@ impl Follower {
     }
 }
 
+/// Some events of a run, as far as they are there.
+#[derive(Debug, Default)]
+pub struct SomeEvents {
+    /// The events, in order.
+    pub events: Vec<RunEvent>,
+    /// Number of the newest event that there is, 0 where there is none.
+    pub newest_seq: u64,
+}
+
+impl Steady {
+    /// Returns at most so many events of a run, from number `from` on, without waiting for any that is yet to come: for
+    /// whoever takes events at a pace of their own.
+    ///
+    /// # Errors
+    /// As [`Follower::next`].
+    pub async fn events(&self, run_id: &str, from: u64, at_most: u64) -> Result<SomeEvents, FollowError> {
+        let mut losses = Losses::new();
+        loop {
+            let why = match self.events_over_one_connection(run_id, from.max(1), at_most).await {
+                Ok(Some(found)) => return Ok(found),
+                Ok(None) => FollowError::Call(CallError::Lost),
+                Err(why) => why,
+            };
+            let again = match &why {
+                FollowError::Call(CallError::Lost) => losses.after_a_loss().await,
+                FollowError::Connect(error) => losses.after(error).await,
+                FollowError::Unknown(_) | FollowError::Call(_) | FollowError::Garbled(_) => false,
+            };
+            if !again {
+                return Err(why);
+            }
+        }
+    }
+
+    /// The same; nothing when the connection is over before all of them came.
+    async fn events_over_one_connection(
+        &self,
+        run_id: &str,
+        from: u64,
+        at_most: u64,
+    ) -> Result<Option<SomeEvents>, FollowError> {
+        let client = self.client().await?;
+        let verb = Subscribe { run_id: run_id.to_owned(), from_seq: Some(from), at_most: Some(at_most.max(1)) };
+        let (reply, mut coming) = client.subscribe(verb).await?;
+        if let Some(error) = reply.error {
+            return Err(FollowError::Unknown(error));
+        }
+        let newest_seq = reply.newest_seq;
+        let mut events: Vec<RunEvent> = Vec::new();
+        let most = usize::try_from(at_most.max(1)).unwrap_or(usize::MAX);
+        while from <= newest_seq && events.len() < most && events.last().is_none_or(|event| event.seq < newest_seq) {
+            let Some(event) = coming.next().await else { return Ok(None) };
+            let event: RunEvent = serde_json::from_value(event).map_err(FollowError::Garbled)?;
+            let is_last = event.is_last();
+            events.push(event);
+            if is_last {
+                break;
+            }
+        }
+        Ok(Some(SomeEvents { events, newest_seq }))
+    }
+}
+
 impl Drop for Follower {
     fn drop(&mut self) {
         self.task.abort();
@@ -133,7 +196,7 @@ impl Following {
 
     async fn over_one_connection(&mut self) -> Result<Over, FollowError> {
         let client = self.steady.client().await?;
-        let verb = Subscribe { run_id: self.run_id.clone(), from_seq: Some(self.next) };
+        let verb = Subscribe { run_id: self.run_id.clone(), from_seq: Some(self.next), ..Subscribe::default() };
         let (reply, mut events) = client.subscribe(verb).await?;
         if let Some(error) = reply.error {
             return Err(FollowError::Unknown(error));

@@ -33,7 +33,7 @@ pub use daemon::{
     DaemonStatus, DaemonStatusReply, GetMetrics, GetMetricsReply, Hello, HelloReply, HostInfo, Metric, MetricKind,
     Sample, StopDaemon, StopDaemonReply,
 };
-pub use follow::{FollowError, Follower};
+pub use follow::{FollowError, Follower, SomeEvents};
 pub use library::{
     BrokenWorkflow, CreateWorkflow, CreateWorkflowReply, DeclarationInfo, DeleteWorkflow, DeleteWorkflowReply,
     DescribeWorkflow, DescribeWorkflowReply, FileProblem, FunctionSource, GetWorkflowSchema, GetWorkflowSchemaReply,

@@ -469,6 +469,10 @@ pub struct Subscribe {
     /// Number of the first event wanted (default 1)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_seq: Option<u64>,
+    /// At most so many events, then no more come (default: all up to the run's end)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub at_most: Option<u64>,
 }
 
 /// What came of subscribing.
@@ -485,7 +489,7 @@ pub struct SubscribeReply {
 }
 
 /// Something that happened in a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunEvent {
     /// Its number within the run, from 1.
     pub seq: u64,

@@ -14,7 +14,7 @@ use steplatch_ids::random_name;
 use tokio::sync::Mutex;
 
 use crate::client::{CallError, Client};
-use crate::connect::{ConnectError, Starter, connect_or_start};
+use crate::connect::{ConnectError, Starter, connect, connect_or_start};
 use crate::daemon::Hello;
 use crate::follow::Follower;
 use crate::place::Place;
@@ -197,6 +197,14 @@ impl Steady {
         Self { shared: self.shared.clone(), who: Some(who.into()) }
     }
 
+    /// Returns a way of its own, introduced as somebody called `who`: what they ask is not taken for anybody else's, however
+    /// many ask at once.
+    #[must_use]
+    pub fn apart(&self, who: &str) -> Self {
+        let Shared { place, starter, hello, .. } = &*self.shared;
+        Self::new(place.clone(), starter.clone(), Hello { client: who.to_owned(), ..hello.clone() })
+    }
+
     /// Returns a way of its own, introduced as the person whom this `surface` reaches.
     #[must_use]
     pub fn for_person(&self, surface: &str) -> Self {
@@ -270,6 +278,18 @@ impl Steady {
     /// # Errors
     /// When there is no daemon and none could be started, or it does not understand us.
     pub async fn client(&self) -> Result<Client, ConnectError> {
+        self.reached(true).await
+    }
+
+    /// Like [`Steady::client`], and starts no daemon: for whoever only wants to know of what happens.
+    ///
+    /// # Errors
+    /// When there is no daemon, or it does not understand us.
+    pub async fn running(&self) -> Result<Client, ConnectError> {
+        self.reached(false).await
+    }
+
+    async fn reached(&self, may_start: bool) -> Result<Client, ConnectError> {
         let name = self.who.as_deref().unwrap_or(&self.shared.hello.client);
         let mut current = self.shared.current.lock().await;
         if let Some(connection) = current.as_mut().filter(|connection| !connection.client.is_closed()) {
@@ -280,7 +300,11 @@ impl Steady {
             }
             return Ok(connection.client.clone());
         }
-        let (client, _) = connect_or_start(&self.shared.place, self.hello(name), &self.shared.starter).await?;
+        let Shared { place, starter, .. } = &*self.shared;
+        let (client, _) = match may_start {
+            true => connect_or_start(place, self.hello(name), starter).await?,
+            false => connect(place, self.hello(name)).await?,
+        };
         *current = Some(Connection { client: client.clone(), name: name.to_owned() });
         Ok(client)
     }

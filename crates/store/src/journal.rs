@@ -164,6 +164,17 @@ pub trait Journal: Send + Sync + 'static {
     /// use without it.
     fn read(&self, run: &RunId, from: u64) -> impl Future<Output = Result<Vec<Record>, ReadError>> + Send;
 
+    /// Returns at most so many entries of `run`, from number `from` on, in order: fewer only at the end of the history.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    fn read_some(
+        &self,
+        run: &RunId,
+        from: u64,
+        at_most: usize,
+    ) -> impl Future<Output = Result<Vec<Record>, ReadError>> + Send;
+
     /// Returns the runs that have a history, the newest first.
     ///
     /// # Errors

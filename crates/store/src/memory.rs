@@ -119,10 +119,14 @@ impl Journal for MemoryJournal {
     }
 
     async fn read(&self, run: &RunId, from: u64) -> Result<Vec<Record>, ReadError> {
+        self.read_some(run, from, usize::MAX).await
+    }
+
+    async fn read_some(&self, run: &RunId, from: u64, at_most: usize) -> Result<Vec<Record>, ReadError> {
         self.with(|histories| {
             let records = histories.runs.get(run).map(|kept| kept.records.as_slice()).unwrap_or_default();
             let skipped = usize::try_from(from.saturating_sub(1)).unwrap_or(usize::MAX);
-            Ok(records.iter().skip(skipped).cloned().collect())
+            Ok(records.iter().skip(skipped).take(at_most).cloned().collect())
         })
     }
 

@@ -129,10 +129,6 @@ impl SqliteJournal {
         answer.await.map_err(|_| StorageError::Closed)?
     }
 
-    async fn read_some(&self, run: &RunId, from: u64) -> Result<Vec<Record>, ReadError> {
-        self.look(|reply| Question::Records { run: run.clone(), from, at_most: READ_AT_ONCE, reply }).await
-    }
-
     async fn look<T, E: From<StorageError>>(
         &self,
         question: impl FnOnce(oneshot::Sender<Result<T, E>>) -> Question,
@@ -154,15 +150,21 @@ impl Journal for SqliteJournal {
     }
 
     async fn read(&self, run: &RunId, from: u64) -> Result<Vec<Record>, ReadError> {
-        let mut records = self.read_some(run, from).await?;
-        let mut read = records.len();
-        while read == READ_AT_ONCE {
-            let next = records.last().map_or(from, |record| record.seq + 1);
-            let more = self.read_some(run, next).await?;
-            read = more.len();
+        self.read_some(run, from, usize::MAX).await
+    }
+
+    async fn read_some(&self, run: &RunId, from: u64, at_most: usize) -> Result<Vec<Record>, ReadError> {
+        let mut records = Vec::new();
+        loop {
+            let next = records.last().map_or(from, |record: &Record| record.seq + 1);
+            let at_most = READ_AT_ONCE.min(at_most - records.len());
+            let more = self.look(|reply| Question::Records { run: run.clone(), from: next, at_most, reply }).await?;
+            let read = more.len();
             records.extend(more);
+            if read < READ_AT_ONCE {
+                return Ok(records);
+            }
         }
-        Ok(records)
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<KnownRun>, StorageError> {

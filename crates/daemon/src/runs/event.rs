@@ -19,11 +19,16 @@ pub(crate) struct RunEvents {
     shared: Arc<Shared>,
     run: Arc<Run>,
     next: u64,
+    /// How many are told yet, where somebody wants only some.
+    left: Option<u64>,
 }
 
+/// Entries of a history that are read at once: whoever follows slowly holds no more of it in memory.
+const PIECE: usize = 256;
+
 impl RunEvents {
-    pub(super) fn new(shared: Arc<Shared>, run: Arc<Run>, from: u64) -> Self {
-        Self { shared, run, next: from.max(1) }
+    pub(super) fn new(shared: Arc<Shared>, run: Arc<Run>, from: u64, at_most: Option<u64>) -> Self {
+        Self { shared, run, next: from.max(1), left: at_most }
     }
 
     /// Returns the number of the newest event so far; 0 where nothing was told yet.
@@ -36,7 +41,7 @@ impl RunEvents {
         loop {
             // Few entries in a row are told to nobody, so the end of the history is nearly always enough.
             let from = (last + 1).saturating_sub(back).max(1);
-            let told = self.shared.told_of(&self.run, from).await?;
+            let told = self.shared.told_of(&self.run, from, usize::MAX).await?;
             let seen = (from..=last).zip(&told).filter(|(_, event)| event.is_some()).map(|(seq, _)| seq);
             match seen.last() {
                 Some(newest) => return Ok(newest),
@@ -55,24 +60,31 @@ impl RunEvents {
                 let seen = progress.borrow_and_update();
                 (seen.seq, seen.state.is_over())
             };
-            let events = match self.shared.told_of(&self.run, self.next).await {
-                Ok(events) => events,
-                Err(error) => {
-                    tracing::error!(run = %self.run.id, %error, "a history can not be followed");
-                    let data = json!({"error": format!("the history can not be read: {error}")});
-                    let event = envelope(&self.run, self.next, RunEvent::UNREADABLE, data, moment::now_told());
-                    return outgoing.event(request_id, &event).await;
+            // The end of a run is told when what it leaves behind is cleared away.
+            while self.next <= last && self.left != Some(0) {
+                let piece = usize::try_from(last - self.next + 1).map_or(PIECE, |left| left.min(PIECE));
+                let events = match self.shared.told_of(&self.run, self.next, piece).await {
+                    Ok(events) => events,
+                    Err(error) => {
+                        tracing::error!(run = %self.run.id, %error, "a history can not be followed");
+                        let data = json!({"error": format!("the history can not be read: {error}")});
+                        let event = envelope(&self.run, self.next, RunEvent::UNREADABLE, data, moment::now_told());
+                        return outgoing.event(request_id, &event).await;
+                    }
+                };
+                if events.is_empty() {
+                    // It was forgotten meanwhile.
+                    return Ok(());
                 }
-            };
-            for told in events {
-                // The end of a run is told when what it leaves behind is cleared away.
-                if self.next > last {
-                    break;
-                }
-                self.next += 1;
-                if let Some(mut event) = told {
+                for told in events {
+                    self.next += 1;
+                    let Some(mut event) = told else { continue };
                     self.shared.secrets.mask_fields(&mut event.data);
                     outgoing.event(request_id, &event).await?;
+                    self.left = self.left.map(|left| left.saturating_sub(1));
+                    if self.left == Some(0) {
+                        return Ok(());
+                    }
                 }
             }
             if is_over || progress.changed().await.is_err() {
@@ -106,6 +118,10 @@ impl Shared {
     /// Returns what happened in a run, from entry number `from` on. What a seal does not know stays hidden.
     pub(super) async fn events_of(&self, run: &RunId, from: u64, seal: &Seal) -> Result<Vec<Event>, Unreadable> {
         let records = self.journal.read(run, from).await?;
+        self.read_all(records, seal).await
+    }
+
+    async fn read_all(&self, records: Vec<Record>, seal: &Seal) -> Result<Vec<Event>, Unreadable> {
         let all = |records: Vec<Record>, seal: &Seal| records.into_iter().map(|record| read(record, seal)).collect();
         if records.iter().map(|record| record.text.len()).sum::<usize>() < READ_AT_ONCE {
             return all(records, seal);
@@ -129,17 +145,16 @@ impl Shared {
 }
 
 impl Shared {
-    /// Returns what who follows a run is told, for each entry from number `from` on.
-    async fn told_of(&self, run: &Run, from: u64) -> Result<Vec<Option<RunEvent>>, Unreadable> {
+    /// Returns what who follows a run is told, for at most so many entries from number `from` on.
+    async fn told_of(&self, run: &Run, from: u64, at_most: usize) -> Result<Vec<Option<RunEvent>>, Unreadable> {
+        let records = self.journal.read_some(&run.id, from, at_most).await?;
         if run.is_function() {
-            let records = self.journal.read(&run.id, from).await?;
             return records.iter().map(|record| function::event(run, record)).collect();
         }
         if run.is_remote() {
-            let records = self.journal.read(&run.id, from).await?;
             return records.iter().map(|record| remote::event(run, record)).collect();
         }
-        let events = self.events_of(&run.id, from, &Seal::default()).await?;
+        let events = self.read_all(records, &Seal::default()).await?;
         Ok((from..).zip(events).map(|(seq, event)| told(run, seq, event)).collect())
     }
 }

@@ -32,6 +32,10 @@ impl Journal for Temporary {
         self.journal.read(run, from).await
     }
 
+    async fn read_some(&self, run: &RunId, from: u64, at_most: usize) -> Result<Vec<Record>, ReadError> {
+        self.journal.read_some(run, from, at_most).await
+    }
+
     async fn runs(&self, filter: RunFilter) -> Result<Vec<KnownRun>, StorageError> {
         self.journal.runs(filter).await
     }

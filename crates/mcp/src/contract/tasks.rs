@@ -14,11 +14,13 @@ use rmcp::model::{
 };
 use serde_json::Value;
 use steplatch_protocol::{
-    AskError, CancelWorkflow, GateInfo, GetApprover, GetRun, GetWorkflowRun, RunRecord, RunWorkflow, Verb as _, read,
+    AskError, CallTool, CancelWorkflow, GateInfo, GetApprover, GetRun, GetWorkflowRun, RunRecord, RunWorkflow, Steady,
+    Verb, read,
 };
 
-use crate::gates::{Call, Dialog, People, Refused, answered, dialog, where_to_answer};
-use crate::server::completed;
+use super::completed;
+use super::gates::{ATTEMPTS, Dialog, People, Refused, answered, dialog, where_to_answer};
+use crate::offer::Asker;
 
 /// How often a client may look.
 const POLLED_EVERY_MS: u64 = 1000;
@@ -26,13 +28,10 @@ const POLLED_EVERY_MS: u64 = 1000;
 /// Gates whose badly filled forms are remembered.
 const MOST_TRIED: usize = 1000;
 
-/// How often a person is asked again who filled a form in badly.
-const ATTEMPTS: usize = 3;
-
 /// Forms that were filled in badly: the gate, how often, and what was wrong the last time. Each question of a task has a
 /// name of its own.
 #[derive(Debug, Default)]
-pub(crate) struct Tried(Mutex<VecDeque<(String, usize, String)>>);
+pub(super) struct Tried(Mutex<VecDeque<(String, usize, String)>>);
 
 impl Tried {
     fn of(&self, gate: &GateInfo) -> (usize, Option<String>) {
@@ -63,23 +62,32 @@ impl Tried {
 ///
 /// # Errors
 /// When the daemon can not be asked.
-pub(crate) async fn begin(
+pub(super) async fn begin(
+    verb: &str,
     params: Value,
-    call: &Call<'_>,
+    daemon: &Steady,
 ) -> Result<Result<CreateTaskResult, (Value, Vec<String>)>, AskError> {
-    // The daemon says best what is wrong with parameters, so it gets them as they are.
-    let Ok(known) = read::<RunWorkflow>(params.clone()) else {
-        return call.daemon.call_raw(RunWorkflow::NAME, params).await.map(Err);
+    let at_once = match verb {
+        CallTool::NAME => {
+            without_waiting(params.clone(), |known: CallTool| CallTool { wait_seconds: Some(0.0), ..known })
+        }
+        _ => without_waiting(params.clone(), |known: RunWorkflow| RunWorkflow { wait_seconds: Some(0.0), ..known }),
     };
-    let verb = RunWorkflow { wait_seconds: Some(0.0), ..known.verb };
-    let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
-    let (reply, _) = call.daemon.call_raw(RunWorkflow::NAME, params).await?;
+    // The daemon says best what is wrong with parameters, so it gets them as they are.
+    let Some((params, warnings)) = at_once else { return daemon.call_raw(verb, params).await.map(Err) };
+    let (reply, _) = daemon.call_raw(verb, params).await?;
     let run = reply["run_id"].as_str().unwrap_or_default();
     if run.is_empty() || !["running", "waiting"].contains(&reply["status"].as_str().unwrap_or_default()) {
-        return Ok(Err((reply, known.warnings)));
+        return Ok(Err((reply, warnings)));
     }
-    let record = call.daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await?.run;
+    let record = daemon.call(GetWorkflowRun { run_id: run.to_owned() }).await?.run;
     Ok(Ok(CreateTaskResult::new(task(&record.unwrap_or_default(), TaskStatus::Working))))
+}
+
+fn without_waiting<V: Verb>(params: Value, changed: impl FnOnce(V) -> V) -> Option<(Value, Vec<String>)> {
+    let known = read::<V>(params).ok()?;
+    let params = serde_json::to_value(changed(known.verb)).expect("the parameters of a verb have only JSON in them");
+    Some((params, known.warnings))
 }
 
 /// A run as a task, without what belongs to its status.
@@ -94,8 +102,13 @@ impl People {
     ///
     /// # Errors
     /// When the daemon can not be asked.
-    pub(crate) async fn task(&self, run_id: &str, call: &Call<'_>) -> Result<Option<DetailedTask>, AskError> {
-        let Some(run) = call.daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run else {
+    pub(super) async fn task(
+        &self,
+        run_id: &str,
+        daemon: &Steady,
+        asker: &Asker<'_>,
+    ) -> Result<Option<DetailedTask>, AskError> {
+        let Some(run) = daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run else {
             return Ok(None);
         };
         let told = task(&run, TaskStatus::Working);
@@ -103,7 +116,7 @@ impl People {
             "cancelled" => DetailedTask::new(told, TaskPayload::Cancelled),
             "completed" | "failed" => {
                 let params = serde_json::json!({ "run_id": run_id });
-                let (reply, warnings) = call.daemon.call_raw(GetRun::NAME, params).await?;
+                let (reply, warnings) = daemon.call_raw(GetRun::NAME, params).await?;
                 let result = match serde_json::to_value(completed(reply, warnings)) {
                     Ok(Value::Object(result)) => result,
                     other => unreachable!("the result of a tool is an object, not {other:?}"),
@@ -111,7 +124,7 @@ impl People {
                 DetailedTask::new(told, TaskPayload::Completed { result })
             }
             _ => {
-                let (input_requests, elsewhere) = self.questions(&run.pending_gates, call).await?;
+                let (input_requests, elsewhere) = self.questions(&run.pending_gates, daemon, asker).await?;
                 let told = match elsewhere {
                     Some(elsewhere) => told.with_status_message(elsewhere),
                     None => told,
@@ -129,24 +142,25 @@ impl People {
     async fn questions(
         &self,
         gates: &[GateInfo],
-        call: &Call<'_>,
+        daemon: &Steady,
+        asker: &Asker<'_>,
     ) -> Result<(InputRequests, Option<String>), AskError> {
         let (mut questions, mut elsewhere) = (InputRequests::new(), None);
         for gate in gates {
             let human = gate.answered_by == "human";
-            let why = if !call.can_ask() || self.asked_in_vain(gate) {
+            let why = if !asker.takes_forms() || self.asked_in_vain(gate) {
                 "The run waits for an answer."
-            } else if human && call.daemon.call(GetApprover {}).await?.is_set {
+            } else if human && daemon.call(GetApprover {}).await?.is_set {
                 "The run waits for a person and the approver's passphrase."
-            } else if let Some(form) = dialog::form(gate, self.tried.of(gate).1.as_deref(), call.knows_titles()) {
+            } else if let Some(form) = dialog::form(gate, self.tried.of(gate).1.as_deref(), asker.knows_titles()) {
                 questions.insert(self.tried.key(gate), InputRequest::Elicitation(ElicitRequest::new(form)));
                 continue;
             } else {
                 "The run waits for a form that clients can not show."
             };
             elsewhere.get_or_insert_with(|| match human {
-                true => where_to_answer(gate, call, why),
-                false => format!("{} Judge it with decide: {}", where_to_answer(gate, call, why), gate.prompt),
+                true => where_to_answer(gate, daemon, why),
+                false => format!("{} Judge it with decide: {}", where_to_answer(gate, daemon, why), gate.prompt),
             });
         }
         Ok((questions, elsewhere))
@@ -156,8 +170,14 @@ impl People {
     ///
     /// # Errors
     /// When the daemon can not be asked.
-    pub(crate) async fn told(&self, run_id: &str, said: InputResponses, call: &Call<'_>) -> Result<bool, AskError> {
-        let Some(run) = call.daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run else {
+    pub(super) async fn told(
+        &self,
+        run_id: &str,
+        said: InputResponses,
+        daemon: &Steady,
+        asker: &Asker<'_>,
+    ) -> Result<bool, AskError> {
+        let Some(run) = daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run else {
             return Ok(false);
         };
         for gate in &run.pending_gates {
@@ -166,13 +186,12 @@ impl People {
                 continue;
             };
             match dialog::read(gate, response) {
-                Dialog::Answered(answer) => match answered(answer, call).await? {
+                Dialog::Answered(answer) => match answered(answer, daemon, asker).await? {
                     Err(Refused { why, again: true }) if self.tried.again(gate, &why) < ATTEMPTS => {}
                     Err(_) => self.give_up(gate),
                     Ok(()) => {}
                 },
                 Dialog::LeftOpen(_) => self.give_up(gate),
-                Dialog::Closed => {}
             }
         }
         Ok(true)
@@ -183,11 +202,11 @@ impl People {
 ///
 /// # Errors
 /// When the daemon can not be asked.
-pub(crate) async fn cancel(run_id: &str, call: &Call<'_>) -> Result<bool, AskError> {
-    let known = call.daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run.is_some();
+pub(super) async fn cancel(run_id: &str, daemon: &Steady) -> Result<bool, AskError> {
+    let known = daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run.is_some();
     if known {
         // One that is over does not mind.
-        call.daemon.call(CancelWorkflow { run_id: run_id.to_owned() }).await?;
+        daemon.call(CancelWorkflow { run_id: run_id.to_owned() }).await?;
     }
     Ok(known)
 }

@@ -19,7 +19,11 @@ const ANSWER: &str = "answer";
 const SCREEN_LINES: usize = 12;
 
 /// Returns a gate as a dialog; `wrong` is why the last answer was not taken. `None` for a form that no client knows.
-pub(crate) fn form(gate: &GateInfo, wrong: Option<&str>, knows_titles: bool) -> Option<ElicitRequestParams> {
+pub(in crate::contract) fn form(
+    gate: &GateInfo,
+    wrong: Option<&str>,
+    knows_titles: bool,
+) -> Option<ElicitRequestParams> {
     let schema = match &gate.form {
         Some(form) => form.clone(),
         None if gate.choices.is_empty() => json!({
@@ -79,7 +83,7 @@ fn message(gate: &GateInfo, wrong: Option<&str>) -> String {
 }
 
 /// Reads what came back. Only what was accepted with a decision in it is an answer.
-pub(crate) fn read(gate: &GateInfo, result: ElicitResult) -> Dialog {
+pub(in crate::contract) fn read(gate: &GateInfo, result: ElicitResult) -> Dialog {
     match result.action {
         ElicitationAction::Accept => {}
         ElicitationAction::Decline => return Dialog::LeftOpen("The dialog was declined, and the gate is still open."),
@@ -126,7 +130,6 @@ mod tests {
         match read(gate, serde_json::from_value(result).unwrap()) {
             Dialog::Answered(answer) => Ok(answer),
             Dialog::LeftOpen(why) => Err(why),
-            Dialog::Closed => Err("closed"),
         }
     }
 

@@ -14,17 +14,17 @@ static TOOLS: LazyLock<Vec<(Tool, &'static VerbInfo)>> = LazyLock::new(|| {
 });
 
 /// Returns every tool, sorted by name.
-pub(crate) fn all() -> Vec<Tool> {
+pub(super) fn all() -> Vec<Tool> {
     TOOLS.iter().map(|(tool, _)| tool.clone()).collect()
 }
 
 /// Returns the tool called `name`.
-pub(crate) fn named(name: &str) -> Option<&'static Tool> {
+pub(super) fn named(name: &str) -> Option<&'static Tool> {
     TOOLS.iter().find(|(tool, _)| tool.name == name).map(|(tool, _)| tool)
 }
 
 /// Returns the verb behind the tool called `name`.
-pub(crate) fn verb(name: &str) -> Option<&'static VerbInfo> {
+pub(super) fn verb(name: &str) -> Option<&'static VerbInfo> {
     TOOLS.iter().find(|(tool, _)| tool.name == name).map(|(_, verb)| *verb)
 }
 
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn the_list_of_tools_is_the_committed_one() {
         let listed = serde_json::to_string_pretty(&all()).unwrap();
-        expect_file!["../tools.json"].assert_eq(&format!("{listed}\n"));
+        expect_file!["../../tools.json"].assert_eq(&format!("{listed}\n"));
     }
 
     #[test]

@@ -1,0 +1,291 @@
+//! Who is let in: by the name they called us, by the page they come from, by the token.
+//!
+//! A page in a browser on this machine can send requests to any port of it. So the name in `Host` must be one of ours
+//! (a page whose own name was made to lead here, DNS rebinding, has another one), and an `Origin`, which browsers send
+//! and others do not, must be allowed. Only then is the token looked at.
+
+use axum::extract::Request;
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HOST,
+    HeaderMap, HeaderValue, ORIGIN, VARY,
+};
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+
+use crate::refusal::Refusal;
+use crate::token::Token;
+
+/// What is looked at before a request is carried out.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    token: Token,
+    hosts: Vec<Name>,
+    /// Origins as browsers write them: scheme, name and port.
+    origins: Vec<String>,
+}
+
+/// A name by which this server may be called, with a port or with any.
+#[derive(Debug, PartialEq, Eq)]
+struct Name {
+    host: String,
+    port: Option<u16>,
+}
+
+impl Name {
+    /// Reads `name`, `name:port`, `[::1]` and `[::1]:port`; nothing where it is none of them.
+    fn read(text: &str) -> Option<Self> {
+        // The colons of an address in brackets, or of a bare one of IPv6, stand before no port.
+        let is_bare_v6 = text.contains("::") && !text.starts_with('[');
+        let colon = text.rfind(':').filter(|colon| !is_bare_v6 && !text[*colon..].contains(']'));
+        let (host, port) = match colon {
+            Some(colon) => (&text[..colon], Some(text[colon + 1..].parse().ok()?)),
+            None => (text, None),
+        };
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        // A dot at the end of a name is the root of all names, and means the same.
+        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        (!host.is_empty()).then_some(Self { host, port })
+    }
+
+    fn is_called(&self, called: &Self) -> bool {
+        // A name without a port is at the usual one.
+        self.host == called.host && self.port.is_none_or(|port| port == called.port.unwrap_or(80))
+    }
+}
+
+/// A name or an origin that can not be meant.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidName {
+    /// It is no name of a host.
+    #[error("'{0}' is not the name of a host, such as steplatch.example or steplatch.example:443")]
+    Host(String),
+    /// It is no origin.
+    #[error("'{0}' is not an origin, such as https://page.example or http://localhost:3000")]
+    Origin(String),
+}
+
+/// What is looked at in requests that need no token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// The token was right.
+    Known,
+    /// There was none, or a wrong one.
+    Unknown,
+}
+
+impl Admission {
+    /// Lets in who has `token` and calls a server at `address` (with `port`) by its name, by a name of this machine for
+    /// itself, or by one of `hosts`; pages of this server and of `origins`.
+    ///
+    /// # Errors
+    /// When one of the names can not be meant.
+    pub(crate) fn new(
+        token: Token,
+        address: &str,
+        port: u16,
+        hosts: &[String],
+        origins: &[String],
+    ) -> Result<Self, InvalidName> {
+        let own = ["127.0.0.1", "localhost", "::1", address];
+        let mut names: Vec<Name> =
+            own.iter().map(|host| Name { host: host.to_ascii_lowercase(), port: Some(port) }).collect();
+        for host in hosts {
+            names.push(Name::read(host).ok_or_else(|| InvalidName::Host(host.clone()))?);
+        }
+        let mut allowed: Vec<String> =
+            ["127.0.0.1", "localhost", "[::1]"].iter().map(|host| format!("http://{host}:{port}")).collect();
+        for origin in origins {
+            let clean = origin.trim_end_matches('/').to_ascii_lowercase();
+            let named = clean
+                .split_once("://")
+                .is_some_and(|(scheme, name)| !scheme.is_empty() && !name.contains('/') && Name::read(name).is_some());
+            if !named {
+                return Err(InvalidName::Origin(origin.clone()));
+            }
+            allowed.push(clean);
+        }
+        Ok(Self { token, hosts: names, origins: allowed })
+    }
+
+    /// Whether the request calls this server by its name, and comes from a page that may.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub(crate) fn names(&self, request: &Request) -> Result<(), Refusal> {
+        let forbidden = |code, error: String| Err(Refusal::new(StatusCode::FORBIDDEN, code, error));
+        let mut called = request.headers().get_all(HOST).iter();
+        let (first, second) = (called.next(), called.next());
+        let known = |text: Option<&str>| {
+            let called = text.and_then(Name::read);
+            called.is_some_and(|called| self.hosts.iter().any(|host| host.is_called(&called)))
+        };
+        // A request to a proxy has the name in its first line too.
+        let in_line = request.uri().authority().is_none_or(|authority| known(Some(authority.as_str())));
+        if second.is_some() || !in_line || !known(first.and_then(|name| name.to_str().ok())) {
+            return forbidden(
+                "forbidden_host",
+                "This server is not called by the name in Host; allow it with: steplatch serve --allow-host NAME"
+                    .to_owned(),
+            );
+        }
+        if request.headers().contains_key(ORIGIN) && self.origin(request.headers()).is_none() {
+            return forbidden(
+                "forbidden_origin",
+                "Pages of this origin may not ask; allow it with: steplatch serve --allow-origin URL".to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    /// The origin that the request comes from, if it may.
+    fn origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let mut given = headers.get_all(ORIGIN).iter();
+        let (Some(origin), None) = (given.next(), given.next()) else { return None };
+        let text = origin.to_str().ok()?.to_ascii_lowercase();
+        self.origins.contains(&text).then(|| origin.clone())
+    }
+
+    /// Whether the request has the token, as `Bearer TOKEN` or `Api-Key TOKEN` (RFC 9110, 11.6.2).
+    pub(crate) fn caller(&self, headers: &HeaderMap) -> Caller {
+        let mut given = headers.get_all(AUTHORIZATION).iter();
+        let (Some(value), None) = (given.next(), given.next()) else { return Caller::Unknown };
+        let Some((scheme, token)) = value.to_str().ok().and_then(|value| value.split_once(' ')) else {
+            return Caller::Unknown;
+        };
+        let known = ["bearer", "api-key"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+        if known && self.token.is(token.trim()) { Caller::Known } else { Caller::Unknown }
+    }
+
+    /// What a browser is answered that asks, before a request of an allowed page, whether it may; browsers ask without
+    /// the token (<https://fetch.spec.whatwg.org/#http-cors-protocol>).
+    pub(crate) fn preflight(&self, request: &Request) -> Option<Response> {
+        let asks = request.method() == Method::OPTIONS && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+        if !asks || self.origin(request.headers()).is_none() {
+            return None;
+        }
+        let mut response = StatusCode::NO_CONTENT.into_response();
+        let headers = response.headers_mut();
+        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, PUT, DELETE"));
+        let allowed = "authorization, content-type, idempotency-key, last-event-id, mcp-method, mcp-name, \
+                       mcp-protocol-version, mcp-session-id";
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
+        headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+        Some(response)
+    }
+
+    /// Lets the page of an allowed origin read a response.
+    pub(crate) fn share(&self, request: &HeaderMap, response: &mut Response) {
+        if let Some(origin) = self.origin(request) {
+            let headers = response.headers_mut();
+            headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("mcp-session-id"));
+            headers.append(VARY, HeaderValue::from_static("origin"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    const TOKEN: &str = "0123456789abcdef";
+
+    fn admission() -> Admission {
+        let hosts = ["steplatch.example".to_owned(), "other.example:8443".to_owned()];
+        let origins = ["https://page.example/".to_owned()];
+        Admission::new(Token::given(TOKEN, "it").unwrap(), "10.0.0.5", 7878, &hosts, &origins).unwrap()
+    }
+
+    fn request(headers: &[(&str, &str)]) -> Request {
+        let mut request = Request::builder().uri("/");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(Body::empty()).unwrap()
+    }
+
+    #[test]
+    fn only_names_of_this_server_are_answered() {
+        let admission = admission();
+        for good in
+            ["127.0.0.1:7878", "localhost:7878", "LOCALHOST:7878", "[::1]:7878", "10.0.0.5:7878", "steplatch.example"]
+        {
+            assert!(admission.names(&request(&[("host", good)])).is_ok(), "{good}");
+        }
+        assert!(admission.names(&request(&[("host", "steplatch.example.:444")])).is_ok());
+        assert!(admission.names(&request(&[("host", "other.example:8443")])).is_ok());
+        for bad in [
+            "evil.example:7878",
+            "127.0.0.1",
+            "localhost:7879",
+            "other.example",
+            "localhost:7878.evil.example",
+            "evil.example#@localhost:7878",
+            "",
+            ":7878",
+        ] {
+            assert!(admission.names(&request(&[("host", bad)])).is_err(), "{bad}");
+        }
+        assert!(admission.names(&request(&[])).is_err(), "who names nobody is not answered");
+        let two = [("host", "localhost:7878"), ("host", "evil.example")];
+        assert!(admission.names(&request(&two)).is_err());
+        let mut proxied = request(&[("host", "localhost:7878")]);
+        *proxied.uri_mut() = "http://evil.example/".parse().unwrap();
+        assert!(admission.names(&proxied).is_err());
+    }
+
+    #[test]
+    fn pages_of_other_origins_may_not_ask() {
+        let admission = admission();
+        let from = |origin: &str| admission.names(&request(&[("host", "localhost:7878"), ("origin", origin)])).is_ok();
+        for good in ["http://localhost:7878", "http://127.0.0.1:7878", "http://[::1]:7878", "https://page.example"] {
+            assert!(from(good), "{good}");
+        }
+        for bad in [
+            "null",
+            "http://localhost:3000",
+            "https://localhost:7878",
+            "https://page.example:8443",
+            "https://evil.example",
+            "",
+        ] {
+            assert!(!from(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_token_comes_as_bearer_or_as_api_key() {
+        let admission = admission();
+        let with = |value: &str| admission.caller(request(&[("authorization", value)]).headers());
+        for good in [format!("Bearer {TOKEN}"), format!("bearer {TOKEN}"), format!("Api-Key {TOKEN}")] {
+            assert_eq!(with(&good), Caller::Known, "{good}");
+        }
+        for bad in [
+            TOKEN.to_owned(),
+            format!("Basic {TOKEN}"),
+            format!("Bearer {TOKEN}x"),
+            "Bearer".to_owned(),
+            "Bearer ".to_owned(),
+        ] {
+            assert_eq!(with(&bad), Caller::Unknown, "{bad}");
+        }
+        let two = [("authorization", "Bearer no"), ("authorization", "Bearer 0123456789abcdef")];
+        assert_eq!(admission.caller(request(&two).headers()), Caller::Unknown);
+    }
+
+    #[test]
+    fn names_that_can_not_be_meant_are_refused() {
+        let new = |hosts: &[&str], origins: &[&str]| {
+            let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+            Admission::new(Token::given(TOKEN, "it").unwrap(), "127.0.0.1", 1, &own(hosts), &own(origins))
+        };
+        assert!(new(&["a.example"], &["http://b.example:3000"]).is_ok());
+        assert!(new(&["a.example:no"], &[]).is_err());
+        for origin in ["b.example", "*", "http://", "http://b.example/path"] {
+            assert!(new(&[], &[origin]).is_err(), "{origin}");
+        }
+    }
+}

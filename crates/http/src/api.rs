@@ -1,0 +1,62 @@
+//! The routes, put together.
+
+use std::sync::{Arc, LazyLock};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::rejection::{QueryRejection, RawPathParamsRejection};
+use axum::extract::{Query, RawPathParams, State};
+use axum::http::HeaderMap;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, get, on, post};
+
+use crate::carry_out::{Given, Prepared};
+use crate::refusal::Refusal;
+use crate::route::{BASE, Method, ROUTES};
+use crate::server::App;
+use crate::{dialect, health, metrics, openapi, stream};
+
+/// Returns everything that is served but MCP.
+pub(crate) fn routes() -> Router<Arc<App>> {
+    let mut router = Router::new()
+        .route("/health", get(health::health))
+        .route("/metrics", get(metrics::metrics))
+        .route("/api/openapi.json", get(document))
+        .route("/events/workflow/{run_id}", get(stream::events))
+        .route(&format!("{BASE}/runs/{{run_id}}/events"), get(stream::events))
+        .route(&format!("{}/mcp", dialect::BASE), get(dialect::list))
+        .route(&format!("{}/{{id}}/start", dialect::BASE), post(dialect::start))
+        .route(&format!("{}/{{id}}/runs/{{run_id}}/status", dialect::BASE), get(dialect::status))
+        .route(&format!("{}/{{id}}/runs/{{run_id}}/cancel", dialect::BASE), post(dialect::cancel));
+    for route in ROUTES {
+        let prepared = Arc::new(Prepared::new(route));
+        let filter = match route.method {
+            Method::Get => MethodFilter::GET,
+            Method::Post => MethodFilter::POST,
+            Method::Put => MethodFilter::PUT,
+            Method::Delete => MethodFilter::DELETE,
+        };
+        let answer = move |State(app): State<Arc<App>>,
+                           path: Result<RawPathParams, RawPathParamsRejection>,
+                           query: Result<Query<Vec<(String, String)>>, QueryRejection>,
+                           headers: HeaderMap,
+                           body: Bytes| {
+            let prepared = prepared.clone();
+            async move {
+                let path = path.map_err(|error| Refusal::invalid(error.body_text()))?;
+                let Query(query) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
+                let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+                prepared.answer(&app.daemon, Given { path, query, headers, body }).await
+            }
+        };
+        router = router.route(&route.address(), on(filter, answer));
+    }
+    router
+}
+
+/// Answers with the document that describes all of this.
+async fn document() -> Response {
+    static TEXT: LazyLock<String> = LazyLock::new(|| openapi::document().to_string());
+    ([(CONTENT_TYPE, "application/json")], TEXT.as_str()).into_response()
+}

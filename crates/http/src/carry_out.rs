@@ -1,0 +1,300 @@
+//! A request of the table of routes, carried out.
+//!
+//! Parameters are gathered from the address, the query and the body into the one object that the verb takes; the
+//! daemon reads and checks them. What it replies is the response, under a status that follows from the reply's fields
+//! and from whether the thing that the address names is there. Nothing is concluded from the words of an error.
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+use steplatch_protocol::{
+    AskError, DescribeNode, DescribeWorkflow, GetApprover, GetWorkflowRun, ListGraphs, ListRemoteWorkflows,
+    ListTerminalSessions, ListTools, Steady,
+};
+
+use crate::refusal::Refusal;
+use crate::route::{Route, Thing, Unsuccessful};
+
+/// The header that names a request, so that it is done once
+/// (<https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/>).
+pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// The longest name of a request, in bytes.
+const LONGEST_KEY: usize = 255;
+
+/// The parameter of verbs that take such a name.
+const KEY_FIELD: &str = "idempotency_key";
+
+/// A route with what is looked up in its verb again and again.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) route: &'static Route,
+    /// The properties of the schema of its parameters.
+    known: Map<String, Value>,
+}
+
+/// What a request brings.
+#[derive(Debug)]
+pub(crate) struct Given {
+    /// Parameters of the address, as they are called there.
+    pub(crate) path: Vec<(String, String)>,
+    pub(crate) query: Vec<(String, String)>,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Prepared {
+    pub(crate) fn new(route: &'static Route) -> Self {
+        let mut schema = (route.info().parameters)();
+        let known = match schema["properties"].take() {
+            Value::Object(known) => known,
+            _ => Map::new(),
+        };
+        Self { route, known }
+    }
+
+    /// Carries a request out.
+    ///
+    /// # Errors
+    /// When it is not one of this route, or the daemon did not carry it out.
+    pub(crate) async fn answer(&self, daemon: &Steady, given: Given) -> Result<Response, Refusal> {
+        let named = given.path.first().map(|(_, value)| value.clone());
+        let params = Value::Object(self.parameters(given)?);
+        let (mut reply, warnings) = match self.route.verb {
+            "ANSWER_GATE" => answer_gate(daemon, params).await?,
+            verb => daemon.call_raw(verb, params).await?,
+        };
+        let status = self.status(&reply, daemon, named.as_deref()).await?;
+        if let Value::Object(fields) = &mut reply {
+            if !warnings.is_empty() {
+                match fields.entry("warnings").or_insert_with(|| json!([])) {
+                    Value::Array(all) => all.extend(warnings.into_iter().map(Value::String)),
+                    other => *other = warnings.into(),
+                }
+            }
+            if let Some(code) = word(status) {
+                let words = fields.get("error").or_else(|| fields.get("message")).and_then(Value::as_str);
+                let error = words.unwrap_or("This could not be done").to_owned();
+                fields.insert("error".to_owned(), error.into());
+                fields.insert("code".to_owned(), code.into());
+            }
+        }
+        Ok((status, Json(reply)).into_response())
+    }
+
+    /// Gathers the parameters of the verb.
+    fn parameters(&self, given: Given) -> Result<Map<String, Value>, Refusal> {
+        let Given { path, query, headers, body } = given;
+        let mut params = match self.route.method.has_body() {
+            true => {
+                if let Some((name, _)) = query.first() {
+                    let error = format!("'{name}' stands in the query, and this takes its parameters as a JSON object");
+                    return Err(Refusal::invalid(error));
+                }
+                object(&headers, &body)?
+            }
+            false if !body.is_empty() => {
+                return Err(Refusal::invalid("This takes its parameters in the query, and no body"));
+            }
+            false => self.of_query(query)?,
+        };
+        for (name, value) in path {
+            let route_name = self.route.in_path().find(|(known, _)| *known == name);
+            let field = route_name.map_or(name.as_str(), |(_, field)| field);
+            match params.get(field) {
+                Some(other) if *other != value => {
+                    return Err(Refusal::invalid(format!(
+                        "{field} is one thing in the address and another one beside it"
+                    )));
+                }
+                _ => {
+                    params.insert(field.to_owned(), value.into());
+                }
+            }
+        }
+        self.take_key(&headers, &mut params)?;
+        Ok(params)
+    }
+
+    /// Reads a query. Text is made a number where one is wanted by who reads all parameters.
+    fn of_query(&self, query: Vec<(String, String)>) -> Result<Map<String, Value>, Refusal> {
+        let mut params = Map::new();
+        for (name, value) in query {
+            let in_path = self.route.in_path().any(|(_, field)| field == name);
+            let Some(wanted) = self.known.get(&name).filter(|_| !in_path) else {
+                let names: Vec<_> = self.known.keys().map(String::as_str).collect();
+                let in_path: Vec<_> = self.route.in_path().map(|(_, field)| field).collect();
+                let known: Vec<_> = names.into_iter().filter(|name| !in_path.contains(name)).collect();
+                let name: String = name.chars().take(60).collect();
+                let error = match known.is_empty() {
+                    true => format!("unknown parameter '{name}': this takes none"),
+                    false => format!("unknown parameter '{name}'; there are {}", known.join(", ")),
+                };
+                return Err(Refusal::invalid(error));
+            };
+            if wanted["type"] == "array" {
+                match params.entry(name).or_insert_with(|| json!([])) {
+                    Value::Array(all) => all.push(value.into()),
+                    other => *other = value.into(),
+                }
+            } else if params.insert(name.clone(), value.into()).is_some() {
+                return Err(Refusal::invalid(format!("{name} is given more than once")));
+            }
+        }
+        Ok(params)
+    }
+
+    /// Takes the name of a request from its header.
+    fn take_key(&self, headers: &HeaderMap, params: &mut Map<String, Value>) -> Result<(), Refusal> {
+        let Some(key) = idempotency_key(headers)? else { return Ok(()) };
+        let nature = self.route.info().nature;
+        if !self.known.contains_key(KEY_FIELD) {
+            return match nature.idempotent {
+                // Done twice it does no more than done once.
+                true => Ok(()),
+                false => Err(Refusal::invalid(
+                    "This can not be told apart from the same again: Idempotency-Key is for what starts a run",
+                )),
+            };
+        }
+        match params.get(KEY_FIELD) {
+            Some(other) if *other != key => {
+                Err(Refusal::invalid("idempotency_key is one thing in the header and another one in the body"))
+            }
+            _ => {
+                params.insert(KEY_FIELD.to_owned(), key.into());
+                Ok(())
+            }
+        }
+    }
+
+    /// What a reply is, as a status.
+    async fn status(&self, reply: &Value, daemon: &Steady, named: Option<&str>) -> Result<StatusCode, Refusal> {
+        if reply["success"] != false {
+            return Ok(StatusCode::OK);
+        }
+        let text = |field: &str| reply[field].as_str().unwrap_or_default();
+        let has_state = !text("status").is_empty() || !text("state").is_empty();
+        let is_run = has_state && !text("run_id").is_empty();
+        let some = |field: &str| reply[field].as_array().is_some_and(|all| !all.is_empty());
+        match self.route.unsuccessful {
+            Unsuccessful::Run if is_run => return Ok(StatusCode::OK),
+            Unsuccessful::Run if text("final_state") == "workflow_not_found" => return Ok(StatusCode::NOT_FOUND),
+            Unsuccessful::Value if text("error_type") != "not_found" => return Ok(StatusCode::OK),
+            _ => {}
+        }
+        if reply["passphrase_wanted"] == true {
+            return Ok(StatusCode::FORBIDDEN);
+        }
+        if reply["misread"] == true || some("validation_errors") || some("problems") {
+            return Ok(StatusCode::UNPROCESSABLE_ENTITY);
+        }
+        if let (Some(thing), Some(named)) = (self.route.thing, named)
+            && !thing.is_there(named, daemon).await?
+        {
+            return Ok(StatusCode::NOT_FOUND);
+        }
+        Ok(match self.route.unsuccessful {
+            Unsuccessful::Conflict => StatusCode::CONFLICT,
+            // A call that came to nothing of a node that is there.
+            Unsuccessful::Value => StatusCode::OK,
+            Unsuccessful::Unprocessable | Unsuccessful::Run => StatusCode::UNPROCESSABLE_ENTITY,
+        })
+    }
+}
+
+/// A status of a reply in a word.
+fn word(status: StatusCode) -> Option<&'static str> {
+    match status {
+        StatusCode::NOT_FOUND => Some("not_found"),
+        StatusCode::CONFLICT => Some("conflict"),
+        StatusCode::FORBIDDEN => Some("passphrase_wanted"),
+        StatusCode::UNPROCESSABLE_ENTITY => Some("refused"),
+        _ => None,
+    }
+}
+
+impl Thing {
+    /// Asks whether there is a thing of this name.
+    async fn is_there(self, name: &str, daemon: &Steady) -> Result<bool, AskError> {
+        let name = name.to_owned();
+        Ok(match self {
+            Self::Run => daemon.call(GetWorkflowRun { run_id: name }).await?.success,
+            Self::Terminal => {
+                let open = daemon.call(ListTerminalSessions {}).await?.sessions;
+                open.iter().any(|one| one.session_id == name || one.name.as_ref() == Some(&name))
+            }
+            Self::Workflow => {
+                let found = daemon.call(DescribeWorkflow { name }).await?;
+                // One that is not valid is there all the same.
+                found.success || found.file.is_some()
+            }
+            Self::Node => daemon.call(DescribeNode { node_id: name }).await?.success,
+            Self::Graph => {
+                let graphs = daemon.call(ListGraphs::default()).await?.graphs;
+                graphs.iter().any(|graph| graph.id == name)
+            }
+            Self::Tool => {
+                let tools = daemon.call(ListTools::default()).await?.tools;
+                tools.iter().any(|tool| tool.name == name)
+            }
+            Self::RemoteWorkflow => {
+                let known = daemon.call(ListRemoteWorkflows::default()).await?.workflows;
+                known.iter().any(|workflow| workflow.workflow_id == name)
+            }
+        })
+    }
+}
+
+/// Passes an answer to a gate on.
+///
+/// Who has the token is a program. They are taken for a person if they know the approver's passphrase, where one is
+/// set: the daemon looks at it. Without one it would be anybody who is taken for a person.
+async fn answer_gate(daemon: &Steady, params: Value) -> Result<(Value, Vec<String>), AskError> {
+    let has_passphrase = params["passphrase"].as_str().is_some_and(|given| !given.is_empty());
+    if has_passphrase && daemon.call(GetApprover {}).await?.is_set {
+        return daemon.for_person("http").call_raw("ANSWER_GATE", params).await;
+    }
+    daemon.call_raw("ANSWER_GATE", params).await
+}
+
+/// The name of a request, where its header has one.
+///
+/// # Errors
+/// When there is more than one, or it is none.
+pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+    let mut given = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(key) = given.next() else { return Ok(None) };
+    let key = key.to_str().ok().filter(|key| !key.is_empty() && key.len() <= LONGEST_KEY);
+    match (key, given.next()) {
+        (Some(key), None) => Ok(Some(key.to_owned())),
+        _ => Err(Refusal::invalid(format!(
+            "Idempotency-Key must be one text of at most {LONGEST_KEY} visible ASCII characters"
+        ))),
+    }
+}
+
+/// Reads the body of a request; nothing is an object without fields.
+///
+/// # Errors
+/// When it is not JSON, or no object.
+pub(crate) fn object(headers: &HeaderMap, body: &[u8]) -> Result<Map<String, Value>, Refusal> {
+    if body.is_empty() {
+        return Ok(Map::new());
+    }
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
+        let error = "The body must be JSON, with the header Content-Type: application/json";
+        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", error));
+    }
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Err(Refusal::invalid("The body must be a JSON object")),
+        Err(error) => {
+            Err(Refusal::new(StatusCode::BAD_REQUEST, "invalid_json", format!("The body is not JSON: {error}")))
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The open connections, of which there are only so many.
+//!
+//! Whoever connects and says nothing costs a place. When all are taken, the one that has been quiet the longest gives
+//! way, those who never showed the token first; one that is being answered never does. So a crowd that holds
+//! connections open keeps out nobody who has something to ask.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// All connections of a server.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    most: usize,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    all: BTreeMap<u64, Arc<Connection>>,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// Requests that are being answered.
+    answering: AtomicUsize,
+    quiet_since: Mutex<Instant>,
+    /// Whether a request of it had the token.
+    known: AtomicBool,
+    /// Its first request has come, head and all.
+    pub(crate) spoke: Notify,
+    /// It has to give way.
+    pub(crate) gives_way: CancellationToken,
+}
+
+/// The place of a connection, for as long as it is open.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    connections: Arc<Connections>,
+    number: u64,
+    pub(crate) connection: Arc<Connection>,
+}
+
+/// A request that is being answered, until its response has been sent.
+#[derive(Debug)]
+pub(crate) struct Answering(Arc<Connection>);
+
+impl Connections {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, open: Mutex::default() })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.lock().all.len()
+    }
+
+    /// Gives a new connection a place. Returns nothing when all are taken and all of them are being answered.
+    pub(crate) fn seat(self: &Arc<Self>) -> Option<Seat> {
+        let mut open = self.lock();
+        if open.all.len() >= self.most {
+            let quiet = open.all.iter().filter(|(_, one)| !one.is_answering());
+            let (&number, _) = quiet.min_by_key(|(_, one)| (one.known.load(Ordering::Relaxed), one.quiet_since()))?;
+            if let Some(connection) = open.all.remove(&number) {
+                connection.gives_way.cancel();
+            }
+        }
+        let number = open.next;
+        open.next += 1;
+        let connection = Arc::new(Connection {
+            answering: AtomicUsize::new(0),
+            quiet_since: Mutex::new(Instant::now()),
+            known: AtomicBool::new(false),
+            spoke: Notify::new(),
+            gives_way: CancellationToken::new(),
+        });
+        open.all.insert(number, connection.clone());
+        Some(Seat { connections: self.clone(), number, connection })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.connections.lock().all.remove(&self.number);
+    }
+}
+
+impl Connection {
+    fn quiet_since(&self) -> Instant {
+        *self.quiet_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a request of it is being answered.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.answering.load(Ordering::Relaxed) > 0
+    }
+
+    /// Notes that a request of it had the token.
+    pub(crate) fn is_known(&self) {
+        self.known.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts a request for as long as it is answered.
+    pub(crate) fn answers(self: &Arc<Self>) -> Answering {
+        self.answering.fetch_add(1, Ordering::Relaxed);
+        self.spoke.notify_one();
+        Answering(self.clone())
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        *self.0.quiet_since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.0.answering.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_quietest_gives_way_and_who_is_answered_does_not() {
+        let connections = Connections::new(3);
+        let (first, second, third) =
+            (connections.seat().unwrap(), connections.seat().unwrap(), connections.seat().unwrap());
+        first.connection.is_known();
+        let answering = second.connection.answers();
+        let fourth = connections.seat().unwrap();
+        assert!(third.connection.gives_way.is_cancelled(), "a stranger before somebody who is known");
+        let _fifth = connections.seat().unwrap();
+        assert!(fourth.connection.gives_way.is_cancelled() && !first.connection.gives_way.is_cancelled());
+        let _asked = (first.connection.answers(), _fifth.connection.answers());
+        assert!(connections.seat().is_none(), "all are being answered");
+        drop(answering);
+        assert!(connections.seat().is_some());
+        assert!(second.connection.gives_way.is_cancelled());
+    }
+
+    #[test]
+    fn a_place_is_free_once_its_connection_is_gone() {
+        let connections = Connections::new(1);
+        let one = connections.seat().unwrap();
+        let _answering = one.connection.answers();
+        assert!(connections.seat().is_none());
+        drop(one);
+        assert_eq!(connections.count(), 0);
+        assert!(connections.seat().is_some());
+    }
+}

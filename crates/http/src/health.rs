@@ -1,0 +1,75 @@
+//! How this server, the daemon and the remote services are.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use steplatch_protocol::{DaemonStatus, DaemonStatusReply, ListRemoteWorkflows, RemoteInfo};
+
+use crate::admission::Caller;
+use crate::server::App;
+
+/// How it all is. Who does not have the token learns that there is a server, and nothing else.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+pub(crate) struct Health {
+    /// Whether what is asked for can be done
+    success: bool,
+    /// ok; degraded, when a remote service does not answer; or unavailable, when the daemon does not
+    status: &'static str,
+    /// The version of this server
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'static str>,
+    /// The daemon
+    #[serde(skip_serializing_if = "Option::is_none")]
+    daemon: Option<DaemonStatusReply>,
+    /// The remote services
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remotes: Option<Vec<RemoteInfo>>,
+    /// Open connections
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connections: Option<usize>,
+    /// Clients that follow a run
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_streams: Option<usize>,
+    /// Why something can not be told
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    /// The same in a word
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<&'static str>,
+}
+
+/// Answers `/health`.
+pub(crate) async fn health(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>) -> Response {
+    if caller == Caller::Unknown {
+        return Json(Health { success: true, status: "ok", ..Health::default() }).into_response();
+    }
+    let told = Health {
+        version: Some(env!("CARGO_PKG_VERSION")),
+        connections: Some(app.connections.count()),
+        event_streams: Some(app.streams.open()),
+        ..Health::default()
+    };
+    let asked = async {
+        let daemon = app.daemon.call(DaemonStatus {}).await?;
+        let remotes = app.daemon.call(ListRemoteWorkflows::default()).await?.remotes;
+        Ok::<_, steplatch_protocol::AskError>((daemon, remotes))
+    };
+    match asked.await {
+        Ok((daemon, remotes)) => {
+            let all_reachable = remotes.iter().all(|remote| remote.reachable || !remote.enabled);
+            let status = if all_reachable { "ok" } else { "degraded" };
+            let told = Health { success: true, status, daemon: Some(daemon), remotes: Some(remotes), ..told };
+            Json(told).into_response()
+        }
+        Err(error) => {
+            let (error, code) = (Some(error.to_string()), Some("daemon_unavailable"));
+            let told = Health { status: "unavailable", error, code, ..told };
+            (StatusCode::SERVICE_UNAVAILABLE, Json(told)).into_response()
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Numbers for monitoring, as text.
+//!
+//! The daemon's own come from GET_METRICS; beside them stand those of this server. The format is Prometheus' text
+//! exposition, version 0.0.4 (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use steplatch_protocol::{GetMetrics, Metric, MetricKind, Sample};
+
+use crate::refusal::Refusal;
+use crate::server::App;
+
+/// Bounds of the buckets of a duration, in seconds.
+const BOUNDS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0, 60.0];
+
+/// How requests went, by route. There are as many as the table of routes has rows, whatever is asked.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    routes: Mutex<BTreeMap<(String, String), Answers>>,
+}
+
+#[derive(Debug, Default)]
+struct Answers {
+    by_status: BTreeMap<u16, u64>,
+    /// Those that took no longer than each bound, and longer than the one before.
+    buckets: [u64; BOUNDS.len()],
+    count: u64,
+    seconds: f64,
+}
+
+impl Metrics {
+    /// Notes that a request was answered; of events that the first of them are on their way.
+    pub(crate) fn answered(&self, method: &Method, route: &str, status: StatusCode, took: Duration) {
+        // A method is foreign text, too.
+        let known = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::HEAD, Method::OPTIONS];
+        let method = if known.contains(method) { method.as_str() } else { "other" };
+        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let answers = routes.entry((route.to_owned(), method.to_owned())).or_default();
+        *answers.by_status.entry(status.as_u16()).or_default() += 1;
+        let seconds = took.as_secs_f64();
+        if let Some(bucket) = BOUNDS.iter().position(|bound| seconds <= *bound) {
+            answers.buckets[bucket] += 1;
+        }
+        answers.count += 1;
+        answers.seconds += seconds;
+    }
+
+    /// Returns what was noted.
+    fn told(&self) -> Vec<Metric> {
+        let routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut requests, mut durations) = (Vec::new(), Vec::new());
+        for ((route, method), answers) in &*routes {
+            let of = |more: Option<(&str, String)>| -> BTreeMap<String, String> {
+                let own = [("method", method.clone()), ("route", route.clone())];
+                own.into_iter().chain(more).map(|(name, value)| (name.to_owned(), value)).collect()
+            };
+            for (status, count) in &answers.by_status {
+                requests.push(sample("", of(Some(("status", status.to_string()))), *count as f64));
+            }
+            let mut so_far = 0;
+            for (bound, count) in BOUNDS.iter().zip(answers.buckets) {
+                so_far += count;
+                durations.push(sample("_bucket", of(Some(("le", bound.to_string()))), so_far as f64));
+            }
+            durations.push(sample("_bucket", of(Some(("le", "+Inf".to_owned()))), answers.count as f64));
+            durations.push(sample("_sum", of(None), answers.seconds));
+            durations.push(sample("_count", of(None), answers.count as f64));
+        }
+        vec![
+            metric(
+                "steplatch_http_request_duration_seconds",
+                "Time until the response began",
+                MetricKind::Histogram,
+                durations,
+            ),
+            metric("steplatch_http_requests_total", "Requests that were answered", MetricKind::Counter, requests),
+        ]
+    }
+}
+
+fn sample(suffix: &str, labels: BTreeMap<String, String>, value: f64) -> Sample {
+    Sample { suffix: suffix.to_owned(), labels, value }
+}
+
+fn metric(name: &str, help: &str, kind: MetricKind, samples: Vec<Sample>) -> Metric {
+    Metric { name: name.to_owned(), help: help.to_owned(), kind, samples }
+}
+
+fn gauge(name: &str, help: &str, value: usize) -> Metric {
+    metric(name, help, MetricKind::Gauge, vec![sample("", BTreeMap::new(), value as f64)])
+}
+
+/// Answers `/metrics`. A daemon that can not be reached is a number, too: whoever monitors wants to be told.
+pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Refusal> {
+    let asked = app.daemon.call(GetMetrics {}).await;
+    let reached = asked.is_ok();
+    if let Err(error) = &asked {
+        tracing::warn!(%error, "the daemon's numbers are left out");
+    }
+    let mut all = asked.map(|reply| reply.metrics).unwrap_or_default();
+    all.extend(app.metrics.told());
+    all.push(gauge("steplatch_http_connections", "Open connections", app.connections.count()));
+    all.push(gauge("steplatch_http_event_streams", "Clients that follow a run", app.streams.open()));
+    all.push(gauge("steplatch_daemon_up", "Whether the daemon answers", usize::from(reached)));
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], exposition(&all)).into_response())
+}
+
+/// Writes metrics as text.
+fn exposition(metrics: &[Metric]) -> String {
+    let mut out = String::new();
+    for metric in metrics {
+        let Metric { name, help, kind, samples } = metric;
+        let kind = match kind {
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
+        };
+        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for Sample { suffix, labels, value } in samples {
+            let labels: Vec<String> =
+                labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+            let _ = writeln!(out, "{name}{suffix}{labels} {}", number(*value));
+        }
+    }
+    out
+}
+
+fn escaped(label: &str) -> String {
+    label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+fn number(value: f64) -> String {
+    match value {
+        value if value.is_nan() => "NaN".to_owned(),
+        value if value == f64::INFINITY => "+Inf".to_owned(),
+        value if value == f64::NEG_INFINITY => "-Inf".to_owned(),
+        value => value.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_told_as_monitors_read_them() {
+        let labels = BTreeMap::from([("remote".to_owned(), "a \"b\"\\\n".to_owned())]);
+        let metrics = [
+            metric("steplatch_runs_total", "Runs\nso far", MetricKind::Counter, vec![sample("", labels, 3.0)]),
+            gauge("steplatch_terminals", "Open terminals", 2),
+        ];
+        expect![[r#"
+            # HELP steplatch_runs_total Runs\nso far
+            # TYPE steplatch_runs_total counter
+            steplatch_runs_total{remote="a \"b\"\\\n"} 3
+            # HELP steplatch_terminals Open terminals
+            # TYPE steplatch_terminals gauge
+            steplatch_terminals 2
+        "#]]
+        .assert_eq(&exposition(&metrics));
+    }
+
+    #[test]
+    fn buckets_hold_all_that_took_no_longer_and_foreign_methods_are_one() {
+        let metrics = Metrics::default();
+        for millis in [1, 2, 70_000] {
+            metrics.answered(&Method::GET, "/x", StatusCode::OK, Duration::from_millis(millis));
+        }
+        for made_up in ["BREW", "WHEN"] {
+            let method = Method::from_bytes(made_up.as_bytes()).unwrap();
+            metrics.answered(&method, "/x", StatusCode::METHOD_NOT_ALLOWED, Duration::ZERO);
+        }
+        let text = exposition(&metrics.told());
+        for line in [
+            r#"steplatch_http_request_duration_seconds_bucket{le="0.001",method="GET",route="/x"} 1"#,
+            r#"steplatch_http_request_duration_seconds_bucket{le="60",method="GET",route="/x"} 2"#,
+            r#"steplatch_http_request_duration_seconds_bucket{le="+Inf",method="GET",route="/x"} 3"#,
+            r#"steplatch_http_request_duration_seconds_count{method="GET",route="/x"} 3"#,
+            r#"steplatch_http_requests_total{method="GET",route="/x",status="200"} 3"#,
+            r#"steplatch_http_requests_total{method="other",route="/x",status="405"} 2"#,
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line}\n{text}");
+        }
+    }
+}

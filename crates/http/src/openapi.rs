@@ -1,0 +1,375 @@
+//! The document that describes the API (OpenAPI 3.1, <https://spec.openapis.org/oas/v3.1.0>).
+//!
+//! It is made from the table of routes and the schemas of the contract's types; no schema is written by hand. A copy is
+//! committed, so that a change of the API is seen where it is made.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+use steplatch_protocol::RunEvent;
+
+use crate::dialect;
+use crate::health::Health;
+use crate::refusal::Refusal;
+use crate::route::{BASE, ROUTES, Route, Thing, Unsuccessful};
+use crate::stream::Wanted;
+
+/// What each status says, of those that are not 200.
+const STATUSES: &[(&str, &str)] = &[
+    ("400", "The request can not be understood"),
+    ("401", "The token is missing or wrong"),
+    ("403", "The name in Host or the Origin is not allowed, or the approver's passphrase is wanted"),
+    ("404", "What the address names is not there"),
+    ("408", "The body did not come in time"),
+    ("409", "Its state does not allow it"),
+    ("413", "The body is too large"),
+    ("415", "The body is not JSON"),
+    ("422", "It was understood, and can not be done"),
+    ("500", "Something went wrong that should not"),
+    ("501", "The daemon is older than this server, and does not know this"),
+    ("503", "The daemon can not be reached, or was lost on the way"),
+];
+
+/// Returns the document.
+#[must_use]
+pub fn document() -> Value {
+    let mut paths = Map::new();
+    let mut seen: Vec<&str> = Vec::new();
+    for route in ROUTES {
+        let mut id = route.verb.to_lowercase();
+        if seen.contains(&route.verb) {
+            id = format!("{id}_{}", route.path.rsplit('/').next().unwrap_or_default());
+        }
+        seen.push(route.verb);
+        add(&mut paths, &route.address(), &route.method.word().to_lowercase(), of_route(route, &id));
+    }
+    for (path, method, operation) in own() {
+        add(&mut paths, &path, method, operation);
+    }
+    let responses: Map<String, Value> = STATUSES
+        .iter()
+        .map(|(status, description)| {
+            let content = json!({"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}});
+            ((*status).to_owned(), json!({"description": description, "content": content}))
+        })
+        .collect();
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "steplatch",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Real terminals and procedures that run the same every time. Every answer is JSON with 'success'; \
+                            one that was refused says why in 'error', and in a word in 'code'.",
+            "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"bearer": []}, {"api_key": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer", "description": "Authorization: Bearer TOKEN"},
+                "api_key": {"type": "apiKey", "in": "header", "name": "Authorization", "description": "Authorization: Api-Key TOKEN"},
+            },
+            "responses": responses,
+            "schemas": {"Refusal": schema::<Refusal>()},
+        },
+    })
+}
+
+fn add(paths: &mut Map<String, Value>, path: &str, method: &str, operation: Value) {
+    let item = paths.entry(path.to_owned()).or_insert_with(|| json!({}));
+    item[method] = operation;
+}
+
+/// The schema of a type of ours.
+fn schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    if let Some(schema) = schema.as_object_mut() {
+        schema.shift_remove("title");
+    }
+    schema
+}
+
+fn of_route(route: &Route, id: &str) -> Value {
+    let verb = route.info();
+    let mut parameters_schema = (verb.parameters)();
+    let description = parameters_schema["description"].take();
+    let mut parameters = Vec::new();
+    for (name, field) in route.in_path() {
+        let described = parameters_schema["properties"][field]["description"].clone();
+        parameters.push(json!({
+            "name": name, "in": "path", "required": true, "description": described,
+            "schema": {"type": "string", "minLength": 1},
+        }));
+        take_out(&mut parameters_schema, field);
+    }
+    let mut operation = json!({
+        "operationId": id,
+        "tags": [route.path.split('/').nth(1)],
+        "summary": verb.title,
+        "description": description,
+    });
+    if route.method.has_body() {
+        if parameters_schema["properties"]["idempotency_key"].is_object() {
+            parameters.push(idempotency_key());
+        }
+        if let Some(schema) = parameters_schema.as_object_mut() {
+            schema.shift_remove("description");
+        }
+        let required = parameters_schema["required"].as_array().is_some_and(|all| !all.is_empty());
+        operation["requestBody"] = json!({
+            "required": required,
+            "content": {"application/json": {"schema": parameters_schema}},
+        });
+    } else {
+        let required = parameters_schema["required"].as_array().cloned().unwrap_or_default();
+        let fields = parameters_schema["properties"].as_object().cloned().unwrap_or_default();
+        for (name, mut schema) in fields {
+            let description = schema.as_object_mut().and_then(|schema| schema.shift_remove("description"));
+            parameters.push(json!({
+                "name": name, "in": "query", "required": required.contains(&json!(name)), "description": description,
+                "schema": schema,
+            }));
+        }
+    }
+    if !parameters.is_empty() {
+        operation["parameters"] = parameters.into();
+    }
+    let mut reply = (verb.reply)();
+    admit_null(&mut reply);
+    let mut statuses = vec!["400"];
+    if route.thing.is_some() || route.unsuccessful == Unsuccessful::Run {
+        statuses.push("404");
+    }
+    if route.method.has_body() {
+        statuses.extend(["408", "413", "415"]);
+    }
+    if route.unsuccessful == Unsuccessful::Conflict {
+        statuses.push("409");
+    }
+    if matches!(route.thing, Some(Thing::Run)) || route.unsuccessful != Unsuccessful::Value {
+        statuses.push("422");
+    }
+    operation["responses"] =
+        responses(json!({"description": "The reply", "content": {"application/json": {"schema": reply}}}), &statuses);
+    operation
+}
+
+/// What every operation can be answered with, besides what it replies.
+fn responses(reply: Value, statuses: &[&str]) -> Value {
+    let mut all = json!({"200": reply});
+    let always = ["401", "403", "500", "501", "503"];
+    for (status, _) in STATUSES.iter().filter(|(status, _)| always.contains(status) || statuses.contains(status)) {
+        all[*status] = json!({"$ref": format!("#/components/responses/{status}")});
+    }
+    all
+}
+
+fn idempotency_key() -> Value {
+    json!({
+        "name": "Idempotency-Key", "in": "header", "required": false,
+        "description": "A name for this request: asked for again with the same one, the run that it started is the answer",
+        "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
+    })
+}
+
+/// Takes a parameter out of a schema that comes in another place.
+fn take_out(schema: &mut Value, field: &str) {
+    if let Some(fields) = schema["properties"].as_object_mut() {
+        fields.shift_remove(field);
+    }
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|name| name != field);
+    }
+}
+
+/// The schemas of replies leave out that what need not be there may also be null, which agents do not need to know.
+fn admit_null(schema: &mut Value) {
+    let Some(object) = schema.as_object_mut() else { return };
+    let required = object.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    if let Some(fields) = object.get_mut("properties").and_then(Value::as_object_mut) {
+        for (name, field) in fields {
+            admit_null(field);
+            if !required.contains(&json!(name)) {
+                or_null(field);
+            }
+        }
+    }
+    if let Some(items) = object.get_mut("items") {
+        admit_null(items);
+    }
+    if let Some(values) = object.get_mut("additionalProperties") {
+        admit_null(values);
+        or_null(values);
+    }
+}
+
+fn or_null(schema: &mut Value) {
+    let Some(object) = schema.as_object_mut() else { return };
+    if let Some(Value::Array(values)) = object.get_mut("enum") {
+        values.push(Value::Null);
+    }
+    match object.get_mut("type") {
+        Some(Value::Array(types)) if !types.contains(&json!("null")) => types.push("null".into()),
+        Some(kind @ Value::String(_)) => *kind = json!([kind.take(), "null"]),
+        _ => {}
+    }
+}
+
+/// What is served besides verbs.
+fn own() -> Vec<(String, &'static str, Value)> {
+    let json_reply = |description: &str, schema: Value| json!({"description": description, "content": {"application/json": {"schema": schema}}});
+    let text = |description: &str, kind: &str| json!({"description": description, "content": {kind: {"schema": {"type": "string"}}}});
+    let in_path = |name: &str, description: &str| json!({"name": name, "in": "path", "required": true, "description": description, "schema": {"type": "string", "minLength": 1}});
+    let mut all = Vec::new();
+    // Each event is one of these.
+    let event = json!({
+        "type": "object",
+        "required": ["id", "event", "data"],
+        "properties": {
+            "id": {"type": "string", "description": "Its number"},
+            "event": {"type": "string", "description": "Its type"},
+            "data": {"type": "string", "contentMediaType": "application/json", "contentSchema": schema::<RunEvent>()},
+        },
+    });
+    let mut events = json!({
+        "tags": ["runs"],
+        "summary": "Follow the events of a run",
+        "description": "Server-sent events, from the first or a later one until the run is over: 'id' is the event's number, \
+                        'event' its type, 'data' the event. Last-Event-ID goes on where a client was.",
+        "parameters": [in_path("run_id", "The run")],
+        "responses": responses(json!({"description": "The events", "content": {"text/event-stream": {"schema": event}}}), &["400", "404"]),
+    });
+    events["parameters"].as_array_mut().expect("it is a list").extend(in_query::<Wanted>());
+    let last = json!({"name": "Last-Event-ID", "in": "header", "required": false, "description": "Number of the last event that was seen",
+        "schema": {"type": "integer", "minimum": 0}});
+    events["parameters"].as_array_mut().expect("it is a list").push(last);
+    events["responses"]["204"] = json!({"description": "The run is over, and there is nothing that was not seen"});
+    for (path, id) in [
+        (format!("{BASE}/runs/{{run_id}}/events"), "run_events"),
+        ("/events/workflow/{run_id}".to_owned(), "workflow_events"),
+    ] {
+        events["operationId"] = id.into();
+        all.push((path, "get", events.clone()));
+    }
+    let health = json!({
+        "operationId": "health", "tags": ["operating"], "summary": "Tell how it all is",
+        "description": "Without the token only that there is a server.",
+        "security": [{}, {"bearer": []}, {"api_key": []}],
+        "responses": {
+            "200": json_reply("How it is", schema::<Health>()),
+            "403": {"$ref": "#/components/responses/403"},
+            "503": json_reply("The daemon can not be reached", schema::<Health>()),
+        },
+    });
+    all.push(("/health".to_owned(), "get", health));
+    let metrics = json!({
+        "operationId": "metrics", "tags": ["operating"], "summary": "Tell numbers for monitoring",
+        "description": "In Prometheus' text format, version 0.0.4.",
+        "responses": responses(text("The numbers", "text/plain"), &[]),
+    });
+    all.push(("/metrics".to_owned(), "get", metrics));
+    let document = json!({
+        "operationId": "openapi", "tags": ["operating"], "summary": "This document", "security": [{}],
+        "responses": {
+            "200": json_reply("This document", json!({"type": "object"})),
+            "403": {"$ref": "#/components/responses/403"},
+        },
+    });
+    all.push(("/api/openapi.json".to_owned(), "get", document));
+    let dialect = |rest: &str| format!("{}{rest}", dialect::BASE);
+    let operation = |id: &str, summary: &str, parameters: Vec<Value>, reply: Value, statuses: &[&str]| {
+        let parameters: Vec<Value> = parameters.into_iter().collect();
+        json!({"operationId": id, "tags": ["service"], "summary": summary, "parameters": parameters,
+            "responses": responses(reply, statuses)})
+    };
+    let listed = operation(
+        "service_list",
+        "List the workflows that other instances may run",
+        in_query::<dialect::WantedPage>(),
+        json_reply("All of them, or one page", schema::<dialect::List>()),
+        &["400", "422"],
+    );
+    all.push((dialect("/mcp"), "get", listed));
+    let mut started = operation(
+        "service_start",
+        "Start a workflow",
+        vec![in_path("id", "The workflow"), idempotency_key()],
+        json_reply("The run", schema::<dialect::Started>()),
+        &["400", "404", "408", "413", "415", "422"],
+    );
+    started["requestBody"] =
+        json!({"required": false, "content": {"application/json": {"schema": schema::<dialect::Start>()}}});
+    all.push((dialect("/{id}/start"), "post", started));
+    let of_run = || vec![in_path("id", "The workflow"), in_path("run_id", "The run")];
+    let told = json_reply("How it is", schema::<dialect::Status>());
+    all.push((
+        dialect("/{id}/runs/{run_id}/status"),
+        "get",
+        operation("service_status", "Tell how a run is", of_run(), told, &["400", "404"]),
+    ));
+    let cancelled = json_reply("What came of it", schema::<dialect::Cancelled>());
+    let cancelled = operation("service_cancel", "Cancel a run", of_run(), cancelled, &["400", "404", "409", "413"]);
+    all.push((dialect("/{id}/runs/{run_id}/cancel"), "post", cancelled));
+    all
+}
+
+/// The fields of a type of ours as parameters of a query.
+fn in_query<T: JsonSchema>() -> Vec<Value> {
+    let schema = schema::<T>();
+    let fields = schema["properties"].as_object().cloned().unwrap_or_default();
+    let parameters = fields.into_iter().map(|(name, mut schema)| {
+        let description = schema.as_object_mut().and_then(|schema| schema.shift_remove("description"));
+        // Nothing is said by leaving it out; there is no null in a query.
+        if let Some(Value::Array(types)) = schema.get_mut("type") {
+            types.retain(|kind| kind != "null");
+            if let [only] = types.as_slice() {
+                schema["type"] = only.clone();
+            }
+        }
+        if let Some(schema) = schema.as_object_mut() {
+            schema.retain(|word, value| word != "format" && !(word == "default" && value.is_null()));
+        }
+        json!({"name": name, "in": "query", "required": false, "description": description, "schema": schema})
+    });
+    parameters.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_committed_document_is_this_one() {
+        let text = serde_json::to_string_pretty(&document()).unwrap() + "\n";
+        expect_test::expect_file!["../openapi.json"].assert_eq(&text);
+    }
+
+    #[test]
+    fn every_route_is_an_operation_with_a_name_of_its_own_and_nothing_is_null() {
+        let document = document();
+        let mut ids = BTreeSet::new();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                assert!(ids.insert(operation["operationId"].as_str().unwrap()), "{method} {path}");
+                for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                    assert!(parameter["description"].is_string(), "{method} {path}: {parameter}");
+                }
+            }
+        }
+        for route in ROUTES {
+            assert!(
+                document["paths"][route.address()][route.method.word().to_lowercase()].is_object(),
+                "{}",
+                route.path
+            );
+        }
+        assert!(!document.to_string().contains("$defs") && !document.to_string().contains("$schema"));
+    }
+}

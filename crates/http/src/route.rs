@@ -1,0 +1,229 @@
+//! The table of routes.
+//!
+//! A route is a verb of the contract at an address. One row makes it be served, documented and tested; its parameters
+//! and its reply are the verb's, and nothing is said twice. Verbs that have no row are on a list, with the reason.
+
+use steplatch_protocol::{VERBS, VerbInfo};
+
+/// What is before every address of the table.
+pub const BASE: &str = "/api/v1";
+
+/// How an address is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// Parameters are in the address and its query.
+    Get,
+    /// Parameters are in the address and in a JSON object.
+    Post,
+    /// The same, to set something.
+    Put,
+    /// Parameters are in the address and its query.
+    Delete,
+}
+
+impl Method {
+    /// Whether parameters come in a body.
+    #[must_use]
+    pub fn has_body(self) -> bool {
+        matches!(self, Self::Post | Self::Put)
+    }
+
+    /// Returns the word in a request.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// What is named in an address, so that it can be told whether it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Thing {
+    /// A run, by its id.
+    Run,
+    /// A terminal, by its id or its name.
+    Terminal,
+    /// A saved workflow, by its name.
+    Workflow,
+    /// A node, by its name.
+    Node,
+    /// A graph, by its name.
+    Graph,
+    /// A workflow that is a tool, by the tool's name.
+    Tool,
+    /// A workflow of a remote service, by its id there.
+    RemoteWorkflow,
+}
+
+/// What a reply with `success: false` is, of a thing that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unsuccessful {
+    /// Its state does not allow it: 409.
+    Conflict,
+    /// It was understood, and can not be done: 422.
+    Unprocessable,
+    /// An answer like any other, if it tells of a run: of one that has failed.
+    Run,
+    /// An answer like any other: what came of a call.
+    Value,
+}
+
+/// A verb at an address.
+#[derive(Debug, Clone, Copy)]
+pub struct Route {
+    /// How it is asked.
+    pub method: Method,
+    /// The address below [`BASE`]; what stands in braces is a parameter.
+    pub path: &'static str,
+    /// The verb.
+    pub verb: &'static str,
+    /// Parameters of the address that the verb calls otherwise.
+    pub renamed: &'static [(&'static str, &'static str)],
+    /// What the address names.
+    pub thing: Option<Thing>,
+    /// What it is when it did not do what was asked.
+    pub unsuccessful: Unsuccessful,
+}
+
+macro_rules! routes {
+    ($( $method:ident $path:literal $verb:literal $({ $($from:literal = $to:literal),+ })? $(of $thing:ident)?, $unsuccessful:ident; )*) => {
+        /// Every verb that can be asked over HTTP as a request with one answer.
+        pub const ROUTES: &[Route] = &[
+            $( Route {
+                method: Method::$method,
+                path: $path,
+                verb: $verb,
+                renamed: &[$($(($from, $to)),+)?],
+                thing: routes!(@thing $($thing)?),
+                unsuccessful: Unsuccessful::$unsuccessful,
+            }, )*
+        ];
+    };
+    (@thing) => { None };
+    (@thing $thing:ident) => { Some(Thing::$thing) };
+}
+
+routes! {
+    Get "/status" "DAEMON_STATUS", Unprocessable;
+
+    Get "/runs" "LIST_WORKFLOW_RUNS", Unprocessable;
+    Post "/runs" "RUN_WORKFLOW", Run;
+    Get "/runs/{run_id}" "GET_RUN" of Run, Run;
+    Get "/runs/{run_id}/record" "GET_WORKFLOW_RUN" of Run, Unprocessable;
+    Post "/runs/{run_id}/cancel" "CANCEL_WORKFLOW" of Run, Conflict;
+    Post "/runs/{run_id}/pause" "PAUSE_WORKFLOW" of Run, Conflict;
+    Post "/runs/{run_id}/resume" "RESUME_WORKFLOW" of Run, Conflict;
+    Post "/runs/{run_id}/decide" "DECIDE" of Run, Conflict;
+    Post "/runs/{run_id}/gates/{gate_id}" "ANSWER_GATE" of Run, Conflict;
+
+    Get "/workflows" "LIST_WORKFLOWS", Unprocessable;
+    Post "/workflows" "CREATE_WORKFLOW", Conflict;
+    Get "/workflows/{name}" "DESCRIBE_WORKFLOW" of Workflow, Unprocessable;
+    Delete "/workflows/{name}" "DELETE_WORKFLOW" of Workflow, Conflict;
+    Post "/workflows/{name}/runs" "EXECUTE_WORKFLOW" {"name" = "workflow_id"} of Workflow, Run;
+    Get "/workflow-schema" "GET_WORKFLOW_SCHEMA", Unprocessable;
+    Post "/functions" "LOAD_FUNCTIONS", Conflict;
+
+    Get "/tools" "LIST_TOOLS", Unprocessable;
+    Post "/tools/{name}/call" "CALL_TOOL" of Tool, Run;
+    Get "/remotes" "LIST_REMOTE_WORKFLOWS", Unprocessable;
+    Post "/remotes/refresh" "REFRESH_WORKFLOWS", Value;
+    Get "/remotes/workflows/{workflow_id}/runs/{run_id}" "CHECK_WORKFLOW_STATUS" of RemoteWorkflow, Unprocessable;
+
+    Get "/nodes" "LIST_NODES", Unprocessable;
+    Get "/nodes/{node_id}" "DESCRIBE_NODE" of Node, Unprocessable;
+    Post "/nodes/{node_id}/run" "RUN_NODE" of Node, Value;
+    Get "/graphs" "LIST_GRAPHS", Unprocessable;
+    Post "/graphs/{graph_id}/run" "RUN_GRAPH" of Graph, Value;
+
+    Get "/terminals" "LIST_TERMINAL_SESSIONS", Unprocessable;
+    Post "/terminals" "OPEN_TERMINAL", Unprocessable;
+    Get "/terminals/{session_id}" "GET_SCREEN_CONTENT" of Terminal, Unprocessable;
+    Delete "/terminals/{session_id}" "EXIT_TERMINAL" of Terminal, Conflict;
+    Post "/terminals/{session_id}/input" "SEND_INPUT" of Terminal, Conflict;
+    Post "/terminals/{session_id}/await" "AWAIT_OUTPUT" of Terminal, Unprocessable;
+    Post "/terminals/{session_id}/command" "RUN_COMMAND" of Terminal, Conflict;
+    Post "/terminals/{session_id}/resize" "RESIZE_TERMINAL" of Terminal, Conflict;
+    Post "/terminals/{session_id}/signal" "SEND_SIGNAL" of Terminal, Conflict;
+    Get "/terminals/{session_id}/variables" "GET_VARIABLES" of Terminal, Conflict;
+    Put "/terminals/{session_id}/variables" "SET_VARIABLES" of Terminal, Conflict;
+    Post "/commands" "RUN_COMMAND", Unprocessable;
+
+    Get "/approver" "GET_APPROVER", Unprocessable;
+}
+
+/// Verbs that have no route, each with the reason.
+pub const WITHOUT_ROUTE: &[(&str, &str)] = &[
+    ("HELLO", "begins a connection to the daemon, which is this server's own"),
+    ("SUBSCRIBE", "brings events: GET /runs/{run_id}/events"),
+    ("WATCH", "brings events, and who asks over HTTP looks again or follows a run"),
+    ("GET_METRICS", "is at /metrics, as what monitors expect"),
+    ("ATTACH_TERMINAL", "brings the bytes of a terminal, for a person's own terminal"),
+    ("HAND_BACK_TERMINAL", "belongs to an attached terminal, which a person holds"),
+    ("WRITE_TERMINAL", "belongs to an attached terminal; programs type with SEND_INPUT"),
+    ("STOP_DAEMON", "would take the daemon from everybody else; a person stops it on their machine"),
+    ("SET_APPROVER", "is for a person in a terminal of their own"),
+];
+
+impl Route {
+    /// Returns the verb.
+    ///
+    /// # Panics
+    /// When the table names a verb that there is not, which a test sees to.
+    #[must_use]
+    pub fn info(&self) -> &'static VerbInfo {
+        VERBS.iter().find(|verb| verb.name == self.verb).expect("a verb of the table is one of the contract")
+    }
+
+    /// Returns the whole address.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("{BASE}{}", self.path)
+    }
+
+    /// Returns the parameters of the address: what they are called there, and by the verb.
+    pub fn in_path(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let names = self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+        names.map(|name| (name, self.field(name)))
+    }
+
+    /// Returns what the verb calls a parameter of the address.
+    pub(crate) fn field(&self, name: &'static str) -> &'static str {
+        self.renamed.iter().find(|(known, _)| *known == name).map_or(name, |(_, field)| field)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_verb_has_a_route_or_a_reason() {
+        let routed: BTreeSet<_> = ROUTES.iter().map(|route| route.verb).collect();
+        let left_out: BTreeSet<_> = WITHOUT_ROUTE.iter().map(|(verb, _)| *verb).collect();
+        assert!(routed.is_disjoint(&left_out), "what has a route needs no reason");
+        let all: BTreeSet<_> = routed.union(&left_out).copied().collect();
+        assert_eq!(all, VERBS.iter().map(|verb| verb.name).collect());
+    }
+
+    #[test]
+    fn addresses_are_unique_and_their_parameters_are_the_verbs() {
+        let mut seen = BTreeSet::new();
+        for route in ROUTES {
+            assert!(seen.insert((route.method.word(), route.path)), "{}", route.path);
+            let schema = (route.info().parameters)();
+            for (name, field) in route.in_path() {
+                assert!(!schema["properties"][field].is_null(), "{} has no {name}", route.verb);
+            }
+            assert_eq!(route.in_path().count() > 0, route.thing.is_some(), "{}", route.path);
+            let reads = route.info().nature.read_only;
+            assert!(reads || route.method != Method::Get, "{} changes something", route.path);
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! The events of runs, as server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
+//!
+//! Everybody who follows the same run shares one subscription at the daemon: a thousand of them cost the run what one
+//! costs. The newest events are kept for all, ready to be sent; who is further behind, because they came late or read
+//! slowly, fetches the next few by themselves whenever they have room for them. So nobody holds up a run or anybody
+//! else, and what is in memory for one follower is a few events, however slowly they read.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Query, State};
+use axum::http::header::{CONTENT_TYPE, HeaderName};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use steplatch_protocol::{FollowError, RunEvent, Steady};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::refusal::Refusal;
+use crate::server::App;
+
+/// Events of a run that are kept ready, at most.
+const KEPT: usize = 256;
+
+/// Bytes of them, at most; the newest is kept however long it is.
+const KEPT_BYTES: usize = 2 << 20;
+
+/// Events that somebody who is behind fetches at once.
+const FETCHED: u64 = 32;
+
+/// Events that are sent in one piece.
+const SENT: usize = 64;
+
+/// The pause after which a silent stream says that it is there.
+const ALIVE: Duration = Duration::from_secs(15);
+
+/// The header in which a client that lost its stream says how far it came.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Which events are wanted.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wanted {
+    /// Number of the first event wanted (default 1); Last-Event-ID goes before it
+    #[serde(default)]
+    from_seq: Option<u64>,
+}
+
+/// Everybody who follows a run.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    daemon: Steady,
+    /// By run. Those that nobody follows any more are dropped when the next one begins.
+    feeds: Mutex<HashMap<String, Weak<Feed>>>,
+    open: Arc<AtomicUsize>,
+}
+
+/// The newest events of one run, for all who follow it.
+#[derive(Debug)]
+struct Feed {
+    kept: Arc<Mutex<Kept>>,
+    changed: watch::Receiver<()>,
+    task: AbortHandle,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    events: VecDeque<Ready>,
+    bytes: usize,
+    /// All events from this number on that have come are kept.
+    from: u64,
+    /// No more will come: the run is over, or it can not be followed any further.
+    over: bool,
+}
+
+/// An event as it is sent.
+#[derive(Debug, Clone)]
+struct Ready {
+    seq: u64,
+    text: Bytes,
+    is_last: bool,
+}
+
+impl Ready {
+    fn new(event: &RunEvent) -> Self {
+        let data = serde_json::to_string(event).expect("an event has only JSON in it");
+        // What a function emits names its events itself.
+        let kind: String = event.event_type.chars().filter(|character| !character.is_control()).collect();
+        let text = format!("id: {}\nevent: {kind}\ndata: {data}\n\n", event.seq);
+        Self { seq: event.seq, text: text.into(), is_last: event.is_last() }
+    }
+}
+
+impl Kept {
+    fn take(&mut self, event: &RunEvent) {
+        let ready = Ready::new(event);
+        self.bytes += ready.text.len();
+        self.events.push_back(ready);
+        while self.events.len() > KEPT || (self.bytes > KEPT_BYTES && self.events.len() > 1) {
+            let Some(oldest) = self.events.pop_front() else { return };
+            self.bytes -= oldest.text.len();
+            self.from = oldest.seq + 1;
+        }
+    }
+
+    /// The events from number `next` on, as many as are sent at once; nothing for who is too far behind.
+    fn from(&self, next: u64) -> Option<Vec<Ready>> {
+        if next < self.from {
+            return None;
+        }
+        let first = self.events.partition_point(|event| event.seq < next);
+        Some(self.events.range(first..).take(SENT).cloned().collect())
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Streams {
+    pub(crate) fn new(daemon: Steady) -> Self {
+        Self { daemon, feeds: Mutex::default(), open: Arc::default() }
+    }
+
+    /// How many follow a run.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// The feed of a run, if somebody follows it; else a new one that begins at number `next`, where that is known.
+    fn feed(&self, run_id: &str, next: Option<u64>) -> Option<Arc<Feed>> {
+        let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(feed) = feeds.get(run_id).and_then(Weak::upgrade) {
+            return Some(feed);
+        }
+        let next = next?;
+        feeds.retain(|_, feed| feed.strong_count() > 0);
+        let kept = Arc::new(Mutex::new(Kept { from: next, ..Kept::default() }));
+        let (told, changed) = watch::channel(());
+        let (mut follower, keeps) = (self.daemon.follow(run_id, next), kept.clone());
+        let run = run_id.to_owned();
+        let task = tokio::spawn(async move {
+            let lock = || keeps.lock().unwrap_or_else(PoisonError::into_inner);
+            loop {
+                match follower.next().await {
+                    Ok(Some(event)) => lock().take(&event),
+                    Ok(None) => break,
+                    Err(error) => {
+                        tracing::warn!(run, %error, "a run can not be followed any further");
+                        break;
+                    }
+                }
+                told.send_replace(());
+            }
+            lock().over = true;
+            told.send_replace(());
+        });
+        let feed = Arc::new(Feed { kept, changed, task: task.abort_handle() });
+        feeds.insert(run_id.to_owned(), Arc::downgrade(&feed));
+        Some(feed)
+    }
+}
+
+/// One who follows a run.
+struct Following {
+    app: Arc<App>,
+    run_id: String,
+    /// Number of the event that is due next.
+    next: u64,
+    /// What was fetched before the response began.
+    first: Option<Vec<Ready>>,
+    feed: Option<(Arc<Feed>, watch::Receiver<()>)>,
+    over: bool,
+    ended: CancellationToken,
+    _counted: Counted,
+}
+
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn new(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(open.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What is fetched by who is behind.
+enum Fetched {
+    Events(Vec<Ready>),
+    /// There is nothing newer than this number yet.
+    Nothing {
+        newest: u64,
+    },
+    /// There is nothing newer, and will never be.
+    Over,
+}
+
+async fn fetch(daemon: &Steady, run_id: &str, next: u64) -> Result<Fetched, FollowError> {
+    let found = daemon.events(run_id, next, FETCHED).await?;
+    if !found.events.is_empty() {
+        return Ok(Fetched::Events(found.events.iter().map(Ready::new).collect()));
+    }
+    let newest = found.newest_seq;
+    if newest == 0 {
+        return Ok(Fetched::Nothing { newest });
+    }
+    let is_over = daemon.events(run_id, newest, 1).await?.events.last().is_some_and(RunEvent::is_last);
+    Ok(if is_over { Fetched::Over } else { Fetched::Nothing { newest } })
+}
+
+impl Following {
+    /// Returns what is sent next; nothing once the stream is over.
+    async fn piece(&mut self) -> Option<Bytes> {
+        if self.over {
+            return None;
+        }
+        if let Some(first) = self.first.take() {
+            // How long a client waits that lost us; and something to see before the first event.
+            let mut text = b"retry: 1000\n\n".to_vec();
+            text.extend_from_slice(&self.sent(first));
+            return Some(text.into());
+        }
+        let (ended, alive) = (self.ended.clone(), tokio::time::sleep(ALIVE));
+        tokio::select! {
+            ready = self.ready() => match ready {
+                Ok(Some(ready)) => Some(self.sent(ready)),
+                Ok(None) => None,
+                Err(error) => {
+                    tracing::warn!(run = self.run_id, %error, "a run can not be followed any further");
+                    self.over = true;
+                    // Clients come back after it, with the number of the last event that they saw.
+                    Some(Bytes::from_static(b": the stream broke off\n\n"))
+                }
+            },
+            () = ended.cancelled() => None,
+            () = alive => Some(Bytes::from_static(b":\n\n")),
+        }
+    }
+
+    fn sent(&mut self, ready: Vec<Ready>) -> Bytes {
+        if let Some(last) = ready.last() {
+            self.next = last.seq + 1;
+            self.over = last.is_last;
+        }
+        match <[Ready; 1]>::try_from(ready) {
+            Ok([only]) => only.text,
+            Err(several) => several.iter().flat_map(|event| event.text.iter().copied()).collect(),
+        }
+    }
+
+    /// Waits for the next events.
+    async fn ready(&mut self) -> Result<Option<Vec<Ready>>, FollowError> {
+        let mut caught_up = None;
+        loop {
+            if self.feed.is_none() {
+                let feed = self.app.streams.feed(&self.run_id, caught_up);
+                self.feed = feed.map(|feed| {
+                    let changed = feed.changed.clone();
+                    (feed, changed)
+                });
+            }
+            if let Some((feed, changed)) = &mut self.feed {
+                changed.mark_unchanged();
+                let (ready, over) = {
+                    let kept = feed.kept.lock().unwrap_or_else(PoisonError::into_inner);
+                    (kept.from(self.next), kept.over)
+                };
+                match ready {
+                    Some(ready) if !ready.is_empty() => return Ok(Some(ready)),
+                    Some(_) if over => return Ok(None),
+                    Some(_) => {
+                        if changed.changed().await.is_err() {
+                            return Ok(None);
+                        }
+                        continue;
+                    }
+                    None => {}
+                }
+            }
+            match fetch(&self.app.daemon, &self.run_id, self.next).await? {
+                Fetched::Events(events) => return Ok(Some(events)),
+                Fetched::Over => return Ok(None),
+                Fetched::Nothing { newest } => caught_up = Some(newest + 1),
+            }
+        }
+    }
+}
+
+/// Answers with the events of a run, from the first or from where a client was, until the run is over.
+pub(crate) async fn events(
+    State(app): State<Arc<App>>,
+    run_id: Result<Path<String>, axum::extract::rejection::PathRejection>,
+    wanted: Result<Query<Wanted>, axum::extract::rejection::QueryRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let Path(run_id) = run_id.map_err(|error| Refusal::invalid(error.body_text()))?;
+    let Query(wanted) = wanted.map_err(|error| Refusal::invalid(error.body_text()))?;
+    let seen = match headers.get(&LAST_EVENT_ID) {
+        Some(seen) => {
+            let number = seen.to_str().ok().and_then(|seen| seen.parse::<u64>().ok());
+            Some(number.ok_or_else(|| Refusal::invalid("Last-Event-ID is the number of an event"))?)
+        }
+        None => None,
+    };
+    let next = seen.map_or(wanted.from_seq.unwrap_or(1), |seen| seen.saturating_add(1)).max(1);
+    let first = match fetch(&app.daemon, &run_id, next).await {
+        Ok(Fetched::Events(events)) => events,
+        Ok(Fetched::Nothing { .. }) => Vec::new(),
+        // So that a client that comes back after the end of the run does so no more.
+        Ok(Fetched::Over) => return Ok(StatusCode::NO_CONTENT.into_response()),
+        Err(FollowError::Unknown(error)) => return Err(Refusal::not_found(error)),
+        Err(FollowError::Connect(error)) => return Err(steplatch_protocol::AskError::from(error).into()),
+        Err(FollowError::Call(error)) => return Err(steplatch_protocol::AskError::from(error).into()),
+        Err(error @ FollowError::Garbled(_)) => {
+            return Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string()));
+        }
+    };
+    let following = Following {
+        _counted: Counted::new(&app.streams.open),
+        ended: app.ended.clone(),
+        app,
+        run_id,
+        next,
+        first: Some(first),
+        feed: None,
+        over: false,
+    };
+    let pieces = stream::unfold(following, |mut following| async move {
+        let piece = following.piece().await?;
+        Some((Ok::<_, std::convert::Infallible>(piece), following))
+    });
+    let headers = [
+        (CONTENT_TYPE, "text/event-stream"),
+        // Proxies keep what they are sent, unless they are told.
+        (HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    Ok((headers, Body::from_stream(pieces)).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::*;
+
+    fn event(seq: u64, event_type: &str) -> RunEvent {
+        RunEvent {
+            seq,
+            run_id: "run_x".to_owned(),
+            workflow_id: "w".to_owned(),
+            event_type: event_type.to_owned(),
+            data: Map::new(),
+            timestamp: "2026-01-01T00:00:00Z".to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_event_is_one_message_whatever_it_is_called() {
+        let ready = Ready::new(&event(3, "draft\nid: 9\r\nready"));
+        let text = String::from_utf8(ready.text.to_vec()).unwrap();
+        assert!(text.starts_with("id: 3\nevent: draftid: 9ready\ndata: {\"seq\":3,"), "{text}");
+        assert_eq!(text.lines().count(), 4, "{text}");
+        assert!(!ready.is_last && Ready::new(&event(4, "workflow_completed")).is_last);
+    }
+
+    #[test]
+    fn only_the_newest_events_are_kept_and_who_is_behind_them_is_told_so() {
+        let mut kept = Kept { from: 5, ..Kept::default() };
+        // Some numbers are told to nobody.
+        for seq in (5..2000).filter(|seq| seq % 7 != 0) {
+            kept.take(&event(seq, "log"));
+        }
+        assert_eq!(kept.events.len(), KEPT);
+        let oldest = kept.events[0].seq;
+        assert!(kept.from(4).is_none() && kept.from(kept.from - 1).is_none());
+        assert_eq!(kept.from(kept.from).unwrap()[0].seq, oldest);
+        assert_eq!(kept.from(oldest + 10).unwrap().len(), SENT);
+        assert!(kept.from(2000).unwrap().is_empty(), "nothing newer yet");
+        let mut long = event(2000, "log");
+        long.data.insert("text".to_owned(), "x".repeat(KEPT_BYTES).into());
+        kept.take(&long);
+        assert_eq!((kept.events.len(), kept.from), (1, 2000));
+    }
+}

@@ -1,0 +1,253 @@
+//! The token that every request carries.
+//!
+//! Owns the file `http-token` of the state folder: 256 random bits, readable by their owner only. It is looked at again
+//! whenever it has changed, so that a token that was replaced opens nothing from that moment on. A token out of the
+//! environment stands for itself, and the file is left alone.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use subtle::ConstantTimeEq as _;
+
+/// Random bytes of a token.
+const BYTES: usize = 32;
+
+/// The shortest token that is taken from elsewhere, in characters.
+const SHORTEST: usize = 16;
+
+/// The longest one.
+const LONGEST: usize = 512;
+
+/// Why there is no token.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The file can not be used.
+    #[error("the token in '{}' can not be used: {source}", .file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Others can read the file.
+    #[error("others can read the token in '{}'; make a new one with: steplatch serve token --new", .0.display())]
+    Exposed(PathBuf),
+    /// It is no token.
+    #[error("{0} must be {SHORTEST} to {LONGEST} visible ASCII characters without blanks")]
+    Unfit(String),
+}
+
+/// Where the token of a state folder lies.
+#[must_use]
+pub fn token_file(state: &Path) -> PathBuf {
+    state.join("http-token")
+}
+
+/// The token that opens a server.
+#[derive(Debug)]
+pub struct Token {
+    kept: Kept,
+}
+
+#[derive(Debug)]
+enum Kept {
+    /// For as long as the process lives.
+    Here(Secret),
+    /// In a file, with what was read from it last.
+    File(PathBuf, Mutex<Option<(Version, Secret)>>),
+}
+
+/// The text of a token. What is printed of it for developers says nothing.
+struct Secret(String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Secret(…)")
+    }
+}
+
+/// What tells one version of a file from another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Version {
+    inode: u64,
+    modified: (i64, i64),
+}
+
+impl Version {
+    fn of(file: &Path) -> io::Result<Self> {
+        let found = fs::metadata(file)?;
+        Ok(Self { inode: found.ino(), modified: (found.mtime(), found.mtime_nsec()) })
+    }
+}
+
+impl Token {
+    /// A token that was given, by what it is called to whoever gave it.
+    ///
+    /// # Errors
+    /// When it is too short to be one, or can not stand in a header.
+    pub fn given(text: &str, called: &str) -> Result<Self, TokenError> {
+        if !is_fit(text) {
+            return Err(TokenError::Unfit(called.to_owned()));
+        }
+        Ok(Self { kept: Kept::Here(Secret(text.to_owned())) })
+    }
+
+    /// The token of a state folder, which is there and private. Returns its text too if it was made just now.
+    ///
+    /// # Errors
+    /// When the file can not be read or made, or others can read it.
+    pub fn of(state: &Path) -> Result<(Self, Option<String>), TokenError> {
+        let file = token_file(state);
+        let made = match fs::symlink_metadata(&file) {
+            Ok(found) if !found.is_file() => {
+                let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a file");
+                return Err(TokenError::File { file, source });
+            }
+            Ok(found) if found.mode() & 0o077 != 0 => return Err(TokenError::Exposed(file)),
+            Ok(_) => None,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make(&file, false)?,
+            Err(source) => return Err(TokenError::File { file, source }),
+        };
+        let token = Self { kept: Kept::File(file.clone(), Mutex::default()) };
+        // What can not be read is better said now than to everybody who comes.
+        read(&file)?;
+        Ok((token, made))
+    }
+
+    /// Makes a new token for a state folder, and returns its text. Nothing is opened by the old one any more.
+    ///
+    /// # Errors
+    /// When the file can not be written.
+    pub fn renew(state: &Path) -> Result<String, TokenError> {
+        Ok(make(&token_file(state), true)?.expect("a token that replaces what is there is made"))
+    }
+
+    /// Whether `text` is the token. Takes as long for any text of the same length.
+    pub(crate) fn is(&self, text: &str) -> bool {
+        let same = |secret: &Secret| bool::from(secret.0.as_bytes().ct_eq(text.as_bytes()));
+        match &self.kept {
+            Kept::Here(secret) => same(secret),
+            Kept::File(file, known) => {
+                let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+                let now = match Version::of(file) {
+                    Ok(now) => now,
+                    Err(error) => {
+                        tracing::warn!(file = %file.display(), %error, "the token can not be looked at");
+                        return false;
+                    }
+                };
+                if known.as_ref().is_none_or(|(version, _)| *version != now) {
+                    *known = match read(file) {
+                        Ok(secret) => Some((now, secret)),
+                        Err(error) => {
+                            tracing::warn!(%error, "nobody is let in");
+                            None
+                        }
+                    };
+                }
+                known.as_ref().is_some_and(|(_, secret)| same(secret))
+            }
+        }
+    }
+}
+
+fn is_fit(text: &str) -> bool {
+    (SHORTEST..=LONGEST).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn read(file: &Path) -> Result<Secret, TokenError> {
+    let text = fs::read_to_string(file).map_err(|source| TokenError::File { file: file.to_owned(), source })?;
+    let text = text.trim();
+    if !is_fit(text) {
+        return Err(TokenError::Unfit(format!("the token in '{}'", file.display())));
+    }
+    Ok(Secret(text.to_owned()))
+}
+
+/// Makes a token in `file`, whole or not at all. Returns nothing when there is one that is not to be replaced.
+fn make(file: &Path, replace: bool) -> Result<Option<String>, TokenError> {
+    let failed = |source| TokenError::File { file: file.to_owned(), source };
+    let mut random = [0; BYTES];
+    getrandom::fill(&mut random).map_err(|error| failed(io::Error::other(error.to_string())))?;
+    let text = format!("slt_{}", URL_SAFE_NO_PAD.encode(random));
+    // Two that begin at the same time write different files, and one of them is the first.
+    let new = file.with_extension(format!("new-{}", std::process::id()));
+    let _ = fs::remove_file(&new);
+    let mut out = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).map_err(failed)?;
+    out.write_all(format!("{text}\n").as_bytes()).and_then(|()| out.sync_all()).map_err(failed)?;
+    let there = match replace {
+        true => fs::rename(&new, file),
+        false => {
+            let linked = fs::hard_link(&new, file);
+            let _ = fs::remove_file(&new);
+            linked
+        }
+    };
+    match there {
+        Ok(()) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_made_once_for_its_owner_only() {
+        let state = tempfile::tempdir().unwrap();
+        let (token, made) = Token::of(state.path()).unwrap();
+        let made = made.expect("there was none");
+        assert!(made.len() > 43 && token.is(&made), "{made}");
+        assert_eq!(fs::metadata(token_file(state.path())).unwrap().permissions().mode() & 0o777, 0o600);
+        let (again, none) = Token::of(state.path()).unwrap();
+        assert!(none.is_none() && again.is(&made), "shown once");
+        for wrong in ["", "slt_", &made[1..], &format!("{made} "), &made.to_uppercase()] {
+            assert!(!token.is(wrong), "{wrong}");
+        }
+        assert_eq!(fs::read_dir(state.path()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn an_old_token_opens_nothing_once_it_is_replaced() {
+        let state = tempfile::tempdir().unwrap();
+        let (token, old) = Token::of(state.path()).unwrap();
+        let old = old.unwrap();
+        assert!(token.is(&old));
+        let new = Token::renew(state.path()).unwrap();
+        assert!(new != old && token.is(&new) && !token.is(&old));
+        fs::remove_file(token_file(state.path())).unwrap();
+        assert!(!token.is(&new), "without a token nobody is let in");
+    }
+
+    #[test]
+    fn a_token_that_others_can_read_is_refused() {
+        let state = tempfile::tempdir().unwrap();
+        Token::of(state.path()).unwrap();
+        let file = token_file(state.path());
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        let error = Token::of(state.path()).unwrap_err().to_string();
+        assert!(error.contains("others can read") && error.contains("serve token --new"), "{error}");
+        Token::renew(state.path()).unwrap();
+        assert!(Token::of(state.path()).is_ok());
+    }
+
+    #[test]
+    fn a_token_that_is_none_is_refused_and_never_printed() {
+        for unfit in ["", "short", "has a blank in it, and more", "ümlaut-ümlaut-ümlaut", &"x".repeat(513)] {
+            let error = Token::given(unfit, "STEPLATCH_HTTP_TOKEN").unwrap_err().to_string();
+            assert!(error.starts_with("STEPLATCH_HTTP_TOKEN must be"), "{error}");
+        }
+        let token = Token::given("0123456789abcdef", "it").unwrap();
+        assert!(token.is("0123456789abcdef") && !format!("{token:?}").contains("0123"));
+    }
+}

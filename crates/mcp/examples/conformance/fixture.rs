@@ -1,0 +1,366 @@
+//! What the suite asks for.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rmcp::ErrorData;
+use rmcp::model::{
+    ArgumentInfo, CallToolResult, ClientCapabilities, ContentBlock, DetailedTask, GetPromptResult, Implementation,
+    InitializeResult, InputResponses, JsonObject, Prompt, PromptArgument, PromptMessage, Reference, Resource,
+    ResourceContents, ResourceTemplate, Role, ServerCapabilities, ServerConfig, Tool,
+};
+use serde_json::{Value, json};
+use steplatch_mcp::Offer;
+use steplatch_mcp::offer::{Asker, Call, Called, Changed, Listed, Outcome, Updates};
+use tokio::sync::{broadcast, mpsc};
+
+use crate::jobs::Jobs;
+use crate::rounds;
+
+/// An image of one red pixel.
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
+
+/// A sound without a sample.
+const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
+
+/// How long steps of a tool take that does nothing.
+const STEP: Duration = Duration::from_millis(50);
+
+/// The suite's names.
+#[derive(Debug)]
+pub(crate) struct Fixture {
+    jobs: Jobs,
+    changes: broadcast::Sender<Changed>,
+    /// Whether there is one more tool, and one more prompt.
+    more: (AtomicBool, AtomicBool),
+}
+
+impl Default for Fixture {
+    fn default() -> Self {
+        Self { jobs: Jobs::default(), changes: broadcast::Sender::new(16), more: Default::default() }
+    }
+}
+
+pub(crate) fn said(text: impl Into<String>) -> Outcome<Called> {
+    Outcome::Done(Called::Result(CallToolResult::success(vec![ContentBlock::text(text.into())])))
+}
+
+fn shown(content: Vec<ContentBlock>) -> Outcome<Called> {
+    Outcome::Done(Called::Result(CallToolResult::success(content)))
+}
+
+pub(crate) fn invalid(error: &str) -> ErrorData {
+    ErrorData::invalid_params(error.to_owned(), None)
+}
+
+fn object(schema: Value) -> JsonObject {
+    match schema {
+        Value::Object(object) => object,
+        _ => unreachable!("schemas are objects"),
+    }
+}
+
+/// Every tool, with what it is for and its schema.
+fn tools() -> Vec<Tool> {
+    let nothing = || json!({"type": "object", "properties": {}});
+    let text = |name: &str| json!({"type": "object", "properties": {name: {"type": "string"}}, "required": [name]});
+    let plain = [
+        "test_simple_text",
+        "test_image_content",
+        "test_audio_content",
+        "test_embedded_resource",
+        "test_multiple_content_types",
+        "test_error_handling",
+        "test_tool_with_progress",
+        "test_tool_with_logging",
+        "test_logging_tool",
+        "test_reconnection",
+        "test_trigger_tool_change",
+        "test_trigger_prompt_change",
+        "test_missing_capability",
+        "failing_job",
+        "protocol_error_job",
+        "multi_input",
+    ];
+    let mut all: Vec<(&str, Value)> = plain.into_iter().chain(rounds::TOOLS).map(|name| (name, nothing())).collect();
+    let seconds = json!({"type": "object", "required": ["seconds"], "properties": {
+        "seconds": {"type": "number", "minimum": 0}, "label": {"type": "string"}}});
+    let header = json!({"type": "object", "required": ["region"], "properties": {
+        "region": {"type": "string", "x-mcp-header": "Region"}}});
+    all.extend([
+        ("test_sampling", text("prompt")),
+        ("test_elicitation", text("message")),
+        ("json_schema_2020_12_tool", schema_of_2020_12()),
+        ("test_custom_header", header),
+        ("greet", text("name")),
+        ("slow_compute", seconds),
+        ("confirm_delete", text("filename")),
+    ]);
+    all.sort_by_key(|(name, _)| *name);
+    let described = |(name, schema): (&str, Value)| {
+        Tool::new(name.to_owned(), format!("The suite's {name}"), std::sync::Arc::new(object(schema)))
+    };
+    all.into_iter().map(described).collect()
+}
+
+/// A schema with what newer drafts have.
+fn schema_of_2020_12() -> Value {
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "$defs": {"address": {"$anchor": "addressDef", "type": "object", "properties": {
+            "street": {"type": "string"}, "city": {"type": "string"}}}},
+        "properties": {
+            "name": {"type": "string"},
+            "address": {"$ref": "#/$defs/address"},
+            "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+            "phone": {"type": "string"},
+            "email": {"type": "string"},
+        },
+        "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+        "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+        "then": {"required": ["phone"]},
+        "else": {"required": ["email"]},
+        "additionalProperties": false,
+    })
+}
+
+/// Logs to whoever wants it: everybody before 2026-07-28, since then those who say so with the request.
+#[expect(deprecated, reason = "the suite still asks for logs")]
+async fn log(asker: &Asker<'_>, message: &str) {
+    let context = asker.context();
+    if asker.is_modern() && context.meta.log_level().is_none() {
+        return;
+    }
+    let message = rmcp::model::LoggingMessageNotificationParam::new(rmcp::model::LoggingLevel::Info, json!(message));
+    // Whoever does not hear it is gone.
+    let _ = context.peer.notify_logging_message(message).await;
+}
+
+impl Fixture {
+    async fn plain(&self, call: &mut Call<'_>) -> Outcome<Called> {
+        match call.name.as_str() {
+            "test_simple_text" => said("This is a simple text response for testing."),
+            "test_image_content" => shown(vec![ContentBlock::image(PNG, "image/png")]),
+            "test_audio_content" => shown(vec![ContentBlock::audio(WAV, "audio/wav")]),
+            "test_embedded_resource" => {
+                let text = "This is an embedded resource content.";
+                shown(vec![ContentBlock::resource(ResourceContents::text(text, "test://embedded-resource"))])
+            }
+            "test_multiple_content_types" => {
+                let data = json!({"test": "data", "value": 123}).to_string();
+                let resource = ResourceContents::text(data, "test://mixed-content-resource");
+                shown(vec![
+                    ContentBlock::text("Multiple content types test:"),
+                    ContentBlock::image(PNG, "image/png"),
+                    ContentBlock::resource(resource.with_mime_type("application/json")),
+                ])
+            }
+            "test_error_handling" => {
+                let error = "This tool intentionally returns an error for testing";
+                Outcome::Done(Called::Result(CallToolResult::error(vec![ContentBlock::text(error)])))
+            }
+            "test_tool_with_progress" => {
+                for done in [0.0, 50.0, 100.0] {
+                    if let Some(progress) = &mut call.progress {
+                        progress.tell(done, Some(100.0)).await;
+                    }
+                    tokio::time::sleep(STEP).await;
+                }
+                said("Three steps were made.")
+            }
+            "test_tool_with_logging" | "test_logging_tool" => {
+                for message in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
+                    log(&call.asker, message).await;
+                    tokio::time::sleep(STEP).await;
+                }
+                said("Three messages were logged.")
+            }
+            "test_reconnection" => {
+                tokio::time::sleep(STEP).await;
+                said("Reconnection test completed successfully")
+            }
+            "test_trigger_tool_change" => {
+                self.more.0.fetch_not(Ordering::Relaxed);
+                let _ = self.changes.send(Changed::Tools);
+                said("The list of tools changed.")
+            }
+            "test_trigger_prompt_change" => {
+                self.more.1.fetch_not(Ordering::Relaxed);
+                let _ = self.changes.send(Changed::Prompts);
+                said("The list of prompts changed.")
+            }
+            "test_missing_capability" => {
+                let can = call.asker.context().client_capabilities().unwrap_or_default();
+                match can.sampling {
+                    Some(_) => said("The client can sample."),
+                    None => {
+                        let mut required = ClientCapabilities::default();
+                        required.sampling = Some(Default::default());
+                        Outcome::Refused(ErrorData::missing_required_client_capability(required))
+                    }
+                }
+            }
+            "json_schema_2020_12_tool" | "test_custom_header" => {
+                let arguments = Value::Object(call.arguments.clone().unwrap_or_default());
+                said(format!("Called with {arguments}"))
+            }
+            "greet" => match call.arguments.as_ref().and_then(|arguments| arguments.get("name")?.as_str()) {
+                Some(name) => said(format!("Hello, {name}!")),
+                None => Outcome::Refused(invalid("greet needs a name")),
+            },
+            _ => Outcome::Unknown,
+        }
+    }
+}
+
+impl Offer for Fixture {
+    #[expect(deprecated, reason = "the suite still asks for logs")]
+    fn about(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_logging()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_resources()
+            .enable_resources_subscribe()
+            .enable_prompts()
+            .enable_prompts_list_changed()
+            .enable_completions()
+            .enable_tasks()
+            .build();
+        let mut about = InitializeResult::new(capabilities);
+        about.server_info = Implementation::new("steplatch-conformance", env!("CARGO_PKG_VERSION"));
+        about
+    }
+
+    async fn tools(&self) -> Listed<Tool> {
+        let mut items = tools();
+        if self.more.0.load(Ordering::Relaxed) {
+            let nothing = object(json!({"type": "object", "properties": {}}));
+            items.push(Tool::new("zz_one_more", "A tool that comes and goes", std::sync::Arc::new(nothing)));
+        }
+        Listed { items, ttl_ms: 1000 }
+    }
+
+    fn tool(&self, name: &str) -> Option<Tool> {
+        tools().into_iter().find(|tool| tool.name == name)
+    }
+
+    async fn call(&self, call: &mut Call<'_>) -> Outcome<Called> {
+        if let Some(outcome) = rounds::call(call, &self.jobs) {
+            return outcome;
+        }
+        match self.jobs.call(call).await {
+            Some(outcome) => outcome,
+            None => self.plain(call).await,
+        }
+    }
+
+    fn prompts(&self) -> Listed<Prompt> {
+        let argument = |name: &str| PromptArgument::new(name).with_description("A test argument").with_required(true);
+        let prompt = |name: &str, arguments: &[&str]| {
+            let arguments = arguments.iter().map(|name| argument(name)).collect();
+            Prompt::new(name, Some(format!("The suite's {name}")), Some(arguments))
+        };
+        let mut items = vec![
+            prompt(rounds::PROMPT, &[]),
+            prompt("test_prompt_with_arguments", &["arg1", "arg2"]),
+            prompt("test_prompt_with_embedded_resource", &["resourceUri"]),
+            prompt("test_prompt_with_image", &[]),
+            prompt("test_simple_prompt", &[]),
+        ];
+        if self.more.1.load(Ordering::Relaxed) {
+            items.push(prompt("zz_one_more", &[]));
+        }
+        Listed { items, ttl_ms: 1000 }
+    }
+
+    async fn prompt(&self, call: &mut Call<'_>) -> Outcome<GetPromptResult> {
+        let arguments = call.arguments.clone().unwrap_or_default();
+        let argument = |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let user = |content| PromptMessage::new(Role::User, content);
+        let messages = match call.name.as_str() {
+            rounds::PROMPT => return rounds::prompt(call),
+            "test_simple_prompt" => vec![user(ContentBlock::text("This is a simple prompt for testing."))],
+            "test_prompt_with_arguments" => {
+                let (one, two) = (argument("arg1"), argument("arg2"));
+                let text = format!("Prompt with arguments: arg1='{one}', arg2='{two}'");
+                vec![user(ContentBlock::text(text))]
+            }
+            "test_prompt_with_embedded_resource" => {
+                let text = "Embedded resource content for testing.";
+                let resource = ResourceContents::text(text, argument("resourceUri"));
+                let then = ContentBlock::text("Please process the embedded resource above.");
+                vec![user(ContentBlock::resource(resource)), user(then)]
+            }
+            "test_prompt_with_image" => {
+                let then = ContentBlock::text("Please analyze the image above.");
+                vec![user(ContentBlock::image(PNG, "image/png")), user(then)]
+            }
+            _ => return Outcome::Unknown,
+        };
+        Outcome::Done(GetPromptResult::new(messages))
+    }
+
+    async fn resources(&self, _asker: &Asker<'_>) -> Result<Listed<Resource>, ErrorData> {
+        let resource =
+            |uri: &str, kind: &str| Resource::new(uri, uri).with_description("A test resource").with_mime_type(kind);
+        let items = vec![
+            resource("test://static-text", "text/plain"),
+            resource("test://static-binary", "image/png"),
+            resource("test://watched-resource", "text/plain"),
+        ];
+        Ok(Listed { items, ttl_ms: 1000 })
+    }
+
+    fn templates(&self) -> Listed<ResourceTemplate> {
+        let template = ResourceTemplate::new("test://template/{id}/data", "template")
+            .with_description("A test template")
+            .with_mime_type("application/json");
+        Listed { items: vec![template], ttl_ms: 1000 }
+    }
+
+    async fn read(&self, uri: &str, _asker: &Asker<'_>) -> Result<Option<Vec<ResourceContents>>, ErrorData> {
+        let id = uri.strip_prefix("test://template/").and_then(|rest| rest.strip_suffix("/data"));
+        let content = match uri {
+            "test://static-text" => ResourceContents::text("This is the content of the static text resource.", uri),
+            "test://static-binary" => ResourceContents::blob(PNG, uri).with_mime_type("image/png"),
+            "test://watched-resource" => ResourceContents::text("Watched resource content", uri),
+            _ => match id {
+                Some(id) => {
+                    let data = json!({"id": id, "templateTest": true, "data": format!("Data for ID: {id}")});
+                    ResourceContents::text(data.to_string(), uri).with_mime_type("application/json")
+                }
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(vec![content]))
+    }
+
+    async fn follow(&self, uri: &str) -> Result<Option<Updates>, ErrorData> {
+        let (told, updates) = mpsc::channel(1);
+        tokio::spawn(async move { told.closed().await });
+        Ok((uri == "test://watched-resource").then_some(updates))
+    }
+
+    async fn complete(&self, _what: &Reference, argument: &ArgumentInfo) -> Vec<String> {
+        let values = ["paris", "park", "party"].into_iter().filter(|value| value.starts_with(&argument.value));
+        values.map(str::to_owned).collect()
+    }
+
+    async fn task(&self, id: &str, _asker: &Asker<'_>) -> Result<Option<DetailedTask>, ErrorData> {
+        Ok(self.jobs.told(id))
+    }
+
+    async fn answer_task(&self, id: &str, answers: InputResponses, _asker: &Asker<'_>) -> Result<bool, ErrorData> {
+        Ok(self.jobs.answer(id, &answers))
+    }
+
+    async fn cancel_task(&self, id: &str, _asker: &Asker<'_>) -> Result<bool, ErrorData> {
+        Ok(self.jobs.cancel(id))
+    }
+
+    fn changes(&self) -> broadcast::Receiver<Changed> {
+        self.changes.subscribe()
+    }
+}

@@ -1,0 +1,48 @@
+//! A server with the tools, prompts and resources that the public test suite for MCP servers asks for
+//! (<https://github.com/modelcontextprotocol/conformance>), in the manners of ours: what is tested is the server, what is
+//! offered is the suite's.
+//!
+//! It listens on a free port of the loopback, says under which address on standard output, and ends with its standard input.
+//! `conformance contract PROGRAM STATE_FOLDER` offers what agents get instead, with PROGRAM to start the daemon.
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program for tests")]
+
+mod fixture;
+mod jobs;
+mod rounds;
+
+use std::path::PathBuf;
+
+use axum::serve::ListenerExt as _;
+use fixture::Fixture;
+use steplatch_mcp::{HttpOptions, http_service, http_service_of};
+use steplatch_protocol::{Hello, Place, Starter, Steady};
+use tokio::io::AsyncReadExt as _;
+
+#[tokio::main]
+async fn main() -> std::io::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let options = HttpOptions::default();
+    let ended = options.ended.clone();
+    let router = match words.as_slice() {
+        ["contract", program, state] => {
+            let place = Place::from_environment(Some(PathBuf::from(state).as_path()))?;
+            let hello = Hello { client: "conformance".to_owned(), ..Hello::default() };
+            let daemon = Steady::new(place, Starter { program: PathBuf::from(program) }, hello);
+            axum::Router::new().nest_service("/mcp", http_service(daemon, options))
+        }
+        _ => axum::Router::new().nest_service("/mcp", http_service_of(Fixture::default(), options)),
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    println!("http://{}/mcp", listener.local_addr()?);
+    let listener = listener.tap_io(|stream| {
+        // Without this an answer waits for the kernel, for up to 44 ms.
+        let _ = stream.set_nodelay(true);
+    });
+    let over = async move {
+        let mut rest = Vec::new();
+        let _ = tokio::io::stdin().read_to_end(&mut rest).await;
+        ended.cancel();
+    };
+    axum::serve(listener, router).with_graceful_shutdown(over).await
+}

@@ -1,0 +1,274 @@
+//! The contract as an offer to agents: each tool is a verb of the daemon, or a workflow that it runs.
+
+mod gates;
+mod prompts;
+mod registry;
+mod resources;
+mod tasks;
+mod tools;
+mod waiting;
+mod ways;
+
+use rmcp::ErrorData;
+use rmcp::model::{
+    ArgumentInfo, CallToolResult, ContentBlock, DetailedTask, GetPromptResult, Implementation, InitializeResult,
+    InputResponses, Prompt, Reference, Resource, ResourceContents, ResourceTemplate, ServerCapabilities, ServerConfig,
+    Tool,
+};
+use serde_json::{Value, json};
+use steplatch_protocol::{
+    AskError, CallError, CallTool, Decide, ErrorCode, GetRun, PNG_FIELD, RunWorkflow, Steady, Verb as _,
+};
+use tokio::sync::broadcast;
+
+use crate::offer::{Asker, Call, Called, Came, Changed, Listed, Offer, Outcome, Updates};
+use gates::{Caller, People, Reached};
+use registry::{Found, Registry};
+use ways::Ways;
+
+/// What an agent is told first. The most important comes first, because some clients cut at 2,048 characters.
+const INSTRUCTIONS: &str = "\
+Real interactive terminals. Use them for programs that ask questions or stay open: installers, debuggers, ssh, REPLs, \
+editors, release procedures.
+1. open_terminal starts a shell (or any program) and returns a session_id at its prompt.
+2. send_input types: end a command with \\n. It returns the screen within 50 ms; it does not wait for slow commands.
+3. await_output waits for a pattern and returns the moment it appears; until=\"prompt\" waits for the end of a command \
+and returns its exit_code. Prefer it to polling the screen.
+4. get_screen_content reads the screen, or the output by position (history, since_input, tail).
+5. exit_terminal closes it with everything that was started in it.
+Type secrets with secret=true. A failed action is success=false with an error that says what to do. Terminals outlive \
+this connection; list_terminal_sessions finds them again.
+What worked once can be run again, the same way every time and without a model for its steps:
+a. Write a workflow: a JSON state machine over these tools (get_workflow_schema documents it).
+b. create_workflow checks and saves it under its name, or run_workflow takes it inline and saves what runs to its end.
+c. run_workflow starts it and waits 20 s; it returns a run_id, and get_run waits on.
+d. status=waiting means that pending_gate asks something: decide answers it, if it is for you; else next_step says \
+where a person does. cancel_run ends a run.
+e. Next time run_workflow {\"workflow_name\": ...}: look at list_workflows before you do a task by hand, \
+describe_workflow says what one must be given. Some workflows, also of remote services, are tools themselves: workflow_*.
+Terminals and runs are resources as well: terminal://ID/screen, run://ID.";
+
+/// A tool call goes on for so many seconds with a workflow that is to be waited for.
+const TO_ITS_END: f64 = 7200.0;
+
+/// Everything that the daemon does for agents.
+#[derive(Debug)]
+pub struct Contract {
+    ways: Ways,
+    people: People,
+    registry: Registry,
+}
+
+impl Contract {
+    /// What the daemon does that this leads to.
+    #[must_use]
+    pub fn new(daemon: Steady) -> Self {
+        // On a connection of its own, because a list that is looked at is nobody's call.
+        let registry = Registry::new(daemon.apart("mcp tools"));
+        Self { registry, people: People::default(), ways: Ways::new(daemon) }
+    }
+
+    /// The daemon, asked under the client's name.
+    fn daemon_of(&self, asker: &Asker<'_>) -> Steady {
+        self.ways.of(asker.name())
+    }
+
+    async fn run(&self, verb: &'static str, params: Value, call: &mut Call<'_>) -> Outcome<Called> {
+        let daemon = self.daemon_of(&call.asker);
+        let may_ask = [RunWorkflow::NAME, GetRun::NAME, CallTool::NAME].contains(&verb);
+        let round = std::mem::take(&mut call.round);
+        let asked = async {
+            if !matches!(round.came, Came::Nothing) {
+                let reached = self.people.resume(round, &mut Caller::new(&daemon, call)).await?;
+                return Ok(reached.map(|reached| (reached, Vec::new())));
+            }
+            let (reply, warnings) = waiting::ask(&daemon, verb, params, call.progress.as_mut()).await?;
+            let reached = match may_ask && reply["status"] == "waiting" {
+                true => self.people.reach(reply, &Caller::new(&daemon, call)).await?,
+                false => Reached::Reply(reply),
+            };
+            Ok(Some((reached, warnings)))
+        };
+        match asked.await {
+            Ok(Some((Reached::Reply(data), warnings))) => Outcome::Done(Called::Result(completed(data, warnings))),
+            Ok(Some((Reached::Ask(ask), _))) => Outcome::Ask(ask),
+            Ok(None) => {
+                let error = "inputResponses come with the requestState of the question that they answer";
+                Outcome::Refused(ErrorData::invalid_params(error, None))
+            }
+            Err(error) => Outcome::Done(Called::Result(failed(verb, &call.name, &error))),
+        }
+    }
+}
+
+/// What an agent is told of a call that has no reply.
+fn failed(verb: &str, tool: &str, error: &AskError) -> CallToolResult {
+    let error = match error {
+        AskError::Call(CallError::Refused(refusal)) if refusal.code == ErrorCode::InvalidParams => {
+            format!("{tool}: {}", refusal.error)
+        }
+        AskError::Call(CallError::Lost) => {
+            let look = if verb == Decide::NAME { "get_run" } else { "list_terminal_sessions" };
+            format!(
+                "the daemon went away while this was under way, so it may or may not have happened; look with {look} \
+                 before doing it again"
+            )
+        }
+        other => other.to_string(),
+    };
+    CallToolResult::error(vec![ContentBlock::text(error)])
+}
+
+/// The result of a call that the daemon replied to.
+fn completed(mut data: Value, warnings: Vec<String>) -> CallToolResult {
+    let mut image = None;
+    if let Value::Object(fields) = &mut data {
+        image = fields.remove(PNG_FIELD);
+        if !warnings.is_empty() {
+            // A reply may have warnings of its own.
+            match fields.entry("warnings").or_insert_with(|| Value::Array(Vec::new())) {
+                Value::Array(all) => all.extend(warnings.into_iter().map(Value::String)),
+                other => *other = warnings.into(),
+            }
+        }
+    }
+    let mut result = CallToolResult::structured(data);
+    if let Some(Value::String(png)) = image {
+        // As text it would cost an agent a hundred thousand tokens and show it nothing.
+        result.content.push(ContentBlock::image(png, "image/png"));
+    }
+    result
+}
+
+fn identity() -> Implementation {
+    let mut identity = Implementation::new("steplatch", env!("CARGO_PKG_VERSION"));
+    identity.title = Some("Steplatch".to_owned());
+    identity.description = Some("Real terminals and procedures that run the same every time".to_owned());
+    identity
+}
+
+fn internal(error: &AskError) -> ErrorData {
+    ErrorData::internal_error(error.to_string(), None)
+}
+
+impl Offer for Contract {
+    fn about(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_resources()
+            .enable_resources_subscribe()
+            .enable_prompts()
+            .enable_completions()
+            .enable_tasks()
+            .build();
+        let mut about = InitializeResult::new(capabilities);
+        about.server_info = identity();
+        about.instructions = Some(INSTRUCTIONS.to_owned());
+        about
+    }
+
+    async fn tools(&self) -> Listed<Tool> {
+        let (items, ttl_ms) = self.registry.all().await;
+        Listed { items, ttl_ms }
+    }
+
+    fn tool(&self, name: &str) -> Option<Tool> {
+        self.registry.named(name)
+    }
+
+    async fn call(&self, call: &mut Call<'_>) -> Outcome<Called> {
+        let arguments = call.arguments.clone();
+        let (verb, params) = match self.registry.find(&call.name).await {
+            None => return Outcome::Unknown,
+            Some(Found::Verb(verb)) => (verb.name, arguments.map_or(Value::Null, Value::Object)),
+            Some(Found::Workflow { sync }) => {
+                let mut params = json!({"name": call.name, "arguments": arguments.unwrap_or_default()});
+                if sync {
+                    params["wait_seconds"] = TO_ITS_END.into();
+                }
+                (CallTool::NAME, params)
+            }
+        };
+        let begins = [RunWorkflow::NAME, CallTool::NAME].contains(&verb);
+        if begins && call.asker.takes_tasks() && matches!(call.round.came, Came::Nothing) {
+            return match tasks::begin(verb, params, &self.daemon_of(&call.asker)).await {
+                Ok(Ok(task)) => Outcome::Done(Called::Task(task)),
+                Ok(Err((reply, warnings))) => Outcome::Done(Called::Result(completed(reply, warnings))),
+                Err(error) => Outcome::Done(Called::Result(failed(verb, &call.name, &error))),
+            };
+        }
+        self.run(verb, params, call).await
+    }
+
+    fn prompts(&self) -> Listed<Prompt> {
+        prompts::all()
+    }
+
+    async fn prompt(&self, call: &mut Call<'_>) -> Outcome<GetPromptResult> {
+        prompts::write(&call.name, call.arguments.as_ref(), &self.daemon_of(&call.asker)).await
+    }
+
+    async fn resources(&self, asker: &Asker<'_>) -> Result<Listed<Resource>, ErrorData> {
+        resources::all(&self.daemon_of(asker)).await.map_err(|error| internal(&error))
+    }
+
+    fn templates(&self) -> Listed<ResourceTemplate> {
+        resources::templates()
+    }
+
+    async fn read(&self, uri: &str, asker: &Asker<'_>) -> Result<Option<Vec<ResourceContents>>, ErrorData> {
+        resources::read(uri, &self.daemon_of(asker)).await.map_err(|error| internal(&error))
+    }
+
+    async fn follow(&self, uri: &str) -> Result<Option<Updates>, ErrorData> {
+        resources::follow(uri, self.ways.anybody()).await.map_err(|error| internal(&error))
+    }
+
+    async fn complete(&self, what: &Reference, argument: &ArgumentInfo) -> Vec<String> {
+        resources::complete(what, argument, self.ways.anybody()).await.unwrap_or_else(|error| {
+            tracing::debug!(%error, "nothing can be completed");
+            Vec::new()
+        })
+    }
+
+    async fn task(&self, id: &str, asker: &Asker<'_>) -> Result<Option<DetailedTask>, ErrorData> {
+        self.people.task(id, &self.daemon_of(asker), asker).await.map_err(|error| internal(&error))
+    }
+
+    async fn answer_task(&self, id: &str, said: InputResponses, asker: &Asker<'_>) -> Result<bool, ErrorData> {
+        self.people.told(id, said, &self.daemon_of(asker), asker).await.map_err(|error| internal(&error))
+    }
+
+    async fn cancel_task(&self, id: &str, asker: &Asker<'_>) -> Result<bool, ErrorData> {
+        tasks::cancel(id, &self.daemon_of(asker)).await.map_err(|error| internal(&error))
+    }
+
+    fn changes(&self) -> broadcast::Receiver<Changed> {
+        self.registry.changes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_instructions_are_read_to_their_end_and_name_tools_that_there_are() {
+        assert!(INSTRUCTIONS.len() <= 2048, "{} bytes", INSTRUCTIONS.len());
+        let words = INSTRUCTIONS.split(|character: char| !character.is_ascii_lowercase() && character != '_');
+        let fields = [
+            "session_id",
+            "exit_code",
+            "since_input",
+            "run_id",
+            "pending_gate",
+            "next_step",
+            "workflow_name",
+            "workflow_",
+        ];
+        for word in words.filter(|word| word.contains('_') && !fields.contains(word)) {
+            assert!(tools::named(word).is_some(), "{word}");
+        }
+    }
+}

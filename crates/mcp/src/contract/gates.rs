@@ -1,0 +1,274 @@
+//! Gates for people, put to the person at the client.
+//!
+//! Only an accepted dialog with a decision in it is an answer. Whatever else comes back leaves the gate open: many clients
+//! decline by themselves where nobody is there to be asked. A client that can ask nobody is told in words where to answer.
+
+pub(super) mod dialog;
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use rmcp::model::{ElicitRequest, ElicitResult, InputRequest, InputRequests};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use steplatch_protocol::{
+    AnswerGate, AskError, GateInfo, GetApprover, GetRun, GetWorkflowRun, RUN_WAIT_SECONDS, RunEvent, Steady, Verb as _,
+};
+
+use super::tasks::Tried;
+use super::waiting;
+use crate::offer::{Ask, Asker, Call, Came, Round};
+
+/// How often a person is asked again who filled a form in badly.
+pub(super) const ATTEMPTS: usize = 3;
+
+/// Gates that are remembered as asked about in vain.
+const MOST_UNANSWERED: usize = 1000;
+
+/// The name of a question; there is one at a time.
+const QUESTION: &str = "gate";
+
+const UNREACHED: &str = "This gate waits for a person, and the client could not ask one.";
+const NO_SUCH_FORM: &str = "This gate asks for a form that clients can not show.";
+
+/// Whoever can be asked.
+#[derive(Debug, Default)]
+pub(super) struct People {
+    /// Gates whose dialog came back without an answer. Nobody is asked about one again and again because an agent looks
+    /// at its run again and again.
+    unanswered: Mutex<VecDeque<String>>,
+    pub(super) tried: Tried,
+}
+
+/// Where a call stands while a person is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Standing {
+    /// The run that the call is about.
+    run: String,
+    /// The run whose gate it is: that one, or one below it.
+    gate_run: String,
+    gate: String,
+    /// Answers that were not taken.
+    attempts: usize,
+}
+
+/// Somebody who asked for a run and may be asked in return.
+pub(super) struct Caller<'a, 'c> {
+    pub(super) daemon: &'a Steady,
+    pub(super) call: &'a mut Call<'c>,
+    /// How long it waits for a run, in seconds.
+    wait: f64,
+}
+
+/// What a call comes to.
+pub(super) enum Reached {
+    Reply(Value),
+    Ask(Ask),
+}
+
+/// What came of a dialog.
+pub(super) enum Dialog {
+    Answered(AnswerGate),
+    /// Nothing that is an answer, in words.
+    LeftOpen(&'static str),
+}
+
+impl<'a, 'c> Caller<'a, 'c> {
+    pub(super) fn new(daemon: &'a Steady, call: &'a mut Call<'c>) -> Self {
+        let arguments = call.arguments.as_ref();
+        // Some wrap what they ask for.
+        let wrapped = arguments.and_then(|arguments| arguments.get("request")).and_then(Value::as_object);
+        let asked = wrapped.or(arguments).and_then(|asked| asked.get("wait_seconds")).and_then(Value::as_f64);
+        Self { daemon, call, wait: asked.unwrap_or(RUN_WAIT_SECONDS) }
+    }
+
+    async fn run(&mut self, run_id: &str, wait_seconds: f64) -> Result<Value, AskError> {
+        let params = json!({"run_id": run_id, "wait_seconds": wait_seconds});
+        Ok(waiting::ask(self.daemon, GetRun::NAME, params, self.call.progress.as_mut()).await?.0)
+    }
+}
+
+impl People {
+    pub(super) fn asked_in_vain(&self, gate: &GateInfo) -> bool {
+        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).contains(&gate.gate_id)
+    }
+
+    /// Leaves a gate to be answered elsewhere, and does not ask about it again.
+    fn leave(&self, reply: Value, gate: &GateInfo, daemon: &Steady, why: &str) -> Reached {
+        self.give_up(gate);
+        left(reply, gate, daemon, why)
+    }
+
+    /// Does not ask about a gate again.
+    pub(super) fn give_up(&self, gate: &GateInfo) {
+        let mut unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+        if unanswered.len() == MOST_UNANSWERED {
+            unanswered.pop_front();
+        }
+        unanswered.push_back(gate.gate_id.clone());
+    }
+
+    /// Puts the gate that a run waits at to the person, if it is for one and they can be reached; else says where to answer.
+    ///
+    /// # Errors
+    /// When the daemon can not be asked.
+    pub(super) async fn reach(&self, reply: Value, caller: &Caller<'_, '_>) -> Result<Reached, AskError> {
+        let daemon = caller.daemon;
+        let Some(gate) = gate_for_people(&reply, daemon).await? else {
+            return Ok(Reached::Reply(reply));
+        };
+        if !caller.call.asker.takes_forms() || self.asked_in_vain(&gate) {
+            return Ok(left(reply, &gate, daemon, "This gate waits for a person."));
+        }
+        if daemon.call(GetApprover {}).await?.is_set {
+            return Ok(left(reply, &gate, daemon, "This gate waits for a person and the approver's passphrase."));
+        }
+        Ok(question(reply, &gate, None, caller))
+    }
+
+    /// Goes on with a call that had asked a person; none where it was not this server's question.
+    ///
+    /// # Errors
+    /// When the daemon can not be asked.
+    pub(super) async fn resume(&self, round: Round, caller: &mut Caller<'_, '_>) -> Result<Option<Reached>, AskError> {
+        let Some(Ok(standing)) = round.carried.map(serde_json::from_value::<Standing>) else { return Ok(None) };
+        let response = match round.came {
+            Came::Moot => return self.go_on(&standing.run, caller.wait, caller).await.map(Some),
+            Came::Late => Err("This gate waits for a person, and nobody answered its dialog."),
+            Came::Unreachable => Err(UNREACHED),
+            Came::Nothing => Ok(None),
+            Came::Answers(mut answers) => {
+                Ok(answers.remove(QUESTION).and_then(|said| serde_json::from_value::<ElicitResult>(said).ok()))
+            }
+        };
+        let response = match response {
+            // Nobody was asked, so they are asked again.
+            Ok(None) => return self.go_on(&standing.run, 0.0, caller).await.map(Some),
+            Ok(Some(response)) => Ok(response),
+            Err(why) => Err(why),
+        };
+        let record = caller.daemon.call(GetWorkflowRun { run_id: standing.gate_run.clone() }).await?;
+        let gates = record.run.map(|run| run.pending_gates).unwrap_or_default();
+        let Some(gate) = gates.into_iter().find(|gate| gate.gate_id == standing.gate) else {
+            // Somebody else was faster: the run is as far as it is.
+            return self.go_on(&standing.run, 0.0, caller).await.map(Some);
+        };
+        let why = match response.map(|response| dialog::read(&gate, response)) {
+            Err(why) | Ok(Dialog::LeftOpen(why)) => why.to_owned(),
+            Ok(Dialog::Answered(answer)) => match answered(answer, caller.daemon, &caller.call.asker).await? {
+                Ok(()) => return self.go_on(&standing.run, caller.wait, caller).await.map(Some),
+                Err(Refused { why, again: true }) if standing.attempts + 1 < ATTEMPTS => {
+                    let reply = caller.run(&standing.run, 0.0).await?;
+                    let wrong = Some((why.as_str(), standing.attempts + 1));
+                    return Ok(Some(question(reply, &gate, wrong, caller)));
+                }
+                Err(Refused { why, .. }) => why,
+            },
+        };
+        let reply = caller.run(&standing.run, 0.0).await?;
+        Ok(Some(self.leave(reply, &gate, caller.daemon, &why)))
+    }
+
+    async fn go_on(&self, run: &str, wait: f64, caller: &mut Caller<'_, '_>) -> Result<Reached, AskError> {
+        let reply = caller.run(run, wait).await?;
+        self.reach(reply, caller).await
+    }
+}
+
+/// Asks the person; `wrong` is why the last answer was not taken, and how many were not.
+fn question(reply: Value, gate: &GateInfo, wrong: Option<(&str, usize)>, caller: &Caller<'_, '_>) -> Reached {
+    let (wrong, attempts) = wrong.map_or((None, 0), |(wrong, attempts)| (Some(wrong), attempts));
+    let Some(form) = dialog::form(gate, wrong, caller.call.asker.knows_titles()) else {
+        return left(reply, gate, caller.daemon, NO_SUCH_FORM);
+    };
+    let standing = Standing {
+        run: reply["run_id"].as_str().unwrap_or_default().to_owned(),
+        gate_run: gate.run_id.clone(),
+        gate: gate.gate_id.clone(),
+        attempts,
+    };
+    let carried = serde_json::to_value(standing).expect("where a call stands has only JSON in it");
+    let request = InputRequest::Elicitation(ElicitRequest::new(form));
+    let questions = InputRequests::from([(QUESTION.to_owned(), request)]);
+    let moot = Box::pin(closed(gate.clone(), caller.daemon.clone()));
+    Reached::Ask(Ask { questions, carried: Some(carried), moot })
+}
+
+/// Why an answer was not taken, and whether another one may be.
+pub(super) struct Refused {
+    pub(super) why: String,
+    pub(super) again: bool,
+}
+
+/// Passes on what a person answered, as theirs.
+pub(super) async fn answered(
+    answer: AnswerGate,
+    daemon: &Steady,
+    asker: &Asker<'_>,
+) -> Result<Result<(), Refused>, AskError> {
+    let client = asker.name().unwrap_or_else(|| "an MCP client".to_owned());
+    let client: String = client.chars().take(40).collect();
+    let person = daemon.for_person(&format!("mcp elicitation in {client}"));
+    let reply = person.call(answer).await?;
+    Ok(if reply.success { Ok(()) } else { Err(Refused { why: reply.error.unwrap_or_default(), again: reply.misread }) })
+}
+
+/// The oldest gate for people that a run waits at, its own or that of one below it.
+async fn gate_for_people(reply: &Value, daemon: &Steady) -> Result<Option<GateInfo>, AskError> {
+    if reply["status"] != "waiting" {
+        return Ok(None);
+    }
+    let run_id = reply["run_id"].as_str().unwrap_or_default().to_owned();
+    let record = daemon.call(GetWorkflowRun { run_id }).await?;
+    let gates = record.run.map(|run| run.pending_gates).unwrap_or_default();
+    Ok(gates.into_iter().find(|gate| gate.answered_by == "human"))
+}
+
+/// The reply of a call whose gate is left to be answered elsewhere.
+fn left(mut reply: Value, gate: &GateInfo, daemon: &Steady, why: &str) -> Reached {
+    // It may have been answered while it was looked at.
+    if reply["status"] == "waiting" {
+        let told = where_to_answer(gate, daemon, why);
+        reply["next_step"] = format!("{told} Tell them so; get_run with wait_seconds goes on when they have.").into();
+    }
+    Reached::Reply(reply)
+}
+
+/// Says why a gate is answered elsewhere, and with which command.
+pub(super) fn where_to_answer(gate: &GateInfo, daemon: &Steady, why: &str) -> String {
+    let place = daemon.place();
+    let folder = match place.is_usual() {
+        true => String::new(),
+        false => format!(" --state-dir {}", quoted(&place.state().display().to_string())),
+    };
+    let run = &gate.run_id;
+    format!("{why} A person answers it in a terminal of their own, with: steplatch gates answer {run}{folder}.")
+}
+
+/// A word of a shell.
+fn quoted(word: &str) -> String {
+    let plain = |character: char| character.is_ascii_alphanumeric() || "/._-+@:".contains(character);
+    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+/// Waits until a gate is open no more.
+async fn closed(gate: GateInfo, daemon: Steady) {
+    let mut events = daemon.follow(&gate.run_id, 1);
+    let ends = |event: &RunEvent| {
+        let this = event.data.get("gate_id").is_some_and(|id| *id == gate.gate_id);
+        event.is_last()
+            || (this && ["gate_answered", "gate_timeout", "gate_cancelled"].contains(&event.event_type.as_str()))
+    };
+    loop {
+        match events.next().await {
+            Ok(Some(event)) if ends(&event) => return,
+            Ok(Some(_)) => {}
+            Ok(None) => return,
+            // Who can not be followed may still be answered.
+            Err(error) => {
+                tracing::debug!(%error, "a run can not be followed");
+                return std::future::pending().await;
+            }
+        }
+    }
+}

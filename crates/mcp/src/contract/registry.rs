@@ -1,0 +1,234 @@
+//! All tools by name: those of the contract, which never change, and the workflows that are tools, which do.
+//!
+//! The list is kept as the daemon told it last, so that it is the same for every connection and costs nothing to look at. Whoever
+//! looks first has it fetched; from then on the daemon tells when it has changed. Nobody starts a daemon only to watch
+//! it: when it goes away it is looked for again for some time, and after that when somebody asks for something.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use serde_json::Value;
+use steplatch_protocol::{AskError, Change, ListTools, Steady, ToolInfo, ToolScope, VerbInfo, Watch};
+use tokio::sync::{Notify, broadcast};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::tools;
+use crate::offer::Changed;
+
+/// Milliseconds for which the list is fresh while no workflow is a tool, and while some are.
+const TTL_MS: (u64, u64) = (60_000, 5_000);
+
+/// Workflows that are listed at most: a list that is longer is of no use to a model.
+const MOST_WORKFLOWS: usize = 500;
+
+/// Changes that a slow listener may be behind.
+const BEHIND: usize = 16;
+
+/// The pauses between attempts to find a daemon again that went away.
+const PAUSES_MS: [u64; 10] = [10, 50, 100, 250, 500, 1000, 2000, 4000, 8000, 16_000];
+
+/// What a model is told about what a call of a workflow comes to. Fields as those of `run_workflow`.
+const COMES_TO: &str = " Returns as run_workflow does.";
+
+/// The tools.
+#[derive(Debug)]
+pub(super) struct Registry {
+    shared: Arc<Shared>,
+    /// Ends watching.
+    _watching: DropGuard,
+}
+
+#[derive(Debug)]
+struct Shared {
+    daemon: Steady,
+    known: RwLock<Arc<Known>>,
+    changes: broadcast::Sender<Changed>,
+    /// Somebody asked for something, so there is a daemon, or there ought to be.
+    asked: Notify,
+    /// Ends watching.
+    ended: CancellationToken,
+    begun: Mutex<bool>,
+    /// One look at a time.
+    looking: tokio::sync::Mutex<()>,
+}
+
+/// The workflows that are tools, as they were told last.
+#[derive(Debug, Default, PartialEq)]
+struct Known {
+    told: bool,
+    workflows: BTreeMap<String, Workflow>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Workflow {
+    tool: Tool,
+    sync: bool,
+}
+
+/// What is behind the name of a tool.
+pub(super) enum Found {
+    Verb(&'static VerbInfo),
+    /// A workflow, and whether a call of it waits for its end.
+    Workflow {
+        sync: bool,
+    },
+}
+
+impl Registry {
+    pub(super) fn new(daemon: Steady) -> Self {
+        let ended = CancellationToken::new();
+        let shared = Shared {
+            daemon,
+            known: RwLock::default(),
+            changes: broadcast::Sender::new(BEHIND),
+            asked: Notify::new(),
+            ended: ended.clone(),
+            begun: Mutex::default(),
+            looking: tokio::sync::Mutex::default(),
+        };
+        Self { shared: Arc::new(shared), _watching: ended.drop_guard() }
+    }
+
+    /// Every tool, sorted by name, and for how many milliseconds the list is fresh.
+    pub(super) async fn all(&self) -> (Vec<Tool>, u64) {
+        self.shared.watch();
+        if !self.shared.known().told {
+            self.shared.looked().await;
+        }
+        let known = self.shared.known();
+        let mut tools = tools::all();
+        tools.extend(known.workflows.values().map(|workflow| workflow.tool.clone()));
+        tools.sort_by(|one, other| one.name.cmp(&other.name));
+        (tools, if known.workflows.is_empty() { TTL_MS.0 } else { TTL_MS.1 })
+    }
+
+    /// The tool called `name`, as far as is known.
+    pub(super) fn named(&self, name: &str) -> Option<Tool> {
+        match tools::named(name) {
+            Some(tool) => Some(tool.clone()),
+            None => self.shared.known().workflows.get(name).map(|workflow| workflow.tool.clone()),
+        }
+    }
+
+    /// What is behind the tool called `name`. One that is not known is looked for.
+    pub(super) async fn find(&self, name: &str) -> Option<Found> {
+        if let Some(verb) = tools::verb(name) {
+            return Some(Found::Verb(verb));
+        }
+        self.shared.watch();
+        let known = || self.shared.known().workflows.get(name).map(|workflow| Found::Workflow { sync: workflow.sync });
+        match known() {
+            Some(found) => Some(found),
+            None => {
+                self.shared.looked().await;
+                known()
+            }
+        }
+    }
+
+    /// What is told of changes from now on.
+    pub(super) fn changes(&self) -> broadcast::Receiver<Changed> {
+        let changes = self.shared.changes.subscribe();
+        self.shared.watch();
+        changes
+    }
+}
+
+impl Shared {
+    fn known(&self) -> Arc<Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Begins to watch, if nobody has yet, and wakes whoever gave up.
+    fn watch(self: &Arc<Self>) {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *begun, true) {
+            self.asked.notify_waiters();
+            return;
+        }
+        let (shared, ended) = (self.clone(), self.ended.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = ended.cancelled() => {}
+                () = watching(shared) => {}
+            }
+        });
+    }
+
+    /// Looks which workflows are tools just now. Those that were known stay where nobody can be asked.
+    async fn looked(&self) {
+        let _one_at_a_time = self.looking.lock().await;
+        let asked = self.daemon.call(ListTools { scope: Some(ToolScope::Offered) }).await;
+        let workflows = match asked {
+            Ok(reply) if reply.success => reply.tools,
+            Ok(reply) => return tracing::debug!(error = reply.error, "the tools can not be listed"),
+            Err(AskError::Call(error)) => return tracing::debug!(%error, "the tools can not be listed"),
+            Err(error) => return tracing::warn!(%error, "the tools can not be listed"),
+        };
+        let workflows = workflows.into_iter().filter_map(described).take(MOST_WORKFLOWS).collect();
+        let now = Known { told: true, workflows };
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let changed = known.workflows != now.workflows;
+        *known = Arc::new(now);
+        drop(known);
+        if changed {
+            // Nobody may be listening.
+            let _ = self.changes.send(Changed::Tools);
+        }
+    }
+}
+
+/// Looks whenever the daemon says that the list has changed, and whenever another daemon answers.
+async fn watching(shared: Arc<Shared>) {
+    let mut failures = 0;
+    loop {
+        if let Ok(client) = shared.daemon.running().await
+            && let Ok((reply, mut events)) = client.subscribe(Watch {}).await
+            && reply.success
+        {
+            failures = 0;
+            shared.looked().await;
+            while let Some(event) = events.next().await {
+                if matches!(serde_json::from_value(event), Ok(Change::Tools)) {
+                    shared.looked().await;
+                }
+            }
+        }
+        match PAUSES_MS.get(failures) {
+            Some(pause) => {
+                failures += 1;
+                tokio::select! {
+                    () = tokio::time::sleep(Duration::from_millis(*pause)) => {}
+                    () = shared.asked.notified() => {}
+                }
+            }
+            None => shared.asked.notified().await,
+        }
+    }
+}
+
+/// A workflow as a tool. What its author says of it is passed on; what it does to the world nobody knows, so the worst is
+/// said.
+fn described(workflow: ToolInfo) -> Option<(String, Workflow)> {
+    let ToolInfo { name, title, description, input_schema, sync, .. } = workflow;
+    let Value::Object(input_schema) = input_schema else { return None };
+    // The names of the contract are the contract's.
+    if tools::named(&name).is_some() {
+        return None;
+    }
+    let description = description.trim_end();
+    let stop = if description.ends_with(['.', '!', '?', ':']) { "" } else { "." };
+    let description = format!("{description}{stop}{COMES_TO}");
+    let annotations = ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(true);
+    let tool = Tool::new(name.clone(), description, Arc::new(input_schema))
+        .with_title(title)
+        .with_raw_output_schema(Arc::new(an_object()))
+        .with_annotations(annotations);
+    Some((name, Workflow { tool, sync }))
+}
+
+fn an_object() -> JsonObject {
+    JsonObject::from_iter([("type".to_owned(), "object".into())])
+}

@@ -1,0 +1,244 @@
+//! Terminals, runs and workflows as resources.
+//!
+//! | resource | is |
+//! |---|---|
+//! | `terminal://ID/screen` | the screen as drawn |
+//! | `terminal://ID/history`, `…?offset=N` | all output, from a position on |
+//! | `run://ID` | a run, as `get_run` tells it |
+//! | `run://ID/events`, `…?from_seq=N` | what happened in it, a line of JSON for each event |
+//! | `workflow://NAME` | a saved workflow, as `describe_workflow` tells it |
+//!
+//! What is long is cut; what follows is read with the query, which stands in `_meta` of what was cut.
+
+mod follow;
+mod uri;
+
+use rmcp::model::{ArgumentInfo, MetaObject, Reference, Resource, ResourceContents, ResourceTemplate};
+use serde_json::{Value, json};
+use steplatch_protocol::{
+    AskError, ContentMode, DescribeWorkflow, GetRun, GetScreenContent, GetWorkflowRun, ListTerminalSessions,
+    ListWorkflowRuns, ListWorkflows, RunEvent, Steady,
+};
+
+pub(super) use follow::follow;
+use uri::{Address, Part};
+
+use crate::offer::Listed;
+
+/// The longest text of a resource, in characters: about as much as a model reads at once.
+const LONGEST: u32 = 40_000;
+
+/// The most events of one read.
+const MOST_EVENTS: usize = 500;
+
+/// How many runs and workflows are listed. All can be read, and completion finds them.
+const MOST_RUNS: u32 = 20;
+const MOST_WORKFLOWS: u32 = 100;
+
+/// How many are looked through for completion.
+const MOST_SEARCHED: u32 = 1000;
+
+/// Where, in `_meta` of a content, the rest of what is told about it stands.
+const ABOUT: &str = "steplatch/about";
+
+const TEXT: &str = "text/plain";
+const JSON: &str = "application/json";
+const LINES_OF_JSON: &str = "application/jsonl";
+
+/// The kinds of resources.
+pub(super) fn templates() -> Listed<ResourceTemplate> {
+    let template = |uri: &str, name: &str, title: &str, description: &str, kind: &str| {
+        ResourceTemplate::new(uri, name).with_title(title).with_description(description).with_mime_type(kind)
+    };
+    let items = vec![
+        template(
+            "terminal://{session_id}/screen",
+            "terminal_screen",
+            "Screen of a terminal",
+            "The screen as drawn",
+            TEXT,
+        ),
+        template(
+            "terminal://{session_id}/history{?offset}",
+            "terminal_history",
+            "Output of a terminal",
+            "All that was printed, without escapes. What is too long keeps its head and tail; next_offset in _meta is the \
+             offset to read on from.",
+            TEXT,
+        ),
+        template("run://{run_id}", "run", "Run", "A run of a workflow: how far it is, or how it ended", JSON),
+        template(
+            "run://{run_id}/events{?from_seq}",
+            "run_events",
+            "Events of a run",
+            "What happened in a run so far. When there is more, next_seq in _meta is the from_seq to read on from.",
+            LINES_OF_JSON,
+        ),
+        template("workflow://{name}", "workflow", "Saved workflow", "A workflow, and what it must be given", JSON),
+    ];
+    Listed { items, ttl_ms: 3_600_000 }
+}
+
+/// The resources that there are: all terminals, the newest runs, and workflows.
+///
+/// # Errors
+/// When the daemon can not be asked.
+pub(super) async fn all(daemon: &Steady) -> Result<Listed<Resource>, AskError> {
+    let resource = |address: Address, name: String, description: String, kind: &str| {
+        Resource::new(address.to_string(), name).with_description(description).with_mime_type(kind)
+    };
+    let mut items = Vec::new();
+    for session in daemon.call(ListTerminalSessions {}).await?.sessions {
+        let (id, command) = (session.session_id, session.command);
+        let called = session.name.unwrap_or_else(|| id.clone());
+        let screen = Address::terminal(&id, Part::Screen);
+        items.push(resource(screen, format!("screen of {called}"), format!("{command}, {}", session.state), TEXT));
+        let history = Address::terminal(&id, Part::History { offset: None });
+        items.push(resource(history, format!("output of {called}"), format!("All output of {command}"), TEXT));
+    }
+    let runs = ListWorkflowRuns { limit: Some(MOST_RUNS), ..ListWorkflowRuns::default() };
+    for run in daemon.call(runs).await?.runs {
+        let description = format!("{}, {}, began {}", run.workflow_id, run.state, run.started_at);
+        items.push(resource(Address::Run(run.run_id.clone()), run.run_id.clone(), description, JSON));
+        let events = Address::Events { run: run.run_id.clone(), from_seq: None };
+        let description = format!("What happened in that run of {}", run.workflow_id);
+        items.push(resource(events, format!("events of {}", run.run_id), description, LINES_OF_JSON));
+    }
+    let workflows = ListWorkflows { limit: MOST_WORKFLOWS, ..ListWorkflows::default() };
+    for workflow in daemon.call(workflows).await?.workflows {
+        let description = workflow.description.unwrap_or_else(|| format!("A {}", workflow.kind));
+        items.push(resource(Address::Workflow(workflow.name.clone()), workflow.name, description, JSON));
+    }
+    Ok(Listed { items, ttl_ms: 0 })
+}
+
+/// Reads a resource; `None` where there is none of that URI.
+///
+/// # Errors
+/// When the daemon can not be asked.
+pub(super) async fn read(uri: &str, daemon: &Steady) -> Result<Option<Vec<ResourceContents>>, AskError> {
+    let Some(address) = Address::parse(uri) else { return Ok(None) };
+    let content = match address {
+        Address::Terminal { id, part } => terminal(uri, id, part, daemon).await?,
+        Address::Run(run_id) => run(uri, run_id, daemon).await?,
+        Address::Events { run, from_seq } => events(uri, run, from_seq.unwrap_or(1), daemon).await?,
+        Address::Workflow(name) => {
+            let described = daemon.call(DescribeWorkflow { name }).await?;
+            // One that has problems is there all the same.
+            described.name.is_some().then(|| pretty(uri, &described))
+        }
+    };
+    Ok(content.map(|content| vec![content]))
+}
+
+async fn terminal(
+    uri: &str,
+    session_id: String,
+    part: Part,
+    daemon: &Steady,
+) -> Result<Option<ResourceContents>, AskError> {
+    let mut verb = GetScreenContent { session_id, limit: Some(LONGEST), ..GetScreenContent::default() };
+    if let Part::History { offset } = part {
+        (verb.content_mode, verb.offset) = (ContentMode::History, offset);
+    }
+    let mut reply = daemon.call(verb).await?;
+    let Some(text) = reply.screen_content.take().filter(|_| reply.success) else { return Ok(None) };
+    let about = serde_json::to_value(reply).expect("a reply has only JSON in it");
+    Ok(Some(ResourceContents::text(text, uri).with_mime_type(TEXT).with_meta(meta(about))))
+}
+
+async fn run(uri: &str, run_id: String, daemon: &Steady) -> Result<Option<ResourceContents>, AskError> {
+    // A run that failed has success: false, so whether there is one is asked first.
+    if daemon.call(GetWorkflowRun { run_id: run_id.clone() }).await?.run.is_none() {
+        return Ok(None);
+    }
+    let reply = daemon.call(GetRun { run_id, wait_seconds: None }).await?;
+    Ok(Some(pretty(uri, &reply)))
+}
+
+async fn events(
+    uri: &str,
+    run_id: String,
+    from_seq: u64,
+    daemon: &Steady,
+) -> Result<Option<ResourceContents>, AskError> {
+    if daemon.call(GetWorkflowRun { run_id: run_id.clone() }).await?.run.is_none() {
+        return Ok(None);
+    }
+    let mut follower = daemon.follow(&run_id, from_seq);
+    let (mut text, mut count) = (String::new(), 0);
+    let newest = follower.newest_seq().await.unwrap_or(0);
+    let mut next = from_seq;
+    while next <= newest {
+        let Ok(Some(event)) = follower.next().await else { break };
+        // Whatever began after the question is left to the next one.
+        if event.seq > newest {
+            break;
+        }
+        let line = line_of(&event);
+        if count == MOST_EVENTS || (count > 0 && text.len() + line.len() > LONGEST as usize) {
+            break;
+        }
+        text.push_str(&line);
+        (count, next) = (count + 1, event.seq + 1);
+    }
+    let about = match next <= newest {
+        true => json!({"newest_seq": newest, "next_seq": next}),
+        false => json!({"newest_seq": newest}),
+    };
+    Ok(Some(ResourceContents::text(text, uri).with_mime_type(LINES_OF_JSON).with_meta(meta(about))))
+}
+
+fn line_of(event: &RunEvent) -> String {
+    let line = serde_json::to_string(event).expect("an event has only JSON in it");
+    format!("{line}\n")
+}
+
+fn pretty(uri: &str, reply: &impl serde::Serialize) -> ResourceContents {
+    let text = serde_json::to_string_pretty(reply).expect("a reply has only JSON in it");
+    ResourceContents::text(text, uri).with_mime_type(JSON)
+}
+
+fn meta(about: Value) -> MetaObject {
+    let mut meta = MetaObject::default();
+    meta.0.insert(ABOUT.to_owned(), about);
+    meta
+}
+
+/// What a variable of a template, or a run of a prompt, may be: whatever begins like what was typed, then whatever has it.
+///
+/// # Errors
+/// When the daemon can not be asked.
+pub(super) async fn complete(
+    what: &Reference,
+    argument: &ArgumentInfo,
+    daemon: &Steady,
+) -> Result<Vec<String>, AskError> {
+    let known = match what {
+        Reference::Resource(template) => templates().items.iter().any(|known| known.uri_template == template.uri),
+        Reference::Prompt(prompt) => super::prompts::takes(&prompt.name, &argument.name),
+        _ => false,
+    };
+    if !known {
+        return Ok(Vec::new());
+    }
+    let mut values: Vec<String> = match argument.name.as_str() {
+        "session_id" => {
+            let sessions = daemon.call(ListTerminalSessions {}).await?.sessions;
+            sessions.into_iter().rev().map(|session| session.session_id).collect()
+        }
+        "run_id" => {
+            let runs = ListWorkflowRuns { limit: Some(MOST_SEARCHED), ..ListWorkflowRuns::default() };
+            daemon.call(runs).await?.runs.into_iter().map(|run| run.run_id).collect()
+        }
+        "name" => {
+            let workflows = ListWorkflows { limit: MOST_SEARCHED, ..ListWorkflows::default() };
+            daemon.call(workflows).await?.workflows.into_iter().map(|workflow| workflow.name).collect()
+        }
+        _ => Vec::new(),
+    };
+    let typed = argument.value.as_str();
+    values.retain(|value| value.contains(typed));
+    values.sort_by_key(|value| !value.starts_with(typed));
+    Ok(values)
+}

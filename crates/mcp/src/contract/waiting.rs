@@ -1,0 +1,151 @@
+//! Waits that tell how far they are.
+//!
+//! A client that gives a token with its call is told of the states that a run enters
+//! and of the gates that open, from the events of the run. Only the wait belongs to the
+//! call: a call that is lost or taken back leaves the run alone.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use steplatch_protocol::{
+    AskError, AwaitOutput, CallTool, Follower, GetRun, RUN_WAIT_SECONDS, RunEvent, RunWorkflow, Steady, Verb, read,
+};
+
+use crate::progress::{Progress, SIGN_OF_LIFE};
+
+/// How long events are gathered before the first message.
+const GATHERING: Duration = Duration::from_millis(20);
+
+/// What the daemon replied, with its remarks on the parameters.
+pub(super) type Answer = Result<(Value, Vec<String>), AskError>;
+
+/// Asks for the verb called `name`, and tells whoever wants to know how far it is until it is answered. Nothing is told
+/// afterwards.
+pub(super) async fn ask(daemon: &Steady, name: &str, params: Value, progress: Option<&mut Progress>) -> Answer {
+    let Some(progress) = progress else { return daemon.call_raw(name, params).await };
+    let answer = match name {
+        RunWorkflow::NAME => match read::<RunWorkflow>(params.clone()) {
+            Ok(known) => {
+                let wait = known.verb.wait_seconds;
+                let verb = RunWorkflow { wait_seconds: Some(0.0), ..known.verb };
+                begin(daemon, verb, wait, known.warnings, progress).await
+            }
+            // The daemon says best what is wrong with parameters, so it gets them as they are.
+            Err(_) => daemon.call_raw(name, params).await,
+        },
+        CallTool::NAME => match read::<CallTool>(params.clone()) {
+            Ok(known) => {
+                let wait = known.verb.wait_seconds;
+                let verb = CallTool { wait_seconds: Some(0.0), ..known.verb };
+                begin(daemon, verb, wait, known.warnings, progress).await
+            }
+            Err(_) => daemon.call_raw(name, params).await,
+        },
+        GetRun::NAME => match read::<GetRun>(params.clone()) {
+            Ok(known) if known.verb.wait_seconds.is_some_and(|wait| wait > 0.0) => {
+                over(daemon, &known.verb.run_id, params, progress).await
+            }
+            _ => daemon.call_raw(name, params).await,
+        },
+        AwaitOutput::NAME => wait_for_output(daemon, params, progress).await,
+        _ => daemon.call_raw(name, params).await,
+    };
+    // What is told is written before the answer, which the caller writes.
+    progress.flush().await;
+    answer
+}
+
+/// Starts a run without waiting, then waits as for one that was there before.
+async fn begin<V: Verb>(
+    daemon: &Steady,
+    verb: V,
+    wait: Option<f64>,
+    warnings: Vec<String>,
+    progress: &mut Progress,
+) -> Answer {
+    let began = Instant::now();
+    let params = serde_json::to_value(verb).expect("the parameters of a verb have only JSON in them");
+    let (started, _) = daemon.call_raw(V::NAME, params).await?;
+    let run = started["run_id"].as_str().unwrap_or_default().to_owned();
+    if started["status"] != "running" || run.is_empty() {
+        return Ok((started, warnings));
+    }
+    let left = (wait.unwrap_or(RUN_WAIT_SECONDS) - began.elapsed().as_secs_f64()).max(0.0);
+    let (data, _) = over(daemon, &run, json!({"run_id": run, "wait_seconds": left}), progress).await?;
+    Ok((data, warnings))
+}
+
+/// Waits for a run, following it meanwhile.
+async fn over(daemon: &Steady, run: &str, get_run: Value, progress: &mut Progress) -> Answer {
+    let answer = daemon.call_raw(GetRun::NAME, get_run);
+    tokio::pin!(answer);
+    let mut follower = Some(daemon.follow(run, 1));
+    // Of a run that began before, all that happened comes at once, and where it is now is what matters.
+    progress.gather(GATHERING);
+    let mut states = 0;
+    let answer = loop {
+        tokio::select! {
+            // What happened before the end is told before it.
+            biased;
+            event = next(&mut follower) => match event {
+                Some(event) => hear(&event, &mut states, progress),
+                None => follower = None,
+            },
+            () = progress.is_due() => progress.flush().await,
+            answer = &mut answer => break answer,
+        }
+    };
+    // A gate ends the wait as it opens, so it is told of from here: its event may not have come yet.
+    if let Ok((reply, _)) = &answer
+        && let Some(prompt) = reply.pointer("/pending_gate/prompt").and_then(Value::as_str)
+    {
+        progress.say(format!("waits for an answer: {prompt}"));
+    }
+    answer
+}
+
+fn hear(event: &RunEvent, states: &mut u32, progress: &mut Progress) {
+    let text = |name: &str| event.data.get(name).and_then(Value::as_str).unwrap_or_default();
+    match event.event_type.as_str() {
+        "state_entered" => {
+            *states += 1;
+            progress.say(format!("state {states}: {} ({})", text("state"), text("tool")));
+        }
+        "gate_answered" => {
+            let answer = event.data.get("answer").cloned().unwrap_or_default();
+            let answer = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
+            progress.say(format!("{} answered: {answer}", text("by")));
+        }
+        "workflow_paused" => progress.say(format!("paused by {}", text("by"))),
+        "workflow_resumed" => progress.say(format!("{} lets it go on", text("by"))),
+        _ => {}
+    }
+}
+
+/// Waits for output. There is nothing to tell of it, but clients give up on calls that they hear nothing of.
+async fn wait_for_output(daemon: &Steady, params: Value, progress: &mut Progress) -> Answer {
+    let began = Instant::now();
+    let answer = daemon.call_raw(AwaitOutput::NAME, params);
+    tokio::pin!(answer);
+    let mut signs = tokio::time::interval_at(tokio::time::Instant::now() + SIGN_OF_LIFE, SIGN_OF_LIFE);
+    loop {
+        tokio::select! {
+            answer = &mut answer => return answer,
+            _ = signs.tick() => {
+                progress.say(format!("waiting since {} s", began.elapsed().as_secs()));
+                progress.flush().await;
+            }
+        }
+    }
+}
+
+/// Returns the next event. `None` when there are no more; a run that can not be followed can still be waited for.
+async fn next(follower: &mut Option<Follower>) -> Option<RunEvent> {
+    match follower {
+        Some(follower) => follower.next().await.unwrap_or_else(|error| {
+            tracing::debug!(%error, "a run can not be followed");
+            None
+        }),
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,85 @@
+//! MCP over HTTP (Streamable HTTP, in both eras of the protocol).
+//!
+//! What comes before, a token above all, is whose service this is mounted in.
+
+mod sessions;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use steplatch_protocol::{MAX_LINE, Steady};
+use tokio_util::sync::CancellationToken;
+
+use crate::contract::Contract;
+use crate::offer::Offer;
+use crate::questions::LONGEST_QUESTION;
+use crate::seal::Seals;
+use crate::server::{Server, Shared};
+pub use sessions::Sessions;
+
+/// How long a session of before 2026-07-28 lives without a message from its client. A gate may be open meanwhile: a person may
+/// take a night.
+const KEEP_ALIVE: Duration = Duration::from_secs(24 * 3600);
+
+// A session that ended while its client's person is asked would take the call with it.
+const _: () = assert!(KEEP_ALIVE.as_secs() > 2 * LONGEST_QUESTION.as_secs());
+
+/// Sessions at the same time.
+const MOST_SESSIONS: usize = 256;
+
+/// From whom, and how much, is taken.
+#[derive(Debug, Clone)]
+pub struct HttpOptions {
+    /// The hosts that a client may have reached this under, with or without a port.
+    pub hosts: Vec<String>,
+    /// The origins of pages that may call, with a port or `:*`; no page may if there are none. What is no page sends no origin.
+    pub origins: Vec<String>,
+    /// The longest body that is read, in bytes.
+    pub longest_body: usize,
+    /// Ends all sessions and requests when it is cancelled.
+    pub ended: CancellationToken,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self {
+            hosts: ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec(),
+            origins: ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"].map(str::to_owned).to_vec(),
+            longest_body: MAX_LINE,
+            ended: CancellationToken::new(),
+        }
+    }
+}
+
+/// A service for requests to one path, to be mounted where that path is.
+pub type HttpService<O> = StreamableHttpService<Server<O>, Sessions>;
+
+/// Offers the contract to MCP clients. The service is cheap to clone; all clones are one.
+#[must_use]
+pub fn http_service(daemon: Steady, options: HttpOptions) -> HttpService<Contract> {
+    let seals = Seals::new(Some(daemon.place().state().to_owned()));
+    service(Shared { offer: Contract::new(daemon), seals }, options)
+}
+
+/// Offers something else in the same manners.
+#[must_use]
+pub fn http_service_of<O: Offer>(offer: O, options: HttpOptions) -> HttpService<O> {
+    service(Shared { offer, seals: Seals::new(None) }, options)
+}
+
+fn service<O: Offer>(shared: Shared<O>, options: HttpOptions) -> HttpService<O> {
+    let HttpOptions { hosts, origins, longest_body, ended } = options;
+    let mut sessions = LocalSessionManager::default();
+    sessions.session_config.keep_alive = Some(KEEP_ALIVE);
+    let config = StreamableHttpServerConfig::default()
+        .with_allowed_hosts(hosts)
+        .with_allowed_origins(origins)
+        .enforce_origin_validation()
+        .with_max_request_body_bytes(longest_body)
+        .with_cancellation_token(ended.clone());
+    let shared = Arc::new(shared);
+    let server = move || Ok(Server::new(shared.clone(), ended.clone()));
+    StreamableHttpService::new(server, Arc::new(Sessions::new(sessions, MOST_SESSIONS)), config)
+}

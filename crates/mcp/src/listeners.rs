@@ -1,0 +1,231 @@
+//! Whoever wants to be told of changes.
+//!
+//! Before 2026-07-28 a client is told of changed lists without having asked, and asks to be told of a resource; since then it
+//! listens, in a request that lasts as long as it wants to. Each waits for changes by itself, and gathers those that come
+//! within a moment, so that it is told once.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rmcp::model::ResourceUpdatedNotificationParam;
+use rmcp::service::SubscriptionContext;
+use rmcp::{ErrorData, Peer, RoleServer};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::offer::{Changed, Offer, Updates};
+
+/// How long changes of lists are gathered.
+const GATHERING: Duration = Duration::from_millis(150);
+
+/// The shortest time between two updates of a resource: nobody reads faster.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// Resources that one client, or one request to listen, can follow.
+const MOST_FOLLOWED: usize = 32;
+
+/// What a client of before 2026-07-28 is told. All of it ends when this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    followed: Mutex<HashMap<String, DropGuard>>,
+    lists: Mutex<Option<DropGuard>>,
+}
+
+impl Listeners {
+    /// # Errors
+    /// When as many resources are followed as can be.
+    pub(crate) fn make_room(&self, uri: &str) -> Result<(), ErrorData> {
+        let followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        if followed.len() < MOST_FOLLOWED || followed.contains_key(uri) {
+            return Ok(());
+        }
+        let error = format!("{MOST_FOLLOWED} resources are followed, which is the most; unsubscribe from one first");
+        Err(ErrorData::invalid_params(error, None))
+    }
+
+    /// Tells a client of a resource from now on.
+    ///
+    /// # Errors
+    /// As [`Listeners::make_room`].
+    pub(crate) fn subscribe(
+        &self,
+        uri: String,
+        mut updates: Updates,
+        peer: Peer<RoleServer>,
+        ended: &CancellationToken,
+    ) -> Result<(), ErrorData> {
+        self.make_room(&uri)?;
+        let token = ended.child_token();
+        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        followed.insert(uri.clone(), token.clone().drop_guard());
+        tokio::spawn(token.run_until_cancelled_owned(async move {
+            while updates.recv().await.is_some() {
+                let update = ResourceUpdatedNotificationParam::new(uri.clone());
+                if peer.notify_resource_updated(update).await.is_err() {
+                    return;
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        }));
+        Ok(())
+    }
+
+    pub(crate) fn unsubscribe(&self, uri: &str) {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner).remove(uri);
+    }
+}
+
+/// Tells a client of changed lists from now on.
+pub(crate) fn tell_of_changes(
+    listeners: &Arc<Listeners>,
+    changes: broadcast::Receiver<Changed>,
+    peer: Peer<RoleServer>,
+    ended: &CancellationToken,
+) {
+    let token = ended.child_token();
+    *listeners.lists.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone().drop_guard());
+    let mut changes = Gathered::new(changes);
+    tokio::spawn(token.run_until_cancelled_owned(async move {
+        while let Some(changed) = changes.next().await {
+            for list in changed {
+                let told = match list {
+                    Changed::Tools => peer.notify_tool_list_changed().await,
+                    Changed::Prompts => peer.notify_prompt_list_changed().await,
+                };
+                if told.is_err() {
+                    return;
+                }
+            }
+        }
+    }));
+}
+
+/// As many resources as one request to listen may follow.
+pub(crate) fn bounded(mut uris: Vec<String>) -> Vec<String> {
+    uris.truncate(MOST_FOLLOWED);
+    uris
+}
+
+/// Tells of what is listened for, until the client or the server ends it.
+///
+/// # Errors
+/// When what is to be followed can not be.
+pub(crate) async fn listen(
+    offer: &impl Offer,
+    context: SubscriptionContext,
+    ended: &CancellationToken,
+) -> Result<(), ErrorData> {
+    let mut changes = Gathered::new(offer.changes());
+    let (sender, mut updated) = mpsc::channel(MOST_FOLLOWED);
+    // They end with this request.
+    let mut following = JoinSet::new();
+    let work = async {
+        for uri in context.accepted().resource_subscriptions.iter().flatten() {
+            // One that is not there is never updated. Whoever reads it is told so.
+            let Some(mut updates) = offer.follow(uri).await? else { continue };
+            let (uri, sender) = (uri.clone(), sender.clone());
+            following.spawn(async move {
+                while updates.recv().await.is_some() && sender.send(uri.clone()).await.is_ok() {
+                    tokio::time::sleep(PAUSE).await;
+                }
+            });
+        }
+        let wanted = |list: &Changed| match list {
+            Changed::Tools => context.accepted().tools_list_changed == Some(true),
+            Changed::Prompts => context.accepted().prompts_list_changed == Some(true),
+        };
+        loop {
+            tokio::select! {
+                changed = changes.next() => {
+                    let Some(changed) = changed else { return std::future::pending().await };
+                    for list in changed.into_iter().filter(wanted) {
+                        let told = match list {
+                            Changed::Tools => context.sink().notify_tool_list_changed().await,
+                            Changed::Prompts => context.sink().notify_prompt_list_changed().await,
+                        };
+                        if told.is_err() {
+                            return Ok(());
+                        }
+                    }
+                }
+                Some(uri) = updated.recv() => {
+                    if context.sink().notify_resource_updated(uri).await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    };
+    tokio::select! {
+        done = work => done,
+        () = context.cancelled() => Ok(()),
+        () = ended.cancelled() => Ok(()),
+    }
+}
+
+/// Changes of lists, a moment's worth at a time.
+struct Gathered {
+    changes: broadcast::Receiver<Changed>,
+    changed: BTreeSet<Changed>,
+    /// When the moment is over that began with the first of them.
+    until: Option<Instant>,
+}
+
+impl Gathered {
+    fn new(changes: broadcast::Receiver<Changed>) -> Self {
+        Self { changes, changed: BTreeSet::new(), until: None }
+    }
+
+    /// Waits for a change, and then a moment for more of them. None when there will be no more. Safe to drop and call again.
+    async fn next(&mut self) -> Option<BTreeSet<Changed>> {
+        loop {
+            let next = match self.until {
+                Some(until) => tokio::time::timeout_at(until, self.changes.recv()).await.ok(),
+                None => Some(self.changes.recv().await),
+            };
+            match next {
+                Some(Ok(list)) => drop(self.changed.insert(list)),
+                // Many were missed, so anything may have changed.
+                Some(Err(RecvError::Lagged(_))) => self.changed.extend([Changed::Tools, Changed::Prompts]),
+                Some(Err(RecvError::Closed)) if self.changed.is_empty() => return None,
+                Some(Err(RecvError::Closed)) | None => {
+                    self.until = None;
+                    return Some(std::mem::take(&mut self.changed));
+                }
+            }
+            self.until.get_or_insert_with(|| Instant::now() + GATHERING);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn changes_of_a_moment_are_told_at_once_and_none_is_lost_to_whoever_looks_elsewhere_meanwhile() {
+        let (sender, receiver) = broadcast::channel(2);
+        let mut gathered = Gathered::new(receiver);
+        let began = Instant::now();
+        sender.send(Changed::Tools).unwrap();
+        tokio::time::timeout(GATHERING / 3, gathered.next()).await.unwrap_err();
+        sender.send(Changed::Tools).unwrap();
+        sender.send(Changed::Prompts).unwrap();
+        assert_eq!(gathered.next().await.unwrap(), BTreeSet::from([Changed::Tools, Changed::Prompts]));
+        assert!(
+            began.elapsed() >= GATHERING && began.elapsed() < GATHERING * 2,
+            "a moment begins with its first change"
+        );
+        // More than are kept for a slow listener.
+        for _ in 0..3 {
+            sender.send(Changed::Tools).unwrap();
+        }
+        assert!(gathered.next().await.unwrap().contains(&Changed::Tools));
+        drop(sender);
+        assert_eq!(gathered.next().await, None);
+    }
+}

@@ -1,0 +1,160 @@
+//! Questions to a client, by what it speaks.
+//!
+//! Since 2026-07-28 a question is the result of a call, which is made again with the answers. Before that it is a request to the
+//! client while the call is under way. An [`Offer`](crate::Offer) knows neither: it asks, and is called again with what
+//! came of it.
+
+use std::time::{Duration, Instant};
+
+use rmcp::ErrorData;
+use rmcp::model::{ClientResult, InputRequest, InputRequiredResult, InputResponses, JsonObject, ServerRequest};
+use rmcp::service::PeerRequestOptions;
+use serde_json::Value;
+
+use crate::offer::{Ask, Asker, Call, Came, Round};
+use crate::progress::Progress;
+use crate::seal::{Seals, Unsealed, same_call};
+
+/// How long a client may take to answer a request.
+pub(crate) const LONGEST_QUESTION: Duration = Duration::from_secs(600);
+
+/// Rounds of one call: no person answers more in a row.
+pub(crate) const MOST_ROUNDS: usize = 100;
+
+/// A call as it came.
+pub(crate) struct Arrived<'c> {
+    pub(crate) method: &'static str,
+    pub(crate) name: String,
+    pub(crate) arguments: Option<JsonObject>,
+    pub(crate) answers: Option<InputResponses>,
+    pub(crate) state: Option<String>,
+    pub(crate) asker: Asker<'c>,
+}
+
+/// A call under way.
+pub(crate) struct UnderWay<'c> {
+    pub(crate) call: Call<'c>,
+    method: &'static str,
+    rounds: usize,
+}
+
+fn refused(why: &Unsealed) -> ErrorData {
+    ErrorData::invalid_params(why.to_string(), None)
+}
+
+impl<'c> UnderWay<'c> {
+    /// Begins, or goes on with, a call.
+    ///
+    /// # Errors
+    /// When the client carried something else than it was given.
+    pub(crate) async fn new(arrived: Arrived<'c>, seals: &Seals) -> Result<Self, ErrorData> {
+        let Arrived { method, name, arguments, answers, state, asker } = arrived;
+        let round = match (state, answers) {
+            (Some(sealed), answers) => {
+                let same = same_call(method, &name, arguments.as_ref());
+                let carried = seals.open(&sealed, &same).await.map_err(|why| refused(&why))?;
+                let mut answers = answers.unwrap_or_default();
+                // What was not asked for is none of our business.
+                answers.retain(|name, answer| carried.asked.contains(name) && answer.is_object());
+                if !answers.is_empty() {
+                    seals.spend(&carried).map_err(|why| refused(&why))?;
+                }
+                Round { carried: Some(carried.state), came: Came::Answers(answers) }
+            }
+            (None, Some(answers)) => Round { carried: None, came: Came::Answers(answers) },
+            (None, None) => Round::default(),
+        };
+        let progress = Progress::of(asker.context());
+        Ok(Self { call: Call { name, arguments, asker, progress, round }, method, rounds: 0 })
+    }
+
+    /// Puts questions to the client. Returns the result that this round of the call ends with, or none when it goes on.
+    ///
+    /// # Errors
+    /// When it goes on and on.
+    pub(crate) async fn put(&mut self, ask: Ask, seals: &Seals) -> Result<Option<InputRequiredResult>, ErrorData> {
+        let Ask { questions, carried, moot } = ask;
+        self.rounds += 1;
+        if self.rounds > MOST_ROUNDS {
+            return Err(ErrorData::internal_error("this call asks more than one call can", None));
+        }
+        let call = &mut self.call;
+        if !questions.values().all(|question| call.asker.takes(question)) {
+            call.round = Round { carried, came: Came::Unreachable };
+            return Ok(None);
+        }
+        if call.asker.is_modern() {
+            let state = match carried {
+                Some(state) => {
+                    let same = same_call(self.method, &call.name, call.arguments.as_ref());
+                    Some(seals.close(questions.keys().cloned().collect(), state, &same).await)
+                }
+                None => None,
+            };
+            return Ok(Some(InputRequiredResult::new(Some(questions), state)));
+        }
+        let (mut moot, late) = (moot, tokio::time::sleep(LONGEST_QUESTION));
+        tokio::pin!(late);
+        let mut answers = InputResponses::new();
+        let mut came = None;
+        for (name, question) in questions {
+            match requested(question, call, &mut moot, late.as_mut()).await {
+                Ok(answer) => drop(answers.insert(name, answer)),
+                Err(instead) => {
+                    came = Some(instead);
+                    break;
+                }
+            }
+        }
+        call.round = Round { carried, came: came.unwrap_or(Came::Answers(answers)) };
+        Ok(None)
+    }
+}
+
+/// Asks a client of before 2026-07-28, for as long as anybody waits for its answer.
+async fn requested(
+    question: InputRequest,
+    call: &mut Call<'_>,
+    moot: &mut (impl Future<Output = ()> + Unpin),
+    mut late: std::pin::Pin<&mut tokio::time::Sleep>,
+) -> Result<Value, Came> {
+    let request = match question {
+        InputRequest::Elicitation(request) => ServerRequest::ElicitRequest(request),
+        InputRequest::CreateMessage(request) => ServerRequest::CreateMessageRequest(request),
+        InputRequest::ListRoots(request) => ServerRequest::ListRootsRequest(request),
+        _ => return Err(Came::Unreachable),
+    };
+    let context = call.asker.context();
+    let asked = context.peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+    let Ok(mut asked) = asked else { return Err(Came::Unreachable) };
+    let began = Instant::now();
+    let instead = loop {
+        tokio::select! {
+            said = &mut asked.rx => {
+                let answer = match said {
+                    Ok(Ok(ClientResult::ElicitResult(answer))) => serde_json::to_value(answer),
+                    Ok(Ok(ClientResult::CreateMessageResult(answer))) => serde_json::to_value(answer),
+                    Ok(Ok(ClientResult::ListRootsResult(answer))) => serde_json::to_value(answer),
+                    _ => return Err(Came::Unreachable),
+                };
+                return answer.map_err(|_| Came::Unreachable);
+            }
+            () = &mut *moot => break Came::Moot,
+            () = &mut late => break Came::Late,
+            () = sign_of_life(&mut call.progress, began) => {}
+            () = context.ct.cancelled() => break Came::Moot,
+        }
+    };
+    // A dialog that nobody waits for goes away.
+    if let Err(error) = asked.cancel(Some("the question is no longer open here".to_owned())).await {
+        tracing::debug!(%error, "a question can not be taken back");
+    }
+    Err(instead)
+}
+
+async fn sign_of_life(progress: &mut Option<Progress>, began: Instant) {
+    match progress {
+        Some(progress) => progress.waits_for_a_person(began).await,
+        None => std::future::pending().await,
+    }
+}

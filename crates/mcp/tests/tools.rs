@@ -1,0 +1,216 @@
+//! Workflows that are tools: as a daemon tells them that is played here, line by line.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steplatch_mcp::offer::Changed;
+use steplatch_mcp::{Contract, Offer as _};
+use steplatch_protocol::{Hello, Place, Starter, Steady};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixListener;
+use tokio::sync::broadcast;
+
+/// How long something may take that is not going to.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A daemon that knows nothing but its tools.
+struct Daemon {
+    folder: tempfile::TempDir,
+    state: Arc<Mutex<State>>,
+    /// What is sent to everybody who watches; an empty line ends their connections.
+    events: broadcast::Sender<String>,
+    listening: Option<tokio::task::JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct State {
+    tools: Vec<Value>,
+    /// The verbs that were asked for, but for the first ones of each connection.
+    asked: Vec<String>,
+}
+
+impl Daemon {
+    fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("fake-").tempdir_in("/tmp").unwrap();
+        Self { folder, state: Arc::default(), events: broadcast::Sender::new(16), listening: None }
+    }
+
+    fn place(&self) -> Place {
+        Place::new(self.folder.path().join("state"), self.folder.path().to_owned())
+    }
+
+    /// A way to it. Nobody can start it.
+    fn steady(&self) -> Steady {
+        let hello = Hello { client: "test".to_owned(), ..Hello::default() };
+        Steady::new(self.place(), Starter { program: PathBuf::from("/bin/false") }, hello)
+    }
+
+    fn has(&self, names: &[&str]) {
+        let tool = |name: &&str| {
+            json!({"name": name, "title": name, "description": "Does something. Source: remote far.", "source": "remote",
+                "workflow_id": name, "input_schema": {"type": "object", "properties": {"place": {"type": "string"}}}})
+        };
+        self.state.lock().unwrap().tools = names.iter().map(tool).collect();
+    }
+
+    fn says_that_they_changed(&self, times: usize) {
+        for _ in 0..times {
+            self.events.send(json!({"changed": "tools"}).to_string()).unwrap();
+        }
+    }
+
+    fn was_asked_for(&self, verb: &str) -> usize {
+        self.state.lock().unwrap().asked.iter().filter(|asked| *asked == verb).count()
+    }
+
+    fn listens(&mut self) {
+        let socket = self.place().socket();
+        let _ = std::fs::remove_file(&socket);
+        let listener = UnixListener::bind(socket).unwrap();
+        let (state, events) = (self.state.clone(), self.events.clone());
+        self.listening = Some(tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(answers(stream, state.clone(), events.subscribe()));
+            }
+        }));
+    }
+
+    /// Goes away, with all connections.
+    fn dies(&mut self) {
+        self.listening.take().unwrap().abort();
+        std::fs::remove_file(self.place().socket()).unwrap();
+        let _ = self.events.send(String::new());
+    }
+}
+
+async fn answers(stream: tokio::net::UnixStream, state: Arc<Mutex<State>>, mut events: broadcast::Receiver<String>) {
+    let (reading, mut writing) = stream.into_split();
+    let mut lines = BufReader::new(reading).lines();
+    let mut watched = None;
+    loop {
+        let line = tokio::select! {
+            line = lines.next_line() => line.unwrap_or_default(),
+            event = events.recv() => {
+                let event = event.unwrap();
+                if event.is_empty() {
+                    return;
+                }
+                if let Some(id) = &watched {
+                    let mut event: Value = serde_json::from_str(&event).unwrap();
+                    event["type"] = "event".into();
+                    event["request_id"] = Value::clone(id);
+                    writing.write_all(format!("{event}\n").as_bytes()).await.unwrap();
+                }
+                continue;
+            }
+        };
+        let Some(line) = line else { return };
+        let asked: Value = serde_json::from_str(&line).unwrap();
+        if asked["type"] != "command" {
+            continue;
+        }
+        let verb = asked["command_type"].as_str().unwrap();
+        let data = match verb {
+            "HELLO" => json!({"protocol_version": 1, "version": "0", "pid": 1}),
+            "WATCH" => {
+                watched = Some(asked["request_id"].clone());
+                json!({"success": true})
+            }
+            "LIST_TOOLS" => json!({"success": true, "tools": state.lock().unwrap().tools}),
+            other => panic!("nobody told this daemon of {other}"),
+        };
+        state.lock().unwrap().asked.push(verb.to_owned());
+        let answer = json!({"type": "result", "success": true, "data": data, "request_id": asked["request_id"]});
+        writing.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+    }
+}
+
+async fn names(contract: &Contract) -> Vec<String> {
+    contract.tools().await.items.into_iter().map(|tool| tool.name.into_owned()).collect()
+}
+
+fn workflows(names: &[String]) -> Vec<&str> {
+    names.iter().map(String::as_str).filter(|name| name.starts_with("workflow_")).collect()
+}
+
+async fn changed(changes: &mut broadcast::Receiver<Changed>) {
+    let change = tokio::time::timeout(PATIENCE, changes.recv()).await.expect("a change is told").unwrap();
+    assert_eq!(change, Changed::Tools);
+}
+
+#[tokio::test]
+async fn the_list_has_all_tools_sorted_and_changes_are_told_when_there_are_any() {
+    let mut daemon = Daemon::new();
+    daemon.has(&["workflow_b", "workflow_a"]);
+    daemon.listens();
+    let contract = Contract::new(daemon.steady());
+    assert!(contract.tool("workflow_a").is_none() && contract.tool("run_workflow").is_some(), "nobody was asked yet");
+    let listed = names(&contract).await;
+    assert!(listed.is_sorted() && listed.contains(&"run_workflow".to_owned()), "{listed:?}");
+    assert_eq!(workflows(&listed), ["workflow_a", "workflow_b"]);
+    let tool = contract.tool("workflow_a").unwrap();
+    assert_eq!(tool.input_schema["properties"]["place"]["type"], "string");
+    assert!(tool.description.unwrap().contains("Source: remote far"));
+    let hints = tool.annotations.unwrap();
+    let hints = [hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint];
+    assert_eq!(hints, [Some(false), Some(true), Some(false), Some(true)], "nobody knows what it does");
+    assert!(contract.tools().await.ttl_ms < 60_000);
+
+    // For another server of the same daemon the list is the same, whatever the order in which the daemon tells them.
+    daemon.has(&["workflow_a", "workflow_b"]);
+    let other = Contract::new(daemon.steady());
+    assert_eq!(names(&other).await, listed);
+
+    // Said and not so: nobody is told.
+    let mut changes = contract.changes();
+    let looked = daemon.was_asked_for("LIST_TOOLS");
+    daemon.says_that_they_changed(1);
+    let looks_again = async {
+        while daemon.was_asked_for("LIST_TOOLS") < looked + 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looks_again).await.expect("both look again");
+    daemon.has(&["workflow_b", "workflow_c"]);
+    daemon.says_that_they_changed(1);
+    changed(&mut changes).await;
+    assert!(changes.is_empty(), "once for one change");
+    assert_eq!(workflows(&names(&contract).await), ["workflow_b", "workflow_c"]);
+}
+
+#[tokio::test]
+async fn tools_stay_while_there_is_no_daemon_and_the_next_one_is_found() {
+    let mut daemon = Daemon::new();
+    daemon.has(&["workflow_a"]);
+    daemon.listens();
+    let contract = Contract::new(daemon.steady());
+    let mut changes = contract.changes();
+    changed(&mut changes).await;
+    daemon.dies();
+    assert_eq!(workflows(&names(&contract).await), ["workflow_a"], "what worked stays");
+    daemon.has(&["workflow_z"]);
+    daemon.listens();
+    changed(&mut changes).await;
+    assert_eq!(workflows(&names(&contract).await), ["workflow_z"]);
+    // The next one tells of changes as well.
+    daemon.has(&[]);
+    daemon.says_that_they_changed(1);
+    changed(&mut changes).await;
+    assert_eq!(workflows(&names(&contract).await), Vec::<&str>::new());
+    assert_eq!(contract.tools().await.ttl_ms, 60_000);
+}
+
+#[tokio::test]
+async fn a_workflow_does_not_take_the_name_of_a_tool() {
+    let mut daemon = Daemon::new();
+    daemon.has(&["run_workflow", "workflow_a"]);
+    daemon.listens();
+    let contract = Contract::new(daemon.steady());
+    let listed = names(&contract).await;
+    assert_eq!(listed.iter().filter(|name| *name == "run_workflow").count(), 1);
+    assert!(contract.tool("run_workflow").unwrap().description.unwrap().starts_with("Run a workflow"));
+}

@@ -1,0 +1,98 @@
+//! `steplatch serve`
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use steplatch_http::{Token, token_file};
+use steplatch_protocol::{Place, ensure_private};
+
+use crate::failure::Failure;
+use crate::listening::{Listening, Listens};
+use crate::print::{self, QUIET};
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Serve {
+    #[command(subcommand)]
+    command: Option<Asked>,
+
+    #[command(flatten)]
+    listening: Listening,
+
+    /// Print where it listens as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Asked {
+    /// Tell where the token is that requests carry, or make a new one
+    Token {
+        /// Make a new one; the old one opens nothing any more
+        #[arg(long)]
+        new: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl Serve {
+    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        match self.command {
+            Some(Asked::Token { new, json }) => token(place, new, json),
+            None => serve(place, self.listening, self.json).await,
+        }
+    }
+}
+
+/// What is there, by name and path.
+const ROWS: [(&str, &str); 5] = [
+    ("api", "/api/v1"),
+    ("described", "/api/openapi.json"),
+    ("mcp", "/mcp"),
+    ("health", "/health"),
+    ("metrics", "/metrics"),
+];
+
+async fn serve(place: &Place, listening: Listening, json: bool) -> Result<ExitCode, Failure> {
+    let listens = listening.listen(place).await?;
+    listens.tell(&ROWS, json)?;
+    if !json {
+        let (token, url) = (listens.token_in_shell(), &listens.url);
+        print::line(format!(
+            "  {QUIET}try it   {QUIET:#}  curl -H \"Authorization: Bearer {token}\" {url}/api/v1/runs"
+        ))?;
+        print::line(format!("{QUIET}ctrl-c ends it; runs and terminals go on without it{QUIET:#}"))?;
+    }
+    Listens::serve(listens.server.with_api()).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn token(place: &Place, new: bool, json: bool) -> Result<ExitCode, Failure> {
+    let file = token_file(place.state());
+    let shown = file.display().to_string();
+    if new {
+        ensure_private(place.state()).map_err(|error| Failure::work(error.to_string()))?;
+        let token = Token::renew(place.state()).map_err(|error| Failure::work(error.to_string()))?;
+        if json {
+            print::json(&json!({"success": true, "file": shown, "token": token}))?;
+        } else {
+            print::line(token)?;
+            print::note(&format!("kept in {shown}; the one before opens nothing any more"));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !file.exists() {
+        return Err(Failure::work(
+            "there is no token yet; 'steplatch serve' makes one, and so does: steplatch serve token --new",
+        ));
+    }
+    if json {
+        print::json(&json!({"success": true, "file": shown}))?;
+    } else {
+        print::line(shown)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,205 @@
+//! Serving over HTTP, for the commands that do: where, for whom, and until when.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::Args;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use serde_json::json;
+use steplatch_http::{MAX_BODY, Options, Server, Token, token_file};
+use steplatch_mcp::{HttpOptions, http_service};
+use steplatch_protocol::{Place, Steady, ensure_private};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::failure::Failure;
+use crate::print::{QUIET, STRONG};
+use crate::{front, print};
+
+/// The variable that holds a token, instead of the file.
+const TOKEN_VARIABLE: &str = "STEPLATCH_HTTP_TOKEN";
+
+/// Descriptors that are no connections.
+const OTHER_DESCRIPTORS: u64 = 128;
+
+/// Where to listen, and whose requests are answered.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Over HTTP")]
+pub(crate) struct Listening {
+    /// Port to listen on; 0 takes any that is free [default: 7878]
+    #[arg(long)]
+    port: Option<u16>,
+
+    /// Address to listen on; any other than this machine's own can be reached by others [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    host: Option<String>,
+
+    /// A name that requests may call this server by, besides its own, such as that of a proxy before it
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+
+    /// An origin whose pages may send requests from a browser
+    #[arg(long, value_name = "URL")]
+    allow_origin: Vec<String>,
+}
+
+/// A server that listens, and how it is entered.
+pub(crate) struct Listens {
+    /// It has MCP, and nothing else yet.
+    pub(crate) server: Server,
+    /// Its address, for people.
+    pub(crate) url: String,
+    /// The token, when it was made just now.
+    token: Option<String>,
+    /// Where the token is, unless it came with the environment.
+    token_file: Option<PathBuf>,
+}
+
+impl Listening {
+    /// Whether something was said about it.
+    pub(crate) fn is_said(&self) -> bool {
+        let Self { port, host, allow_host, allow_origin } = self;
+        port.is_some() || host.is_some() || !allow_host.is_empty() || !allow_origin.is_empty()
+    }
+
+    /// Listens, for the daemon of `place`. Nothing is answered yet.
+    pub(crate) async fn listen(self, place: &Place) -> Result<Listens, Failure> {
+        let (token, made, file) = token(place)?;
+        let usual = Options::default();
+        let options = Options {
+            host: self.host.unwrap_or(usual.host),
+            port: self.port.unwrap_or(usual.port),
+            allowed_hosts: self.allow_host,
+            allowed_origins: self.allow_origin,
+            most_connections: most_connections(),
+        };
+        let server = Server::bind(&options, token, way(place, "http")?).await;
+        let server = server.map_err(|error| Failure::usage(error.to_string()))?;
+        let address = server.address();
+        if !address.ip().is_loopback() {
+            print::note(&format!(
+                "others can reach {address}: what is sent is not encrypted, so put a proxy with TLS before it, and allow its \
+                 name with --allow-host"
+            ));
+        }
+        // The server has looked at the names before; what is behind it looks again, and is told the same.
+        let own = HttpOptions::default();
+        let mcp = HttpOptions {
+            hosts: own.hosts.into_iter().chain([options.host]).chain(options.allowed_hosts).collect(),
+            origins: own.origins.into_iter().chain(options.allowed_origins).collect(),
+            longest_body: MAX_BODY,
+            ended: server.ended(),
+        };
+        let server = server.with("/mcp", http_service(way(place, "mcp")?, mcp));
+        Ok(Listens { server, url: format!("http://{}", shown(address)), token: made, token_file: file })
+    }
+}
+
+/// Returns the token that opens the server, its text if it was made just now, and its file if it has one.
+fn token(place: &Place) -> Result<(Token, Option<String>, Option<PathBuf>), Failure> {
+    match std::env::var(TOKEN_VARIABLE) {
+        Ok(given) if !given.is_empty() => {
+            let token = Token::given(&given, TOKEN_VARIABLE).map_err(|error| Failure::usage(error.to_string()))?;
+            Ok((token, None, None))
+        }
+        Err(std::env::VarError::NotUnicode(_)) => Err(Failure::usage(format!("{TOKEN_VARIABLE} is not text"))),
+        _ => {
+            ensure_private(place.state()).map_err(|error| Failure::work(error.to_string()))?;
+            let (token, made) = Token::of(place.state()).map_err(|error| Failure::work(error.to_string()))?;
+            Ok((token, made, Some(token_file(place.state()))))
+        }
+    }
+}
+
+/// A way to the daemon for a program that is no person. What it opens inherits this environment, without the token.
+fn way(place: &Place, name: &str) -> Result<Steady, Failure> {
+    let mut hello = front::hello(name);
+    if let Some(environment) = &mut hello.environment {
+        environment.remove(TOKEN_VARIABLE);
+    }
+    Ok(Steady::new(place.clone(), front::starter()?, hello))
+}
+
+impl Listens {
+    /// Says where it listens and how it is entered; `rows` say what is there.
+    pub(crate) fn tell(&self, rows: &[(&str, &str)], json: bool) -> Result<(), Failure> {
+        let Self { url, token, token_file, .. } = self;
+        let shown_file = token_file.as_ref().map(|file| file.display().to_string());
+        if json {
+            let mut told = json!({"success": true, "url": url});
+            for (name, path) in rows {
+                told[*name] = format!("{url}{path}").into();
+            }
+            for (name, value) in [("token_file", &shown_file), ("token", token)] {
+                if let Some(value) = value {
+                    told[name] = value.as_str().into();
+                }
+            }
+            return Ok(print::json_line(&told)?);
+        }
+        print::line(format!("{STRONG}steplatch listens on {url}{STRONG:#}"))?;
+        let row = |name: &str, says: &str| {
+            print::line(format!("  {QUIET}{}{QUIET:#}  {says}", print::padded(&name.replace('_', " "), 9)))
+        };
+        for (name, path) in rows {
+            row(name, &format!("{url}{path}"))?;
+        }
+        match (token, &shown_file) {
+            (Some(token), Some(file)) => {
+                row("token", token)?;
+                row("", &format!("made just now and shown this once; it is kept in {file}"))?;
+            }
+            (_, Some(file)) => row("token", &format!("in {file}"))?,
+            (_, None) => row("token", &format!("as in {TOKEN_VARIABLE}"))?,
+        }
+        Ok(())
+    }
+
+    /// Returns how the token is written in a command of a shell.
+    pub(crate) fn token_in_shell(&self) -> String {
+        match &self.token_file {
+            Some(file) => format!("$(cat '{}')", file.display()),
+            None => format!("${TOKEN_VARIABLE}"),
+        }
+    }
+
+    /// Answers until somebody ends this program: ctrl-c, or SIGTERM.
+    pub(crate) async fn serve(server: Server) -> Result<(), Failure> {
+        let failed = |error| Failure::system("signals can not be heard", &error);
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        let end = async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        };
+        server.serve(end).await;
+        Ok(())
+    }
+}
+
+/// An address that can be opened: one that stands for all of this machine is none.
+fn shown(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => std::net::Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => std::net::Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// Raises the limit of open files as far as it goes, and returns how many connections it leaves room for.
+fn most_connections() -> usize {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let wanted = Options::default().most_connections;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "the limit of open files could not be raised");
+    }
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) => {
+            usize::try_from(limit.saturating_sub(OTHER_DESCRIPTORS)).map_or(wanted, |room| room.clamp(1, wanted))
+        }
+        None => wanted,
+    }
+}

@@ -1,0 +1,79 @@
+//! Many at once, and some who mean no good.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use serde_json::json;
+
+use crate::client::{Serving, asking, resting};
+
+/// A thousand follow a run and read nothing, and as many hold connections open without ever saying what they want. Then
+/// the run goes on, another one runs to its end, and everybody is told everything.
+#[test]
+fn a_crowd_holds_up_nobody_and_each_of_it_is_told_everything() {
+    let serving = Serving::new();
+    let run = serving.starts(&asking("anyone"));
+    assert_eq!(serving.waits_for(&run)["status"], "waiting");
+    let idlers: Vec<TcpStream> = (0..500)
+        .map(|_| {
+            let mut stream = serving.connects();
+            stream.write_all(b"GET /api/v1/runs HTTP/1.1\r\nhost: localhost\r\nx-slow: ").unwrap();
+            stream
+        })
+        .collect();
+    let crowd: Vec<_> = (0..1000).map(|_| serving.follows(&run, &[])).collect();
+    let clients = serving.gets("/api/v1/status").1["clients"].as_u64().unwrap();
+    assert!(clients < 10, "the daemon does not feel the crowd: {clients}");
+    let (_, health) = serving.gets("/health");
+    assert_eq!(health["event_streams"], 1000);
+
+    let (status, answered) = serving.posts(&format!("/api/v1/runs/{run}/decide"), json!({"answer": "yes"}));
+    assert_eq!(status, 200, "{answered}");
+    let done = serving.waits_for(&run);
+    assert_eq!(done["status"], "completed", "with a thousand who have not read a byte: {done}");
+    let other = serving.starts(&resting(20, 0.0));
+    assert_eq!(serving.waits_for(&other)["status"], "completed");
+
+    let all = serving.follows(&run, &[]).rest();
+    assert_eq!(all.last().unwrap().kind, "workflow_completed");
+    for events in crowd {
+        assert_eq!(events.rest(), all);
+    }
+    drop(idlers);
+}
+
+/// The time of a run with a crowd that follows it, beside the time of the same run without one.
+#[test]
+fn a_run_takes_no_longer_because_many_follow_it() {
+    let serving = Serving::new();
+    let took = |run: &str| {
+        serving.waits_for(run);
+        let record = serving.gets(&format!("/api/v1/runs/{run}")).1;
+        assert_eq!(record["status"], "completed", "{record}");
+        record["total_elapsed_time"].as_f64().unwrap()
+    };
+    // Rests, so that what else the machine does weighs little.
+    let definition = resting(20, 0.1);
+    let alone = took(&serving.starts(&definition));
+    let run = serving.starts(&definition);
+    let crowd: Vec<_> = (0..300).map(|_| serving.follows(&run, &[])).collect();
+    let followed = took(&run);
+    assert!(followed < alone * 2.0, "{followed} s with a crowd, {alone} s without");
+    drop(crowd);
+}
+
+#[test]
+fn who_says_nothing_is_left_alone_and_then_hung_up_on() {
+    let serving = Serving::new();
+    let mut slow = serving.connects();
+    slow.write_all(b"GET /health HTTP/1.1\r\n").unwrap();
+    let mut silent = serving.connects();
+    assert_eq!(serving.gets("/api/v1/runs").0, 200);
+    let mut said = Vec::new();
+    // They are hung up on, within the patience of this client.
+    let _ = slow.read_to_end(&mut said);
+    assert!(!String::from_utf8_lossy(&said).contains("200 OK"));
+    let mut nothing = Vec::new();
+    assert_eq!(silent.read_to_end(&mut nothing).unwrap(), 0);
+    assert_eq!(serving.gets("/api/v1/runs").0, 200);
+}

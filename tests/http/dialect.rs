@@ -1,0 +1,92 @@
+//! The dialect of remote workflow services, as others speak it.
+
+use serde_json::{Value, json};
+
+use crate::client::{Serving, asking, resting};
+
+const SERVICE: &str = "/api/v1/service/workflows";
+
+/// Asks as remote services are asked.
+fn asks(serving: &Serving, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> (u16, Value) {
+    let key = format!("Api-Key {}", serving.token);
+    let mut all = vec![("authorization", key.as_str()), ("content-type", "application/json")];
+    all.extend(headers);
+    let body = body.map(ToString::to_string).unwrap_or_default();
+    let response = serving.sends(method, &format!("{SERVICE}{path}"), &all, body.as_bytes());
+    (response.status, response.json())
+}
+
+fn ends(serving: &Serving, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    // What an observer of the dialect can do is look again; what is waited for is told by the run itself.
+    let run = path.split('/').nth(3).unwrap();
+    serving.waits_for(run);
+    let (status, told) = asks(serving, "GET", path, &[], None);
+    assert!(status == 200 && wanted(&told), "{status} {told}");
+    told
+}
+
+#[test]
+fn a_run_is_started_once_followed_and_told_with_its_output() {
+    let serving = Serving::new();
+    serving.posts("/api/v1/workflows", json!({"workflow_definition": resting(2, 0.0)}));
+    serving.posts("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
+    let start = json!({"input": {"version": "1.2"}, "source": "application"});
+    let key = [("idempotency-key", "0b1f")];
+    let (status, started) = asks(&serving, "POST", "/resting/start", &key, Some(&start));
+    assert_eq!((status, &started["correlation_id"]), (200, &started["workflow_id"]), "{started}");
+    assert_eq!(asks(&serving, "POST", "/resting/start", &key, Some(&start)).1, started, "once");
+    let run = started["workflow_id"].as_str().unwrap();
+    let told = ends(&serving, &format!("/resting/runs/{run}/status"), |told| told["status"] == "COMPLETED");
+    assert_eq!((&told["input"], &told["output"]["final_state"]), (&json!({"version": "1.2"}), &json!("s2")), "{told}");
+    assert_eq!((&told["originalWorkflowId"], &told["workflowInstanceId"]), (&json!("resting"), &json!(run)));
+    assert!(told["endTime"].as_i64().unwrap() >= told["startTime"].as_i64().unwrap(), "{told}");
+    assert_eq!(asks(&serving, "GET", &format!("/asking/runs/{run}/status"), &[], None).0, 404, "of another workflow");
+    assert_eq!(asks(&serving, "POST", "/nothing/start", &[], Some(&start)).0, 404);
+    assert_eq!(asks(&serving, "GET", "/resting/runs/run_x/status", &[], None).0, 404);
+    assert_eq!(asks(&serving, "POST", "/resting/start", &[], Some(&json!({"input": "text"}))).0, 400);
+}
+
+#[test]
+fn a_run_that_waits_is_running_with_its_question_and_can_be_cancelled() {
+    let serving = Serving::new();
+    serving.posts("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
+    let started = asks(&serving, "POST", "/asking/start", &[], Some(&json!({"input": {}}))).1;
+    let run = started["workflow_id"].as_str().unwrap();
+    let path = format!("/asking/runs/{run}/status");
+    let told = ends(&serving, &path, |told| told["status"] == "RUNNING" && told["endTime"].is_null());
+    assert_eq!(told["output"]["pending_gate"]["prompt"], "Go on?");
+    assert_eq!(asks(&serving, "POST", &format!("/other/runs/{run}/cancel"), &[], None).0, 404);
+    let (status, cancelled) = asks(&serving, "POST", &format!("/asking/runs/{run}/cancel"), &[], None);
+    assert_eq!((status, &cancelled["status"]), (200, &json!("CANCELLED")), "{cancelled}");
+    let told = ends(&serving, &path, |told| told["status"] == "CANCELLED");
+    assert!(told["output"]["error"].is_string(), "{told}");
+}
+
+#[test]
+fn proven_workflows_are_listed_whole_or_by_page() {
+    let serving = Serving::new();
+    for name in ["one", "two", "draft"] {
+        let mut definition = resting(1, 0.0);
+        definition["name"] = json!(name);
+        let (status, saved) = serving.posts("/api/v1/workflows", json!({"workflow_definition": definition}));
+        assert_eq!(status, 200, "{saved}");
+    }
+    // What ran to its end as it is is proven.
+    for name in ["one", "two"] {
+        let (_, run) = serving.posts(&format!("/api/v1/workflows/{name}/runs"), json!({"wait": true}));
+        assert_eq!(run["state"], "completed", "{run}");
+    }
+    let (status, all) = asks(&serving, "GET", "/mcp", &[], None);
+    let ids: Vec<&str> = all.as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
+    assert_eq!((status, ids), (200, vec!["one", "two"]), "{all}");
+    assert_eq!(all[0]["inputSchema"]["type"], "object", "{all}");
+    let (status, page) = asks(&serving, "GET", "/mcp?page=1&page_size=1", &[], None);
+    assert_eq!((status, &page["previous"], &page["count"]), (200, &Value::Null, &json!(2)), "{page}");
+    assert_eq!((&page["results"][0]["id"], page["results"].as_array().unwrap().len()), (&json!("one"), 1));
+    let next = page["next"].as_str().unwrap().strip_prefix(SERVICE).unwrap().to_owned();
+    let (_, page) = asks(&serving, "GET", &next, &[], None);
+    assert_eq!((&page["results"][0]["id"], &page["next"]), (&json!("two"), &Value::Null), "{page}");
+    for wrong in ["page=0", "page_size=0", "page_size=100000", "page=x", "limit=1"] {
+        assert_eq!(asks(&serving, "GET", &format!("/mcp?{wrong}"), &[], None).0, 400, "{wrong}");
+    }
+}

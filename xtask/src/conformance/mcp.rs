@@ -1,0 +1,124 @@
+//! `cargo xtask conformance mcp`: what the public test suite for MCP servers says of ours.
+//!
+//! The suite is `@modelcontextprotocol/conformance`, from npm. It wants tools of its own, which an example of the crate
+//! offers on the server that agents use. The tests run it as well; here what it found is written down.
+
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, bail};
+
+use crate::npm;
+use crate::repository::Repository;
+use crate::step;
+
+/// What is run, and what it is called in the document.
+const RUNS: [(&str, &[&str]); 3] = [
+    ("2026-07-28, with the Tasks extension", &["--requirements", "2026-07-28"]),
+    ("2025-11-25", &["--requirements", "2025-11-25"]),
+    ("2025-06-18", &["--suite", "all", "--spec-version", "2025-06-18"]),
+];
+
+/// Runs the suite for each revision of the protocol, and writes down what it found.
+pub(crate) fn run(repository: &Repository) -> anyhow::Result<()> {
+    step::work("packages of npm", || npm::ensure(repository))?;
+    let build = ["build", "--quiet", "--locked", "-p", "steplatch-mcp", "--example", "conformance"];
+    step::run("the server", &mut repository.cargo(&build))?;
+    let server = Server::start(repository)?;
+    let mut table = String::from("| revision | scenarios | checks passed | failed |\n|---|---|---|---|\n");
+    let mut failed = Vec::new();
+    for (revision, arguments) in RUNS {
+        let said = server.tested(repository, arguments)?;
+        let found = Found::read(&said).with_context(|| format!("The suite said nothing of {revision}: {said}"))?;
+        println!("{revision}: {} scenarios, {} checks passed, {} failed", found.scenarios, found.passed, found.failed);
+        // Writing to a String does not fail.
+        let _ = writeln!(table, "| {revision} | {} | {} | {} |", found.scenarios, found.passed, found.failed);
+        failed.extend(found.wrong);
+    }
+    super::write(&repository.root().join("docs/conformance.md"), "conformance mcp", &table)?;
+    match failed.is_empty() {
+        true => Ok(()),
+        false => bail!("Not all is as the suite wants it:\n{}", failed.join("\n")),
+    }
+}
+
+/// The example, which ends with its input.
+struct Server {
+    child: Child,
+    url: String,
+}
+
+impl Server {
+    fn start(repository: &Repository) -> anyhow::Result<Self> {
+        let program = repository.target().join("debug/examples/conformance");
+        let mut command = Command::new(&program);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("{} could not be run.", program.display()))?;
+        let mut url = String::new();
+        BufReader::new(child.stdout.take().context("Its output is not piped.")?).read_line(&mut url)?;
+        Ok(Self { child, url: url.trim().to_owned() })
+    }
+
+    fn tested(&self, repository: &Repository, arguments: &[&str]) -> anyhow::Result<String> {
+        let suite = repository.target().join("mcp-suite");
+        let program = suite.join("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+        let mut node = npm::node(repository);
+        node.arg(program).args(["server", "--url", &self.url]).args(arguments);
+        let output = node.arg("-o").arg(suite.join("results")).stdin(Stdio::null()).output();
+        let output = output.context("The suite could not be run.")?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        // It ends by itself; whether it did is not what is looked at here.
+        let _ = self.child.wait();
+    }
+}
+
+/// What came of one run.
+#[derive(Debug, PartialEq, Eq)]
+struct Found {
+    scenarios: usize,
+    passed: usize,
+    failed: usize,
+    /// The lines of the scenarios that failed.
+    wrong: Vec<String>,
+}
+
+impl Found {
+    /// Reads the summary at the end.
+    fn read(said: &str) -> Option<Self> {
+        let (_, summary) = said.split_once("=== SUMMARY ===")?;
+        let total = summary.lines().find_map(|line| line.strip_prefix("Total: "))?;
+        let (passed, failed) = total.split_once(" passed, ")?;
+        let lines = || summary.lines().take_while(|line| !line.starts_with("Total: "));
+        Some(Self {
+            scenarios: lines().filter(|line| line.contains(" passed, ")).count(),
+            passed: passed.parse().ok()?,
+            failed: failed.split_once(' ')?.0.parse().ok()?,
+            wrong: lines().filter(|line| line.starts_with('✗')).map(str::to_owned).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_tells_what_came_of_all_scenarios() {
+        let said = "=== SUMMARY ===\n✓ ping: 2 passed, 0 failed\n✗ caching: 7 passed, 1 failed\n\nTotal: 9 passed, 1 failed\n\
+                    \nNot scored for 2026-07-28: 1 scenario(s) run, 1 failing.\n  ✗ caching (pending)\n";
+        let found = Found::read(said).unwrap();
+        assert_eq!((found.scenarios, found.passed, found.failed), (2, 9, 1));
+        assert_eq!(found.wrong, ["✗ caching: 7 passed, 1 failed"]);
+        assert_eq!(Found::read("Error: connect ECONNREFUSED"), None);
+    }
+}

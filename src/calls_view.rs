@@ -64,7 +64,7 @@ impl Calls {
                 };
                 Some(line(&format!("{QUIET}◌{QUIET:#}"), &text("step_id"), "step", &detail, "", width))
             }
-            _ if is_told(event) => {
+            event_type if !RunEvent::is_own(event_type) => {
                 let fields: Vec<String> =
                     event.data.iter().map(|(name, value)| format!("{name}={}", brief(value))).collect();
                 let mark = format!("{QUIET}·{QUIET:#}");
@@ -73,13 +73,6 @@ impl Calls {
             _ => None,
         }
     }
-}
-
-/// Whether an event is one that a function emitted, rather than one of the run's own.
-fn is_told(event: &RunEvent) -> bool {
-    let ours = ["workflow_", "nested_workflow_", "node_", "gate_", "state_", "graph_", "contract_"];
-    let names = ["transition", "log", RunEvent::UNREADABLE];
-    !ours.iter().any(|ours| event.event_type.starts_with(ours)) && !names.contains(&event.event_type.as_str())
 }
 
 fn ended(event: &RunEvent, called: Option<Called>, width: Option<usize>) -> String {

@@ -1,8 +1,9 @@
 //! The commands, as they are typed.
 
 mod approver;
-mod config;
+pub(crate) mod config;
 mod daemon;
+mod doctor;
 mod gates;
 pub(crate) mod graphs;
 mod host;
@@ -12,6 +13,7 @@ mod remote;
 mod run;
 pub(crate) mod runs;
 mod serve;
+mod setup;
 mod terminal;
 mod worker;
 mod workflow;
@@ -72,6 +74,10 @@ enum Command {
     Terminal(terminal::Terminal),
     /// Call nodes, run graphs and workflows and answer their questions, line by line
     Commander(Commander),
+    /// Add steplatch to the MCP clients of this machine, and touch nothing else of theirs
+    Setup(setup::Setup),
+    /// Try everything as clients do, and say what is wrong and how to mend it
+    Doctor(doctor::Doctor),
     /// Serve an MCP client on standard input and output, or clients over HTTP
     Mcp(mcp::Mcp),
     /// Serve programs and pages over HTTP: an API, events, and this instance's workflows for others
@@ -146,10 +152,12 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Remote(command) => command.run(&place).await,
         Command::Terminal(command) => command.run(&place).await,
         Command::Commander(command) => command.run(&place).await,
+        Command::Setup(command) => command.run(),
+        Command::Doctor(command) => command.run(&place).await,
         Command::Mcp(command) => command.run(place).await,
         Command::Serve(command) => command.run(&place).await,
         Command::Daemon(command) => command.run(place).await,
-        Command::Config(command) => command.run(),
+        Command::Config(command) => command.run().await,
         Command::Worker => unreachable!("it has its own way, above"),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "steplatch", &mut std::io::stdout());

@@ -4,10 +4,12 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
+use tracing_subscriber::EnvFilter;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
@@ -15,11 +17,41 @@ pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) const QUIET: Style = Style::new().dimmed();
 pub(crate) const STRONG: Style = Style::new().bold();
 
+/// The variable that filters logs, in the syntax of `tracing_subscriber::EnvFilter`.
+pub(crate) const LOG_VARIABLE: &str = "STEPLATCH_LOG";
+
+/// What is logged when nobody says otherwise.
+pub(crate) const USUAL_LOG: &str = "warn,rmcp=error";
+
+/// Puts another filter in the place of the one that logs have; without one, that of the command line.
+type Refilter = Box<dyn Fn(Option<EnvFilter>) + Send + Sync>;
+static REFILTER: OnceLock<Refilter> = OnceLock::new();
+
 /// Sends logs to standard error, which is where nothing else reads them from.
 pub(crate) fn logs_to_stderr(verbose: bool) {
-    let usual = if verbose { "info,steplatch=debug,rmcp=warn" } else { "warn,rmcp=error" };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("STEPLATCH_LOG").unwrap_or_else(|_| usual.into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false).init();
+    let usual = if verbose { "info,steplatch=debug,rmcp=warn" } else { USUAL_LOG };
+    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| usual.into());
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false);
+    let builder = builder.with_filter_reloading();
+    let handle = builder.reload_handle();
+    let refilter = move |filter: Option<EnvFilter>| {
+        // It fails only where nothing is logged any more.
+        let _ = handle.reload(filter.unwrap_or_else(|| usual.into()));
+    };
+    let _ = REFILTER.set(Box::new(refilter));
+    builder.init();
+}
+
+/// Logs what `filter` says from now on; without one, what the command line says.
+pub(crate) fn log_filter(filter: Option<&str>) {
+    if let Some(refilter) = REFILTER.get() {
+        refilter(filter.and_then(|filter| EnvFilter::try_new(filter).ok()));
+    }
+}
+
+/// Checks a filter of logs; says why it is none.
+pub(crate) fn is_log_filter(filter: &str) -> Result<(), String> {
+    EnvFilter::try_new(filter).map(drop).map_err(|error| error.to_string())
 }
 
 /// Prints a line on standard output.

@@ -3,17 +3,28 @@
 //! A setting is one row of [`KEYS`]. Its value is the environment's, else that of
 //! the user's file (`$XDG_CONFIG_HOME/steplatch/config.toml`, TOML 1.0,
 //! <https://toml.io/en/v1.0.0>), else the default. A value that can not be meant
-//! is an error that names its place, never silently the default.
+//! is a problem that names its place, never silently the default. The `steplatch.toml`
+//! of a project declares nodes and has no settings: one daemon serves many projects.
+//!
+//! Remote services are tables of their own ([`remotes`]).
+//! [`reload`] takes over what changes while a daemon runs, and [`watch`] tells when that is.
+
+pub(crate) mod reload;
+pub(crate) mod remotes;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use toml::{Table, Value};
+use toml::Table;
 
-/// One thing that can be configured: a whole number.
+use self::remotes::Remote;
+
+/// One thing that can be configured.
 #[derive(Debug, Clone)]
 pub(crate) struct Key {
     /// Table and name in the file, with a dot between.
@@ -22,8 +33,33 @@ pub(crate) struct Key {
     pub(crate) variable: &'static str,
     /// What it says.
     pub(crate) about: &'static str,
-    default: u64,
-    bounds: RangeInclusive<u64>,
+    /// What kind of value it has.
+    kind: Kind,
+    /// Whether a daemon takes a new value while it runs.
+    pub(crate) hot: bool,
+}
+
+/// What kind of value a setting has, with the one that it has when nobody says otherwise.
+#[derive(Debug, Clone)]
+enum Kind {
+    /// A whole number within bounds.
+    Number(u64, RangeInclusive<u64>),
+    /// `true` or `false`, in any case.
+    Flag(bool),
+    /// Text, and what says why one can not be meant.
+    Text(&'static str, fn(&str) -> Result<(), String>),
+}
+
+/// The value of a setting.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(untagged)]
+pub(crate) enum Value {
+    /// A whole number.
+    Number(u64),
+    /// Yes or no.
+    Flag(bool),
+    /// Text.
+    Text(String),
 }
 
 /// Everything that can be configured.
@@ -32,66 +68,82 @@ pub(crate) const KEYS: &[Key] = &[
         name: "terminals.most",
         variable: "STEPLATCH_TERMINALS_MOST",
         about: "terminals that may be open at once",
-        default: 50,
-        bounds: 1..=10_000,
+        kind: Kind::Number(50, 1..=10_000),
+        hot: false,
     },
     Key {
         name: "terminals.grace_seconds",
         variable: "STEPLATCH_TERMINALS_GRACE_SECONDS",
         about: "how long a terminal stays readable after its program ended",
-        default: 600,
-        bounds: 0..=31_536_000,
+        kind: Kind::Number(600, 0..=31_536_000),
+        hot: false,
     },
     Key {
         name: "terminals.idle_seconds",
         variable: "STEPLATCH_TERMINALS_IDLE_SECONDS",
         about: "how long a terminal may be unused before it is closed (0: for ever)",
-        default: 0,
-        bounds: 0..=31_536_000,
+        kind: Kind::Number(0, 0..=31_536_000),
+        hot: false,
     },
     Key {
         name: "terminals.history_memory_mb",
         variable: "STEPLATCH_TERMINALS_HISTORY_MEMORY_MB",
         about: "memory for the older output of each terminal, compressed",
-        default: 16,
-        bounds: 1..=4_096,
+        kind: Kind::Number(16, 1..=4_096),
+        hot: false,
     },
     Key {
         name: "terminals.history_disk_mb",
         variable: "STEPLATCH_TERMINALS_HISTORY_DISK_MB",
         about: "disk for the output of each that memory has no room for, compressed (0: none)",
-        default: 64,
-        bounds: 0..=1_048_576,
+        kind: Kind::Number(64, 0..=1_048_576),
+        hot: false,
     },
     Key {
         name: "runs.most",
         variable: "STEPLATCH_RUNS_MOST",
         about: "finished runs that are kept; those that finished first go first",
-        default: 1_000,
-        bounds: 0..=1_000_000,
+        kind: Kind::Number(1_000, 0..=1_000_000),
+        hot: false,
     },
     Key {
         name: "runs.days",
         variable: "STEPLATCH_RUNS_DAYS",
         about: "how long a finished run is kept (0: for ever)",
-        default: 90,
-        bounds: 0..=36_500,
+        kind: Kind::Number(90, 0..=36_500),
+        hot: false,
     },
     Key {
         name: "runs.disk_mb",
         variable: "STEPLATCH_RUNS_DISK_MB",
         about: "disk for the histories of all runs; the oldest finished ones give way",
-        default: 4_096,
-        bounds: 1..=1_048_576,
+        kind: Kind::Number(4_096, 1..=1_048_576),
+        hot: false,
+    },
+    Key {
+        name: "tools.library",
+        variable: "STEPLATCH_TOOLS_LIBRARY",
+        about: "whether proven workflows of the library are tools of their own",
+        kind: Kind::Flag(false),
+        hot: true,
+    },
+    Key {
+        name: "daemon.log",
+        variable: crate::print::LOG_VARIABLE,
+        about: "what the daemon logs: a level, or levels of parts, such as info,steplatch=debug",
+        kind: Kind::Text(crate::print::USUAL_LOG, crate::print::is_log_filter),
+        hot: true,
     },
 ];
 
 /// The settings in force.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Settings {
-    values: BTreeMap<&'static str, (u64, Origin)>,
+    values: BTreeMap<&'static str, (Value, Origin)>,
+    /// Remote services, no two of one name.
+    pub(crate) remotes: Vec<Remote>,
     /// What is in the file and means nothing.
-    pub(crate) unknown: Vec<String>,
+    pub(crate) unknown: Vec<Problem>,
 }
 
 /// Where a value comes from.
@@ -105,8 +157,8 @@ pub(crate) enum Origin {
     Environment(&'static str),
 }
 
-impl std::fmt::Display for Origin {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => formatter.write_str("default"),
             Self::File(path) => write!(formatter, "{}", path.display()),
@@ -115,67 +167,129 @@ impl std::fmt::Display for Origin {
     }
 }
 
-/// A configuration that can not be meant.
+/// Something in the configuration that can not be meant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
-pub(crate) struct BadSetting {
+pub(crate) struct Problem {
     place: String,
     problem: String,
 }
 
+/// A configuration that can not be meant: everything that is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BadSettings(pub(crate) Vec<Problem>);
+
+impl fmt::Display for BadSettings {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        formatter.write_str(&lines.join("\n"))
+    }
+}
+
+impl std::error::Error for BadSettings {}
+
 impl Settings {
     /// Reads the settings of this user.
-    pub(crate) fn load() -> Result<Self, BadSetting> {
+    ///
+    /// # Errors
+    /// With every problem of the file and of the environment, those included that alone would only be remarked.
+    pub(crate) fn load() -> Result<Self, BadSettings> {
         let path = file();
-        let text = match path.as_ref().map(std::fs::read_to_string) {
+        let text = match path.as_deref().map(std::fs::read_to_string) {
             Some(Ok(text)) => Some(text),
             Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
-                let place = path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
-                return Err(BadSetting { place, problem: format!("it can not be read: {error}") });
+                let place = path.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
+                return Err(BadSettings(vec![Problem { place, problem: format!("it can not be read: {error}") }]));
             }
             _ => None,
         };
         Self::read(path.zip(text), |variable| std::env::var_os(variable))
     }
 
-    fn read(file: Option<(PathBuf, String)>, variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, BadSetting> {
-        let mut values: BTreeMap<_, _> = KEYS.iter().map(|key| (key.name, (key.default, Origin::Default))).collect();
-        let mut unknown = Vec::new();
+    fn read(file: Option<(PathBuf, String)>, variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, BadSettings> {
+        let default = KEYS.iter().map(|key| (key.name, (key.kind.default(), Origin::Default)));
+        let mut settings = Self { values: default.collect(), remotes: Vec::new(), unknown: Vec::new() };
+        let mut wrong = Vec::new();
+        let mut services = remotes::Reading::default();
         if let Some((path, text)) = file {
-            let place = path.display().to_string();
-            let table: Table = text.parse().map_err(|error: toml::de::Error| BadSetting {
-                place: place.clone(),
-                problem: error.to_string().trim_end().to_owned(),
-            })?;
-            for (name, value) in flat(&table) {
-                let Some(key) = KEYS.iter().find(|key| key.name == name) else {
-                    unknown.push(format!("{place}: '{name}' is not a setting{}", nearest(&name)));
-                    continue;
-                };
-                let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
-                values.insert(key.name, (key.checked(number, &value, &place)?, Origin::File(path.clone())));
-            }
+            settings.take_file(&path, &text, &mut services, &mut wrong);
         }
         for key in KEYS {
-            if let Some(given) = variable(key.variable).filter(|given| !given.is_empty()) {
-                let given = given.to_string_lossy();
-                let number = key.checked(given.trim().parse().ok(), &given, key.variable)?;
-                values.insert(key.name, (number, Origin::Environment(key.variable)));
+            let given = variable(key.variable).filter(|given| !given.is_empty());
+            match given.map(|given| key.read_text(&given.to_string_lossy(), key.variable)) {
+                Some(Ok(value)) => {
+                    settings.values.insert(key.name, (value, Origin::Environment(key.variable)));
+                }
+                Some(Err(problem)) => wrong.push(problem),
+                None => {}
             }
         }
-        Ok(Self { values, unknown })
+        services.environment(&variable);
+        settings.remotes = services.remotes;
+        settings.unknown.append(&mut services.unknown);
+        wrong.append(&mut services.wrong);
+        if wrong.is_empty() {
+            return Ok(settings);
+        }
+        wrong.append(&mut settings.unknown);
+        Err(BadSettings(wrong))
+    }
+
+    /// Takes over what a file says, and notes what is wrong with it.
+    fn take_file(&mut self, path: &Path, text: &str, services: &mut remotes::Reading, wrong: &mut Vec<Problem>) {
+        let place = path.display().to_string();
+        let mut table: Table = match text.parse::<Table>() {
+            Ok(table) => table,
+            Err(error) => {
+                let problem = error.to_string().trim_end().to_owned();
+                return wrong.push(Problem { place, problem });
+            }
+        };
+        if let Some(value) = table.remove(remotes::REMOTE) {
+            services.file(path, &value);
+        }
+        for (name, value) in flat(&table) {
+            let Some(key) = KEYS.iter().find(|key| key.name == name) else {
+                let problem = format!("'{name}' is not a setting{}", nearest(&name, KEYS.iter().map(|key| key.name)));
+                self.unknown.push(Problem { place: place.clone(), problem });
+                continue;
+            };
+            match key.read_toml(&value, &place) {
+                Ok(value) => {
+                    self.values.insert(key.name, (value, Origin::File(path.to_owned())));
+                }
+                Err(problem) => wrong.push(problem),
+            }
+        }
     }
 
     /// Returns every setting with its value and where that comes from.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static Key, u64, &Origin)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static Key, &Value, &Origin)> {
         KEYS.iter().map(|key| {
             let (value, origin) = &self.values[key.name];
-            (key, *value, origin)
+            (key, value, origin)
         })
     }
 
+    /// Returns the settings whose values differ from those of `before`.
+    pub(crate) fn changed_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'static Key> + 'a {
+        KEYS.iter().filter(|key| self.values[key.name].0 != before.values[key.name].0)
+    }
+
+    /// The remote services, by their names.
+    fn services(&self) -> impl Iterator<Item = (&str, &steplatch_remote::Config)> {
+        self.remotes.iter().map(|remote| (remote.config.name.as_str(), &remote.config))
+    }
+
+    fn value(&self, name: &str) -> &Value {
+        &self.values.get(name).expect("a setting that is asked for is a row of the table").0
+    }
+
     fn number(&self, name: &str) -> u64 {
-        self.values.get(name).expect("a setting that is asked for is a row of the table").0
+        match self.value(name) {
+            Value::Number(number) => *number,
+            other => unreachable!("{name} is asked for as a number, and is {other:?}"),
+        }
     }
 
     /// Returns which finished runs are kept.
@@ -198,19 +312,89 @@ impl Settings {
             ..steplatch_terminal::Options::default()
         }
     }
+
+    /// What a daemon takes over while it runs.
+    pub(crate) fn configuration(&self) -> steplatch_daemon::Configuration {
+        steplatch_daemon::Configuration {
+            library_tools: *self.value("tools.library") == Value::Flag(true),
+            remotes: self.remotes.iter().map(|remote| remote.config.clone()).collect(),
+        }
+    }
+
+    /// What the daemon logs, as a filter, if anybody said so.
+    pub(crate) fn log(&self) -> Option<&str> {
+        match &self.values["daemon.log"] {
+            (_, Origin::Default) => None,
+            (Value::Text(filter), _) => Some(filter),
+            other => unreachable!("the filter is asked for as text, and is {other:?}"),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(formatter),
+            Self::Flag(flag) => flag.fmt(formatter),
+            Self::Text(text) => text.fmt(formatter),
+        }
+    }
+}
+
+impl Kind {
+    fn default(&self) -> Value {
+        match self {
+            Self::Number(default, _) => Value::Number(*default),
+            Self::Flag(default) => Value::Flag(*default),
+            Self::Text(default, _) => Value::Text((*default).to_owned()),
+        }
+    }
 }
 
 impl Key {
-    fn checked(&self, number: Option<u64>, given: &dyn std::fmt::Display, place: &str) -> Result<u64, BadSetting> {
-        number.filter(|number| self.bounds.contains(number)).ok_or_else(|| BadSetting {
-            place: place.to_owned(),
-            problem: format!(
-                "{} must be a whole number from {} to {}, not {given}",
-                self.name,
-                self.bounds.start(),
-                self.bounds.end()
-            ),
-        })
+    /// Reads a value as it stands in a file.
+    fn read_toml(&self, given: &toml::Value, place: &str) -> Result<Value, Problem> {
+        let value = match (&self.kind, given) {
+            (Kind::Number(..), toml::Value::Integer(number)) => u64::try_from(*number).ok().map(Value::Number),
+            (Kind::Flag(_), toml::Value::Boolean(flag)) => Some(Value::Flag(*flag)),
+            // What a variable may say may be said here too.
+            (Kind::Flag(_) | Kind::Text(..), toml::Value::String(text)) => return self.read_text(text, place),
+            _ => None,
+        };
+        self.checked(value, given, place)
+    }
+
+    /// Reads a value as it stands in a variable.
+    fn read_text(&self, given: &str, place: &str) -> Result<Value, Problem> {
+        let given = given.trim();
+        let value = match self.kind {
+            Kind::Number(..) => given.parse().ok().map(Value::Number),
+            Kind::Flag(_) if given.eq_ignore_ascii_case("true") => Some(Value::Flag(true)),
+            Kind::Flag(_) if given.eq_ignore_ascii_case("false") => Some(Value::Flag(false)),
+            Kind::Flag(_) => None,
+            Kind::Text(..) => Some(Value::Text(given.to_owned())),
+        };
+        self.checked(value, &given, place)
+    }
+
+    fn checked(&self, value: Option<Value>, given: &dyn fmt::Display, place: &str) -> Result<Value, Problem> {
+        let name = self.name;
+        let problem = match (&self.kind, value) {
+            (Kind::Number(_, bounds), Some(Value::Number(number))) if bounds.contains(&number) => {
+                return Ok(Value::Number(number));
+            }
+            (Kind::Number(_, bounds), _) => {
+                format!("{name} must be a whole number from {} to {}, not {given}", bounds.start(), bounds.end())
+            }
+            (Kind::Flag(_), Some(value)) => return Ok(value),
+            (Kind::Flag(_), None) => format!("{name} must be true or false, not {given}"),
+            (Kind::Text(_, check), Some(Value::Text(text))) => match check(&text) {
+                Ok(()) => return Ok(Value::Text(text)),
+                Err(why) => format!("{name} can not be '{text}': {why}"),
+            },
+            (Kind::Text(..), _) => format!("{name} must be text, not {given}"),
+        };
+        Err(Problem { place: place.to_owned(), problem })
     }
 }
 
@@ -222,11 +406,11 @@ pub(crate) fn file() -> Option<PathBuf> {
 }
 
 /// The values of a document, with the names of their tables before their own.
-fn flat(table: &Table) -> Vec<(String, Value)> {
+fn flat(table: &Table) -> Vec<(String, toml::Value)> {
     let mut values = Vec::new();
     for (name, value) in table {
         match value {
-            Value::Table(inner) => {
+            toml::Value::Table(inner) => {
                 values.extend(flat(inner).into_iter().map(|(rest, value)| (format!("{name}.{rest}"), value)));
             }
             value => values.push((name.clone(), value.clone())),
@@ -235,12 +419,13 @@ fn flat(table: &Table) -> Vec<(String, Value)> {
     values
 }
 
-fn nearest(name: &str) -> String {
-    let likeness = |key: &Key| strsim::jaro_winkler(key.name, name);
-    KEYS.iter()
-        .filter(|key| likeness(key) > 0.75)
+/// Asks whether one of `names` was meant, where one is alike.
+fn nearest(name: &str, names: impl Iterator<Item = &'static str>) -> String {
+    let likeness = |known: &str| strsim::jaro_winkler(known, name);
+    names
+        .filter(|known| likeness(known) > 0.75)
         .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
-        .map(|key| format!("; did you mean '{}'?", key.name))
+        .map(|known| format!("; did you mean '{known}'?"))
         .unwrap_or_default()
 }
 
@@ -248,40 +433,96 @@ fn nearest(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn read(text: &str, environment: &[(&str, &str)]) -> Result<Settings, BadSetting> {
+    pub(super) fn read(text: &str, environment: &[(&str, &str)]) -> Result<Settings, BadSettings> {
         let variable = |name: &str| environment.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
         Settings::read(Some((PathBuf::from("/c.toml"), text.to_owned())), variable)
+    }
+
+    /// Everything that is wrong.
+    pub(super) fn wrong(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
+        read(text, environment).unwrap_err().0.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn the_environment_goes_before_the_file_and_the_file_before_the_default() {
         let settings =
             read("[terminals]\nmost = 7\nidle_seconds = 60\n", &[("STEPLATCH_TERMINALS_MOST", "9")]).unwrap();
-        let origin =
-            |name: &str| settings.all().find(|(key, ..)| key.name == name).map(|(_, value, origin)| (value, origin));
-        assert_eq!(origin("terminals.most"), Some((9, &Origin::Environment("STEPLATCH_TERMINALS_MOST"))));
-        assert_eq!(origin("terminals.idle_seconds"), Some((60, &Origin::File("/c.toml".into()))));
-        assert_eq!(origin("terminals.grace_seconds"), Some((600, &Origin::Default)));
+        let origin = |name: &str| {
+            settings.all().find(|(key, ..)| key.name == name).map(|(_, value, origin)| (value.to_string(), origin))
+        };
+        assert_eq!(origin("terminals.most"), Some(("9".into(), &Origin::Environment("STEPLATCH_TERMINALS_MOST"))));
+        assert_eq!(origin("terminals.idle_seconds"), Some(("60".into(), &Origin::File("/c.toml".into()))));
+        assert_eq!(origin("terminals.grace_seconds"), Some(("600".into(), &Origin::Default)));
         assert_eq!(settings.terminals().idle, Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn flags_are_written_in_any_case_and_with_or_without_quotes() {
+        let library =
+            |text: &str, environment: &[(&str, &str)]| read(text, environment).unwrap().configuration().library_tools;
+        assert!(!library("", &[]));
+        assert!(library("tools.library = true", &[]));
+        assert!(library("tools.library = 'True'", &[]));
+        assert!(library("tools.library = false", &[("STEPLATCH_TOOLS_LIBRARY", "TRUE")]));
+        assert!(!library("tools.library = true", &[("STEPLATCH_TOOLS_LIBRARY", " false ")]));
     }
 
     #[test]
     fn what_can_not_be_meant_is_named_with_its_place() {
         let told = |text: &str, environment: &[(&str, &str)]| read(text, environment).unwrap_err().to_string();
-        assert_eq!(
-            told("terminals.most = 0", &[]),
-            "/c.toml: terminals.most must be a whole number from 1 to 10000, not 0"
-        );
-        assert_eq!(
-            told("", &[("STEPLATCH_TERMINALS_MOST", "many")]),
-            "STEPLATCH_TERMINALS_MOST: terminals.most must be a whole number from 1 to 10000, not many"
-        );
-        assert!(
-            told("terminals.most = ", &[]).starts_with("/c.toml: TOML parse error at line 1"),
-            "{}",
-            told("terminals.most = ", &[])
-        );
+        for (text, environment, problem) in [
+            ("terminals.most = 0", None, "/c.toml: terminals.most must be a whole number from 1 to 10000, not 0"),
+            ("terminals.most = -1", None, "/c.toml: terminals.most must be a whole number from 1 to 10000, not -1"),
+            ("terminals.most = true", None, "/c.toml: terminals.most must be a whole number from 1 to 10000, not true"),
+            ("tools.library = 1", None, "/c.toml: tools.library must be true or false, not 1"),
+            ("daemon.log = 7", None, "/c.toml: daemon.log must be text, not 7"),
+            (
+                "",
+                Some(("STEPLATCH_TERMINALS_MOST", "many")),
+                "STEPLATCH_TERMINALS_MOST: terminals.most must be a whole number from 1 to 10000, not many",
+            ),
+            (
+                "",
+                Some(("STEPLATCH_TOOLS_LIBRARY", "yes")),
+                "STEPLATCH_TOOLS_LIBRARY: tools.library must be true or false, not yes",
+            ),
+        ] {
+            assert_eq!(told(text, environment.as_slice()), problem);
+        }
+        let broken = told("terminals.most = ", &[]);
+        assert!(broken.starts_with("/c.toml: TOML parse error at line 1"), "{broken}");
+        let filter = told("daemon.log = 'steplatch=loud'", &[]);
+        assert!(filter.starts_with("/c.toml: daemon.log can not be 'steplatch=loud': "), "{filter}");
         let settings = read("[terminal]\nmost = 3", &[]).unwrap();
-        assert_eq!(settings.unknown, ["/c.toml: 'terminal.most' is not a setting; did you mean 'terminals.most'?"]);
+        assert_eq!(
+            settings.unknown.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["/c.toml: 'terminal.most' is not a setting; did you mean 'terminals.most'?"]
+        );
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_told_at_once() {
+        let bad = read(
+            "terminals.most = 0\nterminal.most = 3\ntools.library = 'perhaps'\n",
+            &[("STEPLATCH_RUNS_DAYS", "-1")],
+        );
+        let places: Vec<String> = bad.unwrap_err().0.into_iter().map(|problem| problem.problem).collect();
+        assert_eq!(
+            places,
+            [
+                "terminals.most must be a whole number from 1 to 10000, not 0",
+                "tools.library must be true or false, not perhaps",
+                "runs.days must be a whole number from 0 to 36500, not -1",
+                "'terminal.most' is not a setting; did you mean 'terminals.most'?",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_change_is_told_by_the_settings_whose_values_differ() {
+        let before = read("tools.library = true\nruns.days = 3\n", &[("STEPLATCH_TERMINALS_MOST", "9")]).unwrap();
+        let after = read("runs.days = 4\nterminals.most = 2\n", &[("STEPLATCH_TERMINALS_MOST", "9")]).unwrap();
+        let changed: Vec<&str> = after.changed_since(&before).map(|key| key.name).collect();
+        assert_eq!(changed, ["runs.days", "tools.library"], "the environment hides what the file says of the third");
     }
 }

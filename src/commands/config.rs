@@ -1,12 +1,14 @@
 //! `steplatch config …`
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::print;
+use crate::settings::remotes::Remote;
 use crate::settings::{Settings, file};
 
 #[derive(Debug, Subcommand)]
@@ -26,43 +28,101 @@ pub(crate) enum Config {
 }
 
 impl Config {
-    pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        let settings = match (Settings::load(), &self) {
-            (Ok(settings), _) => settings,
-            (Err(error), Self::Check { json: true }) => return found(&[error.to_string()]),
-            (Err(error), _) => return Err(Failure::usage(error.to_string())),
-        };
+    pub(super) async fn run(self) -> Result<ExitCode, Failure> {
         match self {
-            Self::Show { json: true } => {
-                let rows = settings.all().map(|(key, value, origin)| {
-                    (key.name.to_owned(), json!({"value": value, "origin": origin.to_string(), "about": key.about}))
-                });
-                print::json(&rows.collect::<serde_json::Map<_, _>>())?;
-            }
-            Self::Show { json: false } => {
-                let head = ["SETTING", "VALUE", "FROM", "WHAT IT SAYS"].map(str::to_owned).to_vec();
-                let rows = settings.all().map(|(key, value, origin)| {
-                    vec![key.name.to_owned(), value.to_string(), origin.to_string(), key.about.to_owned()]
-                });
-                print::line(print::table(&std::iter::once(head).chain(rows).collect::<Vec<_>>()))?;
-                if let Some(file) = file() {
-                    print::note(&format!("change them in {}, or in the environment", file.display()));
-                }
-            }
-            Self::Check { json: true } => return found(&settings.unknown),
-            Self::Check { json: false } if settings.unknown.is_empty() => print::line("the configuration is in order")?,
-            Self::Check { json: false } => return Err(Failure::usage(settings.unknown.join("\n"))),
+            Self::Show { json } => show(json).await,
+            Self::Check { json } => check(json).await,
         }
-        Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Prints what is wrong with the configuration as JSON.
-fn found(problems: &[String]) -> Result<ExitCode, Failure> {
-    let reply = json!({"success": problems.is_empty(), "problems": problems});
+async fn show(json: bool) -> Result<ExitCode, Failure> {
+    let settings = Settings::load().map_err(|bad| Failure::usage(bad.to_string()))?;
+    let mut rows: Vec<(String, Value, String, &str)> = Vec::new();
+    for (key, value, origin) in settings.all() {
+        rows.push((key.name.to_owned(), json!(value), origin.to_string(), key.about));
+    }
+    let services = settings.remotes.iter().flat_map(Remote::rows);
+    rows.extend(services.map(|row| (row.name, row.value, row.origin.to_string(), row.about)));
+    let missing = missing_tokens(&settings, true).await;
+    if json {
+        let documents = rows.into_iter().map(|(name, value, origin, about)| {
+            let mut document = json!({"value": value, "origin": origin, "about": about});
+            if name.ends_with(".token") && !value.is_null() {
+                let problem = missing.get(&name);
+                document["resolves"] = problem.is_none().into();
+                problem.inspect(|problem| document["problem"] = problem.as_str().into());
+            }
+            (name, document)
+        });
+        print::json(&documents.collect::<serde_json::Map<_, _>>())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let head = ["SETTING", "VALUE", "FROM", "WHAT IT SAYS"].map(str::to_owned).to_vec();
+    let lines = rows.iter().map(|(name, value, origin, about)| {
+        let mut cell = cell(value);
+        if missing.contains_key(name) {
+            cell.push_str(" (not there)");
+        }
+        vec![name.clone(), cell, origin.clone(), (*about).to_owned()]
+    });
+    print::line(print::table(&std::iter::once(head).chain(lines).collect::<Vec<_>>()))?;
+    for (name, problem) in &missing {
+        print::note(&format!("{name}: {problem}"));
+    }
+    if let Some(file) = file() {
+        print::note(&format!("change them in {}, or in the environment", file.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A value as it stands in a table.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => print::visible(text),
+        Value::Array(values) => values.iter().map(cell).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
+}
+
+async fn check(json: bool) -> Result<ExitCode, Failure> {
+    let problems = problems().await;
     if !problems.is_empty() {
+        let reply = json!({"success": false, "problems": problems});
         return Err(Failure::usage(problems.join("\n")).with(&reply));
     }
-    print::json(&reply)?;
+    if json {
+        print::json(&json!({"success": true, "problems": []}))?;
+    } else {
+        print::line("the configuration is in order")?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Everything that is wrong with the configuration of this user.
+pub(crate) async fn problems() -> Vec<String> {
+    match Settings::load() {
+        Ok(settings) => {
+            let mut problems: Vec<String> = settings.unknown.iter().map(ToString::to_string).collect();
+            let missing = missing_tokens(&settings, false).await;
+            problems.extend(missing.into_iter().map(|(name, problem)| format!("{name}: {problem}")));
+            problems
+        }
+        Err(bad) => bad.0.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// The tokens of remote services that are not where they should be, and why; of those that are not used only if `all`.
+async fn missing_tokens(settings: &Settings, all: bool) -> BTreeMap<String, String> {
+    let mut missing = BTreeMap::new();
+    for config in settings.remotes.iter().map(|remote| &remote.config).filter(|config| all || config.enabled) {
+        if let Some(Err(error)) = match &config.token {
+            Some(token) => Some(token.resolve().await),
+            None => None,
+        } {
+            missing.insert(format!("remote.{}.token", config.name), error.to_string());
+        }
+    }
+    missing
 }

@@ -23,6 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::host;
 use crate::failure::{FAILED, Failure};
 use crate::settings::Settings;
+use crate::settings::reload::Reload;
 use crate::{front, print};
 
 #[derive(Debug, Subcommand)]
@@ -347,15 +348,16 @@ async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
     let log = place.log();
     let host = host_starter(&place)?;
     let workers = WorkerStarter::Program { program: front::starter()?.program, arguments: vec!["worker".into()] };
+    print::log_filter(settings.log());
     let runs = settings.runs();
-    let (_, configuration) = tokio::sync::watch::channel(steplatch_daemon::Configuration::default());
+    let (told, configuration) = tokio::sync::watch::channel(settings.configuration());
     let daemon = steplatch_daemon::Daemon::start(Options { place, host, workers, runs, configuration })
         .await
         .map_err(|error| Failure::work(error.to_string()))?;
     let stopper = daemon.stopper();
     let mut terminated = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
-    // A daemon has no terminal to lose; the signal must not end it.
+    // A daemon has no terminal to lose; the signal must not end it, and asks for the settings to be read again.
     let mut hung_up = signal(SignalKind::hangup())?;
     let mut missed = signal(SignalKind::user_defined1())?;
     tokio::spawn(async move {
@@ -363,7 +365,6 @@ async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
             tokio::select! {
                 _ = terminated.recv() => break,
                 _ = interrupted.recv() => break,
-                _ = hung_up.recv() => {}
                 // Somebody knows that we live and does not find our socket.
                 _ = missed.recv() => stopper.listen_again(),
             }
@@ -371,6 +372,7 @@ async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
         // Who wants the terminals closed as well says so with `daemon stop`.
         stopper.stop(Ending::KeepTerminals);
     });
+    tokio::spawn(Reload::new(settings, told).keep(async move || _ = hung_up.recv().await));
     match detached {
         Detached::No => print::note("daemon listens; end it with ctrl-c"),
         Detached::Yes => {

@@ -62,6 +62,21 @@ impl Story {
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
+
+    /// The events of a run, from its first on.
+    pub(crate) fn events(&self, run: &Value) -> Vec<Value> {
+        let events = self.home.runs(&["runs", "events", run["run_id"].as_str().unwrap(), "--json"]).well();
+        events.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Waits until something is so.
+    pub(crate) fn waits_until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < Duration::from_secs(60), "in vain: {what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
 }
 
 pub(crate) fn lines_in(file: &Path) -> usize {
@@ -77,26 +92,7 @@ pub(crate) fn written(file: &Path) {
     }
 }
 
-impl Story {
-    /// The events of a run, from its first on.
-    pub(crate) fn events(&self, run: &Value) -> Vec<Value> {
-        let events = self.home.runs(&["runs", "events", run["run_id"].as_str().unwrap(), "--json"]).well();
-        events.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-}
-
 /// The types of events, in order.
 pub(crate) fn types(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["event_type"].as_str().unwrap()).collect()
-}
-
-impl Story {
-    /// Waits until something is so.
-    pub(crate) fn waits_until(&self, what: &str, is_so: impl Fn() -> bool) {
-        let began = Instant::now();
-        while !is_so() {
-            assert!(began.elapsed() < Duration::from_secs(60), "in vain: {what}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
 }

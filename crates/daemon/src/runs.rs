@@ -208,11 +208,12 @@ impl Runs {
         let CallTool { arguments, wait_seconds, idempotency_key, .. } = verb;
         let usual = if tool.sync { LONGEST_WAIT } else { USUAL_WAIT };
         let wait = wait_seconds.unwrap_or(usual).clamp(0.0, LONGEST_WAIT);
+        let is_remote = tool.source == "remote";
         // A saved workflow has no name of a tool, unless somebody gave it one.
-        let name = if tool.source == "remote" { tool.name } else { tool.workflow_id };
+        let name = if is_remote { tool.name } else { tool.workflow_id };
         let input = match arguments.get("input") {
+            _ if is_remote || arguments.is_empty() => Value::Null,
             Some(input) => input.clone(),
-            None if arguments.is_empty() => Value::Null,
             None => Value::Object(arguments.clone()),
         };
         let given = Given { input, params: arguments };

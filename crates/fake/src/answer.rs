@@ -62,7 +62,7 @@ impl Answer {
             }
             Self::Json(json) => axum::Json(json).into_response(),
             Self::Text(text) => text.into_response(),
-            Self::Huge(bytes) => format!("[\"{}\"]", "x".repeat(bytes)).into_response(),
+            Self::Huge(bytes) => axum::Json(["x".repeat(bytes)]).into_response(),
             Self::Redirect(status, to) => {
                 let mut response = code(status).into_response();
                 response.headers_mut().insert(header::LOCATION, HeaderValue::try_from(to).expect("a header"));

@@ -69,7 +69,7 @@ impl FakeService {
     }
 
     fn serve(&self, listener: TcpListener) {
-        let router = routes::router(self.shared.clone());
+        let router = routes::router(self.shared.clone()).into_make_service_with_connect_info::<SocketAddr>();
         let serving = tokio::spawn(async move { axum::serve(listener, router).await.expect("a service that serves") });
         *self.serving.lock().unwrap() = Some(serving);
     }

@@ -1,7 +1,9 @@
 //! The dialect, request by request.
 
+use std::net::SocketAddr;
+
 use axum::body::{Body, to_bytes};
-use axum::extract::State as Extract;
+use axum::extract::{ConnectInfo, State as Extract};
 use axum::http::{Request, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Json, Router};
@@ -49,7 +51,11 @@ fn decoded(segment: &str) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-async fn serve(Extract(shared): Extract<Shared>, request: Request<Body>) -> Response {
+async fn serve(
+    Extract(shared): Extract<Shared>,
+    ConnectInfo(from): ConnectInfo<SocketAddr>,
+    request: Request<Body>,
+) -> Response {
     if shared.state().is_down {
         return answer::cut();
     }
@@ -73,6 +79,7 @@ async fn serve(Extract(shared): Extract<Shared>, request: Request<Body>) -> Resp
             headers: headers.clone(),
             body: body.clone(),
             at: std::time::Instant::now(),
+            from,
         });
         let is_known = authorization == format!("Api-Key {TOKEN}") || authorization == format!("Bearer {TOKEN}");
         match wanted {
@@ -132,6 +139,8 @@ fn usual(
         Route::Cancel => {
             state.cancel(&wanted.workflow, &wanted.run).map_or_else(none, |done| Json(done).into_response())
         }
+        // It has nothing to say of its own, and no sessions to end.
+        Route::Mcp if body.is_null() => StatusCode::METHOD_NOT_ALLOWED.into_response(),
         Route::Mcp => match mcp::reply(state, body) {
             Some(reply) => ([(header::CONTENT_TYPE, "application/json")], reply.to_string()).into_response(),
             None => StatusCode::ACCEPTED.into_response(),

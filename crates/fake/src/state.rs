@@ -36,6 +36,8 @@ pub struct Asked {
     pub body: Value,
     /// When it came.
     pub at: std::time::Instant,
+    /// The other end of the connection that it came on.
+    pub from: std::net::SocketAddr,
 }
 
 /// A run that was started.

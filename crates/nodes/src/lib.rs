@@ -26,6 +26,6 @@ pub use node::{
     Bash, Function, Http, Identity, InvalidNodeId, Llm, Mcp, McpAddress, McpProgram, McpServer, Method, Node, NodeId,
     NodeKind, NodeType, Pty, Ready, Seconds, schema,
 };
-pub use nodes::{Nobody, NodeFailure, Nodes, Others, Running, Surroundings};
+pub use nodes::{NodeFailure, Nodes, Surroundings};
 pub use result::{ErrorType, NodeResult};
 pub use secrets::{MASK, Resolving, Secrets};

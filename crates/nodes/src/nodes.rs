@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -44,12 +43,10 @@ pub struct Surroundings {
     pub programs: Programs,
     /// Where secrets come from.
     pub secrets: Arc<dyn Secrets>,
-    /// Who performs the kinds that are not performed here.
-    pub others: Arc<dyn Others>,
 }
 
 impl Surroundings {
-    /// Returns this process's folder and environment, without secrets and without anybody for other kinds.
+    /// Returns this process's folder and environment, without secrets.
     ///
     /// # Errors
     /// When this process's folder is gone.
@@ -59,15 +56,8 @@ impl Surroundings {
             environment: std::env::vars_os().collect(),
             programs: Programs::new(),
             secrets: Arc::new(BTreeMap::new()),
-            others: Arc::new(Nobody),
         })
     }
-}
-
-/// Performs nodes of the kinds that this crate knows as data only: `pty`, `function` and `graph`.
-pub trait Others: Send + Sync {
-    /// Performs one call. Must end soon once the call is interrupted.
-    fn run<'a>(&'a self, node: &'a Node, call: Call) -> Running<'a>;
 }
 
 /// Why a node can not begin.
@@ -80,20 +70,6 @@ pub struct NodeFailure {
     pub message: String,
 }
 
-/// The result of a call, some day.
-pub type Running<'a> = Pin<Box<dyn Future<Output = NodeResult> + Send + 'a>>;
-
-/// Performs nothing, and says so.
-#[derive(Debug, Clone, Copy)]
-pub struct Nobody;
-
-impl Others for Nobody {
-    fn run<'a>(&'a self, node: &'a Node, call: Call) -> Running<'a> {
-        let message = format!("Node '{}' is of a kind that can not be run here.", node.id);
-        Box::pin(std::future::ready(NodeResult::failed(node, call.input, ErrorType::Unsupported, message)))
-    }
-}
-
 impl Nodes {
     /// Begins without a call.
     #[must_use]
@@ -103,13 +79,15 @@ impl Nodes {
         Self { shared: Arc::new(Shared { surroundings, web, servers }) }
     }
 
-    /// Performs one call of a node, to its end.
+    /// Performs one call of a node, to its end. Those of the kinds `pty`, `function` and `graph` are data here, and fail as
+    /// unsupported: whoever has terminals and runs performs them.
     ///
     /// Dropped before, it ends what it started, and nobody is told what came of it; to have a result, interrupt it.
     pub async fn run(&self, node: &Node, call: Call) -> NodeResult {
         let input = call.input.clone();
         if let NodeKind::Pty(_) | NodeKind::Function(_) | NodeKind::Graph(_) = node.kind {
-            return self.shared.surroundings.others.run(node, call).await;
+            let message = format!("Node '{}' is of a kind that can not be run here.", node.id);
+            return NodeResult::failed(node, input, ErrorType::Unsupported, message);
         }
         // A declaration is made of texts and numbers, which JSON has all of.
         let declared = serde_json::to_value(&node.kind).unwrap_or_default();

@@ -56,7 +56,7 @@ pub use runs::{
     PauseWorkflow, PauseWorkflowReply, RUN_WAIT_SECONDS, ResumeWorkflow, RunEvent, RunRecord, RunReply, RunWorkflow,
     Subscribe, SubscribeReply, Until,
 };
-pub use schema::{parameters, reply};
+pub use schema::{offered, parameters, reply};
 pub use steady::{Again, AskError, Steady};
 pub use terminals::{
     AbsenceInfo, AttachTerminal, AttachTerminalReply, AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget,

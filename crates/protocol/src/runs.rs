@@ -509,6 +509,14 @@ impl RunEvent {
     /// The type of an event that stands for the rest of a history that can not be read.
     pub const UNREADABLE: &str = "history_unreadable";
 
+    /// Whether events of this type are those of runs themselves, rather than of what an author has them tell.
+    #[must_use]
+    pub fn is_own(event_type: &str) -> bool {
+        let ours = ["workflow_", "nested_workflow_", "node_", "gate_", "state_", "graph_", "contract_"];
+        let names = ["transition", "log", Self::UNREADABLE];
+        ours.iter().any(|prefix| event_type.starts_with(prefix)) || names.contains(&event_type)
+    }
+
     /// Whether nothing comes after it.
     #[must_use]
     pub fn is_last(&self) -> bool {

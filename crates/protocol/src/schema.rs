@@ -5,8 +5,12 @@
 //! type of everything optional. Here a field that may be left out is simply not
 //! required. JSON Schema 2020-12, <https://json-schema.org/draft/2020-12>.
 
+mod offered;
+
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
+
+pub use offered::offered;
 
 use crate::Verb;
 

@@ -6,25 +6,26 @@
 
 mod answer;
 mod error;
+mod sender;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::{ACCEPT, ACCEPT_LANGUAGE, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION};
-use reqwest::{Method, Response, Url};
+use reqwest::header::HeaderValue;
+use reqwest::{Method, Url};
 use serde_json::{Map, Value, json};
-use tokio::sync::{Mutex, OnceCell};
 
 pub use error::{AskError, SetUpError, StartError};
 
-use crate::config::{Config, Secret, Token, is_loopback};
+use crate::config::{Config, is_loopback};
 use crate::filter::Filter;
 use crate::listing::{Listing, MOST_BYTES, MOST_PAGES, Page};
 use crate::pace;
 use crate::status::{Started, Status};
 use answer::Answer;
 use error::Trouble;
+use sender::{Request, Sender};
 
 /// Redirects that are followed, within an origin.
 const MOST_REDIRECTS: usize = 5;
@@ -38,6 +39,8 @@ pub struct Limits {
     pub answering: Duration,
     /// Until a start is answered. Longer, because giving up on one leaves it unknown.
     pub starting: Duration,
+    /// Until a list is there, over all its pages.
+    pub listing: Duration,
     /// Before a question is asked a second time; twice as long each further time.
     pub pausing: Duration,
     /// Bytes of an answer.
@@ -50,6 +53,7 @@ impl Default for Limits {
             connecting: Duration::from_secs(10),
             answering: Duration::from_secs(30),
             starting: Duration::from_secs(60),
+            listing: Duration::from_secs(120),
             pausing: Duration::from_millis(500),
             most_bytes: MOST_BYTES,
         }
@@ -63,14 +67,10 @@ pub struct Client(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     base: Url,
-    token: Option<Token>,
     filter: Filter,
     retry_attempts: u32,
     limits: Limits,
-    /// Made when it is first needed: reading the system's certificates takes a while.
-    web: OnceCell<reqwest::Client>,
-    /// The token of a keyring, which is not asked each time: it may be slow, and a person may have to unlock it.
-    kept: Mutex<Option<Secret>>,
+    sender: Sender,
 }
 
 /// What came of asking that a run be cancelled.
@@ -104,13 +104,11 @@ impl Client {
             return Err(SetUpError::Url(config.base_url.clone()));
         }
         Ok(Self(Arc::new(Inner {
+            sender: Sender::new(config.token.clone(), is_loopback(&base), &limits),
             base,
-            token: config.token.clone(),
             filter: Filter::new(&config.filter_patterns),
             retry_attempts: config.retry_attempts,
             limits,
-            web: OnceCell::new(),
-            kept: Mutex::new(None),
         })))
     }
 
@@ -121,6 +119,15 @@ impl Client {
     ///
     /// If a page can not be had, or is no list. Nothing of the others is returned then.
     pub async fn list(&self) -> Result<Listing, AskError> {
+        let limit = self.0.limits.listing;
+        let late =
+            |_| AskError::passing(format!("The service did not give its list within {} seconds.", limit.as_secs_f64()));
+        let mut listing = tokio::time::timeout(limit, self.pages()).await.map_err(late)??;
+        listing.workflows.retain(|workflow| self.0.filter.admits(&workflow.title));
+        Ok(listing)
+    }
+
+    async fn pages(&self) -> Result<Listing, AskError> {
         let mut listing = Listing::default();
         let mut url = self.url(&["mcp"])?;
         let mut seen = BTreeSet::new();
@@ -158,7 +165,6 @@ impl Client {
                 break;
             }
         }
-        listing.workflows.retain(|workflow| self.0.filter.admits(&workflow.title));
         Ok(listing)
     }
 
@@ -179,7 +185,7 @@ impl Client {
             idempotency_key.parse().map_err(|_| refused("The idempotency key can not be sent.".to_owned()))?;
         let body = json!({ "input": input, "source": "application" });
         let request = Request { method: Method::POST, url, body: Some(body), key: Some(key) };
-        let answer = match self.ask(&request, self.0.limits.starting).await {
+        let answer = match self.0.sender.ask(&request, self.0.limits.starting).await {
             Ok(answer) => answer,
             Err(Trouble::NotSent(words)) => return Err(refused(words)),
             Err(Trouble::Lost(words)) => return Err(StartError::Unknown { words }),
@@ -219,7 +225,7 @@ impl Client {
         let request = Request { method: Method::POST, url, body: Some(json!({})), key: None };
         let request = &request;
         let asked = self.patiently(move || async move {
-            let answer = self.ask(request, self.0.limits.answering).await?;
+            let answer = self.0.sender.ask(request, self.0.limits.answering).await?;
             match answer.status.as_u16() {
                 200..=299 => Ok(Cancelled::Asked),
                 404 | 405 => Ok(Cancelled::NotSupported),
@@ -258,7 +264,7 @@ impl Client {
     async fn get(&self, url: Url) -> Result<Answer, AskError> {
         let mut request = Request { method: Method::GET, url, body: None, key: None };
         for _ in 0..=MOST_REDIRECTS {
-            let answer = self.ask(&request, self.0.limits.answering).await?;
+            let answer = self.0.sender.ask(&request, self.0.limits.answering).await?;
             if answer.status.is_success() {
                 return Ok(answer);
             }
@@ -270,66 +276,6 @@ impl Client {
             }
         }
         Err(AskError::lasting("The service redirects without end."))
-    }
-
-    /// Makes one request and reads its answer.
-    async fn ask(&self, request: &Request, limit: Duration) -> Result<Answer, Trouble> {
-        let web = self.web().await?;
-        let token = self.token().await?;
-        let mut sending = web.request(request.method.clone(), request.url.clone()).timeout(limit);
-        sending = sending.header(ACCEPT, "application/json").header(ACCEPT_LANGUAGE, "en");
-        if let Some(token) = &token {
-            let mut value = HeaderValue::from_str(&format!("Api-Key {}", token.expose()))
-                .map_err(|_| Trouble::NotSent("The token can not be sent.".to_owned()))?;
-            value.set_sensitive(true);
-            sending = sending.header(AUTHORIZATION, value);
-        }
-        if let Some(key) = &request.key {
-            sending = sending.header("idempotency-key", key);
-        }
-        if let Some(body) = &request.body {
-            sending = sending.header(CONTENT_TYPE, "application/json").body(body.to_string());
-        }
-        let response = sending.send().await.map_err(|error| Trouble::of(&error, limit))?;
-        let answer = self.read(response, token.as_ref()).await.map_err(|error| Trouble::of(&error, limit))?;
-        if answer.status.as_u16() == 401 {
-            // There may be a newer one in the keyring by now.
-            *self.0.kept.lock().await = None;
-        }
-        Ok(answer)
-    }
-
-    async fn read(&self, response: Response, token: Option<&Secret>) -> reqwest::Result<Answer> {
-        let status = response.status();
-        let retry_after = answer::retry_after(response.headers(), jiff::Timestamp::now());
-        let is_redirect = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
-        let location = response.headers().get(LOCATION).filter(|_| is_redirect);
-        let location = location.and_then(|location| location.to_str().ok()).map(str::to_owned);
-        let body = answer::read(response, self.0.limits.most_bytes).await?;
-        Ok(Answer { status, retry_after, location, body, token: token.cloned() })
-    }
-
-    async fn web(&self) -> Result<&reqwest::Client, Trouble> {
-        let is_here = is_loopback(&self.0.base);
-        let connecting = self.0.limits.connecting;
-        let making = self.0.web.get_or_try_init(async || {
-            let made = tokio::task::spawn_blocking(move || web(is_here, connecting)).await;
-            made.map_err(|error| error.to_string())?.map_err(|error| error::causes(&error))
-        });
-        making.await.map_err(|why| Trouble::NotSent(format!("The HTTP client could not be set up: {why}.")))
-    }
-
-    async fn token(&self) -> Result<Option<Secret>, Trouble> {
-        let Some(token) = &self.0.token else { return Ok(None) };
-        let failed = |error| Trouble::NotSent(format!("There is no token for the service: {error}."));
-        if !matches!(token, Token::Keyring(_)) {
-            return token.resolve().await.map(Some).map_err(failed);
-        }
-        let mut kept = self.0.kept.lock().await;
-        if kept.is_none() {
-            *kept = Some(token.resolve().await.map_err(failed)?);
-        }
-        Ok(kept.clone())
     }
 
     /// Returns the URL of something below the workflows of the service. Ids are encoded, so that each is one segment.
@@ -345,31 +291,8 @@ impl Client {
     }
 }
 
-/// One request, to be made once.
-struct Request {
-    method: Method,
-    url: Url,
-    body: Option<Value>,
-    key: Option<HeaderValue>,
-}
-
-/// Makes what connections are made with. Proxies are those of the environment, as everywhere, except for services on this
-/// machine: what is in clear text must not leave it.
-fn web(is_here: bool, connecting: Duration) -> reqwest::Result<reqwest::Client> {
-    // Only the first one counts, and whoever comes later gets the same.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = reqwest::Client::builder()
-        .user_agent(concat!("steplatch/", env!("CARGO_PKG_VERSION")))
-        .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(connecting);
-    if is_here {
-        builder = builder.no_proxy();
-    }
-    builder.build()
-}
-
 /// Does something that may take a while on a thread that may block.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {

@@ -15,6 +15,8 @@ pub const MOST_WORKFLOWS: usize = 1_000;
 pub const MOST_PAGES: usize = 100;
 /// Bytes of one answer.
 pub const MOST_BYTES: usize = 8 * 1024 * 1024;
+/// Entries that are looked at, whatever they are.
+const MOST_ENTRIES: usize = 5 * MOST_WORKFLOWS;
 /// Entries that were left out are told up to this many times.
 const MOST_SKIPPED: usize = 50;
 
@@ -92,20 +94,39 @@ pub struct Listing {
     pub unreadable: BTreeSet<String>,
     /// There is more than is taken, so a workflow that is not in it may be there all the same.
     pub is_cut: bool,
+    /// Entries that were looked at.
+    seen: usize,
 }
 
 impl Listing {
+    /// Reads the result of the MCP tool `workflows-list-tool`, see [`Page::read_tool_result`], on a thread that may block: there
+    /// may be a thousand schemas in it. A tool is asked once, so a list that it gives in pages is cut.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Page::read_tool_result`].
+    pub async fn of_tool_result(result: Value) -> Result<Self, String> {
+        crate::client::apart(move || {
+            let page = Page::read_tool_result(result)?;
+            let is_more = page.next.is_some();
+            let mut listing = Self::default();
+            listing.add(page);
+            if is_more {
+                listing.cut("The tool gives the list in pages, of which the first one is taken.");
+            }
+            Ok(listing)
+        })
+        .await
+    }
+
     /// Adds the entries of a page. What is too much is left out and marks the list as cut.
     pub fn add(&mut self, page: Page) {
         let mut ids: BTreeSet<String> = self.workflows.iter().map(|workflow| workflow.id.clone()).collect();
         for entry in &page.entries {
-            if self.workflows.len() == MOST_WORKFLOWS {
-                if !self.is_cut {
-                    self.skip(format!("More than {MOST_WORKFLOWS} workflows are listed; the others are left out."));
-                }
-                self.is_cut = true;
-                return;
+            if self.workflows.len() == MOST_WORKFLOWS || self.seen == MOST_ENTRIES {
+                return self.cut(&format!("More than {MOST_WORKFLOWS} workflows are listed; the others are left out."));
             }
+            self.seen += 1;
             match RemoteWorkflow::read(entry) {
                 Ok(workflow) if !ids.insert(workflow.id.clone()) => {
                     self.skip(format!("The id '{}' is listed twice; the first one counts.", workflow.id));
@@ -142,8 +163,12 @@ impl Listing {
 
     /// Marks the list as not the whole one.
     pub(crate) fn cut(&mut self, why: &str) {
+        if !self.is_cut {
+            // It is worth more than one more entry.
+            self.skipped.truncate(MOST_SKIPPED - 1);
+            self.skip(why.to_owned());
+        }
         self.is_cut = true;
-        self.skip(why.to_owned());
     }
 
     fn skip(&mut self, why: String) {

@@ -98,7 +98,7 @@ pub fn assign<'a>(
     for (key, base) in &bases {
         if !given.contains_key(key) {
             let name = suffixed(key, base).find(|name| used.insert(name.clone()));
-            given.insert(key.clone(), name.expect("no other key has the whole of this hash"));
+            given.insert(key.clone(), name.expect("there are suffixes without end"));
         }
     }
     given
@@ -106,7 +106,9 @@ pub fn assign<'a>(
 
 /// Returns whether a workflow with this title could have been given this name.
 fn could_be(name: &str, key: &Key, base: &str) -> bool {
-    (!base.is_empty() && name == plain(base, LONGEST)) || suffixed(key, base).any(|suffixed| suffixed == name)
+    const TRIED: usize = 16;
+    (!base.is_empty() && name == plain(base, LONGEST))
+        || suffixed(key, base).take(TRIED).any(|suffixed| suffixed == name)
 }
 
 /// The name that a slug gives, in at most `room` characters.
@@ -115,16 +117,18 @@ fn plain(base: &str, room: usize) -> String {
     name[..name.len().min(room)].trim_end_matches('_').to_owned()
 }
 
-/// Names with a suffix, each longer than the one before: those that come later are for when earlier ones are taken.
+/// Names with a suffix: longer and longer ones, then others without end, for when earlier ones are taken.
 fn suffixed(key: &Key, base: &str) -> impl Iterator<Item = String> {
-    // The zero byte can stand in no name of a service, so that no two keys give the same text.
-    let hash = hexadecimal(&Sha256::digest(format!("{}\0{}", key.remote, key.id)));
     let most = (LONGEST - PREFIX.len()) / SUFFIX;
-    let base = base.to_owned();
-    (1..=most).map(move |times| {
-        let suffix = &hash[..times * SUFFIX];
-        let room = LONGEST - suffix.len() - 1;
-        format!("{}_{suffix}", plain(&base, room))
+    (0_usize..).map(move |number| {
+        // The zero byte can stand in no name of a service, so that no two keys give the same text.
+        let Key { remote, id } = key;
+        let hash = match number.checked_sub(most) {
+            None => Sha256::digest(format!("{remote}\0{id}")),
+            Some(more) => Sha256::digest(format!("{remote}\0{id}\0{more}")),
+        };
+        let suffix = &hexadecimal(&hash)[..(number + 1).min(most) * SUFFIX];
+        format!("{}_{suffix}", plain(base, LONGEST - suffix.len() - 1))
     })
 }
 

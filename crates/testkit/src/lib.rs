@@ -147,9 +147,10 @@ impl TestDaemon {
         drop(self.ended(Ending::CloseTerminals).await);
     }
 
-    /// Stops the daemon and starts another one in its folders, which finds the terminals.
+    /// Stops the daemon and starts another one in its folders, with its settings, which finds the terminals.
     pub async fn restarted(self) -> Self {
-        Self::in_folder(self.ended(Ending::KeepTerminals).await).await
+        let configuration = self.configuration.borrow().clone();
+        Self::configured(self.ended(Ending::KeepTerminals).await, configuration).await
     }
 
     async fn ended(self, ending: Ending) -> TempDir {

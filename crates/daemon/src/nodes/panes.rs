@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use steplatch_nodes::pane::Reading;
 use steplatch_nodes::{Call, ErrorType, Node, NodeResult, Nodes, Pty, Ready};
 use steplatch_protocol::{
-    AwaitOutput, AwaitOutputReply, AwaitReason, AwaitUntil, ContentMode, ExitTerminal, GetScreenContent, OpenTerminal,
-    SendInput,
+    AwaitOutput, AwaitOutputReply, AwaitReason, AwaitUntil, ContentMode, ExitTerminal, GetScreenContent,
+    GetScreenContentReply, OpenTerminal, SendInput,
 };
 use tokio::time::Instant;
 
@@ -29,7 +29,7 @@ const ENDING: Duration = Duration::from_secs(5);
 /// The longest that one wait takes; longer ones are several.
 const ONE_WAIT: Duration = Duration::from_secs(3600);
 
-/// How often what a program shows is read, where only that tells whether it is ready: after it was quiet.
+/// The most that is read of what a program printed for one call, in characters.
 const MOST_READ: u32 = 100_000;
 
 /// Terminals of nodes, by node.
@@ -109,7 +109,7 @@ impl Panes {
         let working = async {
             let mut pane = pane.lock().await;
             let came = tokio::select! {
-                came = self.talk(caller, nodes, node, pty, &input, &mut pane, deadline, step) => came,
+                came = self.talk(caller, nodes, node, pty, &input, &mut pane, step) => came,
                 () = call.interrupt.cancelled() => Err(interrupted()),
                 () = tokio::time::sleep_until(deadline) => Err(out_of_time(limit)),
             };
@@ -142,16 +142,15 @@ impl Panes {
         pty: &Pty,
         input: &Value,
         pane: &mut Pane,
-        until: Instant,
         step: &str,
     ) -> Result<(Value, serde_json::Map<String, Value>), Trouble> {
-        let session = self.opened(caller, nodes, node, pty, pane, until).await?;
+        let session = self.opened(caller, nodes, node, pty, pane).await?;
         let quiet = Pty { ready: Ready::Quiet, ..pty.clone() };
         if pane.given_up {
-            let read = GetScreenContent { session_id: session.clone(), ..GetScreenContent::default() };
-            let tells = pty.ready != Ready::Shell || self.sessions.read(caller, read).await.busy.is_some();
+            let shown = self.shown(caller, &session, GetScreenContent::default());
+            let tells = pty.ready != Ready::Shell || shown.await.busy.is_some();
             // Since what was typed last, which was for the call that was given up.
-            self.ready(caller, if tells { pty } else { &quiet }, &session, None, until).await?;
+            self.ready(caller, if tells { pty } else { &quiet }, &session, None).await?;
             pane.given_up = false;
         }
         let text = match input {
@@ -159,13 +158,9 @@ impl Panes {
             Value::Null => String::new(),
             other => other.to_string(),
         };
-        let tail = GetScreenContent {
-            session_id: session.clone(),
-            content_mode: ContentMode::Tail,
-            line_count: Some(1),
-            ..GetScreenContent::default()
-        };
-        let prompt = self.sessions.read(caller, tail).await.screen_content.unwrap_or_default();
+        let tail =
+            GetScreenContent { content_mode: ContentMode::Tail, line_count: Some(1), ..GetScreenContent::default() };
+        let prompt = self.shown(caller, &session, tail).await.screen_content.unwrap_or_default();
         // Enter ends what is typed; text of several lines is pasted as such by programs that know of pasting.
         let send = SendInput {
             session_id: session.clone(),
@@ -186,14 +181,13 @@ impl Panes {
         pane.given_up = true;
         // A shell that tells nothing of its commands is ready when it is quiet, as any other program.
         let tells = pty.ready != Ready::Shell || sent.busy.is_some();
-        let waited = self.ready(caller, if tells { pty } else { &quiet }, &session, sent.offset, until).await?;
-        let read = GetScreenContent {
-            session_id: session.clone(),
+        let waited = self.ready(caller, if tells { pty } else { &quiet }, &session, sent.offset).await?;
+        let since_input = GetScreenContent {
             content_mode: ContentMode::SinceInput,
             limit: Some(MOST_READ),
             ..GetScreenContent::default()
         };
-        let raw = self.sessions.read(caller, read).await.screen_content.unwrap_or_default();
+        let raw = self.shown(caller, &session, since_input).await.screen_content.unwrap_or_default();
         let reading = self.parsed(caller, pty, &session, &raw).await;
         let output = match &reading {
             Some(reading) => reading.answer(),
@@ -226,7 +220,6 @@ impl Panes {
         node: &Node,
         pty: &Pty,
         pane: &mut Pane,
-        until: Instant,
     ) -> Result<String, Trouble> {
         if let Some(session) = &pane.session {
             if self.sessions.exists(session).await.is_ok() {
@@ -235,11 +228,11 @@ impl Panes {
             pane.lose();
         }
         let (folder, environment) = nodes.start_of(pty).await.map_err(|why| Trouble(why.kind, why.message))?;
+        let command = shell_words::split(&pty.command)
+            .map_err(|error| Trouble(ErrorType::NotStarted, format!("The command can not be split: {error}.")))?;
         loop {
-            let command = shell_words::split(&pty.command)
-                .map_err(|error| Trouble(ErrorType::NotStarted, format!("The command can not be split: {error}.")))?;
             let open = OpenTerminal {
-                command: Some(command),
+                command: Some(command.clone()),
                 working_directory: Some(folder.display().to_string()),
                 environment: Some(environment.clone()).filter(|environment: &BTreeMap<_, _>| !environment.is_empty()),
                 cols: 120,
@@ -260,7 +253,7 @@ impl Panes {
                 if self.sessions.exists(&opened.session_id).await.is_ok() {
                     // The opening of a shell has waited for its prompt.
                     if pty.ready != Ready::Shell {
-                        self.ready(caller, pty, &opened.session_id, Some(0), until).await?;
+                        self.ready(caller, pty, &opened.session_id, Some(0)).await?;
                     }
                     return Ok(opened.session_id);
                 }
@@ -271,14 +264,13 @@ impl Panes {
         }
     }
 
-    /// Waits until the program waits for its next input, or has ended.
+    /// Waits until the program waits for its next input, or has ended, however long that takes: the call has a limit.
     async fn ready(
         &self,
         caller: &Arc<Caller>,
         pty: &Pty,
         session: &str,
         since: Option<u64>,
-        until: Instant,
     ) -> Result<AwaitOutputReply, Trouble> {
         let (pattern, how) = match &pty.ready {
             Ready::Shell => (String::new(), AwaitUntil::Prompt),
@@ -286,14 +278,10 @@ impl Panes {
             Ready::Pattern(pattern) => (pattern.clone(), AwaitUntil::Exit),
         };
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(Trouble(ErrorType::Timeout, "The program was not ready in time.".to_owned()));
-            }
             let wait = AwaitOutput {
                 session_id: session.to_owned(),
                 pattern: pattern.clone(),
-                timeout: left.min(ONE_WAIT).as_secs_f64(),
+                timeout: ONE_WAIT.as_secs_f64(),
                 since,
                 until: how,
                 ..AwaitOutput::default()
@@ -309,7 +297,7 @@ impl Panes {
                     let quiet = AwaitOutput {
                         session_id: session.to_owned(),
                         pattern: r"[\s\S]".to_owned(),
-                        timeout: left.min(ONE_WAIT).as_secs_f64(),
+                        timeout: ONE_WAIT.as_secs_f64(),
                         since: Some(waited.offset),
                         ..AwaitOutput::default()
                     };
@@ -321,14 +309,19 @@ impl Panes {
         }
     }
 
+    /// Returns what a terminal shows, of what is asked for.
+    async fn shown(&self, caller: &Arc<Caller>, session: &str, what: GetScreenContent) -> GetScreenContentReply {
+        self.sessions.read(caller, GetScreenContent { session_id: session.to_owned(), ..what }).await
+    }
+
     /// Returns what the screen says, where somebody knows to read it.
     async fn parsed(&self, caller: &Arc<Caller>, pty: &Pty, session: &str, raw: &str) -> Option<Reading> {
         let parser = pty.parser?;
         if parser == steplatch_nodes::pane::Parser::Shell && !raw.is_empty() {
             return Some(parser.read(raw));
         }
-        let read = GetScreenContent { session_id: session.to_owned(), ..GetScreenContent::default() };
-        let screen = self.sessions.read(caller, read).await.screen_content.unwrap_or_default();
+        let shown = self.shown(caller, session, GetScreenContent::default()).await;
+        let screen = shown.screen_content.unwrap_or_default();
         Some(parser.read(&screen))
     }
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use steplatch_nodes::{Call, ErrorType, Nobody, Node, NodeKind, NodeResult, Resolving, Surroundings};
+use steplatch_nodes::{Call, ErrorType, Node, NodeKind, NodeResult, Resolving, Surroundings};
 use steplatch_terminal::Programs;
 use tokio::sync::Semaphore;
 
@@ -77,7 +77,6 @@ impl Hands {
             environment: environment.clone(),
             programs: self.programs.clone(),
             secrets: Arc::new(OfEnvironment { environment, hidden: self.secrets.clone() }),
-            others: Arc::new(Nobody),
         });
         Performer { nodes, turns: self.turns.clone(), caller: caller.clone(), panes }
     }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 use serde_json::Value;
 
@@ -42,8 +41,8 @@ pub(super) async fn read(mut response: Response, most: usize) -> reqwest::Result
 }
 
 /// Reads when a service wants to be asked again: seconds, or a date (RFC 9110, 10.2.3).
-pub(super) fn retry_after(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+pub(super) fn retry_after(text: &str, now: jiff::Timestamp) -> Option<Duration> {
+    let text = text.trim();
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));
     }

@@ -230,3 +230,22 @@ fn a_token_is_taken_out_by_value() {
     assert_eq!(secret.mask_value(value), masked);
     assert_eq!(format!("{secret:?}"), "Secret(…)");
 }
+
+#[test]
+fn the_documentation_has_all_keys() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/remote.md");
+    let text = std::fs::read_to_string(path).expect("the documentation");
+    let mut table = "| key | variable | without | |\n|---|---|---|---|\n".to_owned();
+    for Key { name, variable, default, bounds, about } in KEYS {
+        let default = if default.is_empty() { "–".to_owned() } else { format!("`{default}`") };
+        table += &format!("| `{name}` | `{variable}` | {default} | {about}; {bounds} |\n");
+    }
+    let (before, rest) = text.split_once("compared by a test -->\n").expect("where it begins");
+    let (told, after) = rest.split_once("<!-- end of keys -->").expect("where it ends");
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        let mended = format!("{before}compared by a test -->\n{table}<!-- end of keys -->{after}");
+        std::fs::write(path, mended).expect("the documentation can be written");
+    } else {
+        assert_eq!(told, table, "UPDATE_EXPECT=1 mends docs/remote.md");
+    }
+}

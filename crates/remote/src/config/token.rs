@@ -232,3 +232,23 @@ impl Secret {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Programs that answer as `secret-tool` does when all is well, when it has nothing, when it is not there, and as it
+    /// should not. The first one prints the first word that it is given.
+    #[tokio::test]
+    async fn a_keyring_is_asked_with_its_program() {
+        let ask = async |program| from_keyring("work", program).await;
+        assert_eq!(ask("printf").await, Secret::new("lookup"));
+        let words = async |program| ask(program).await.expect_err("no token").to_string();
+        assert!(
+            words("false").await.contains("secret-tool store --label='steplatch work' service steplatch name work")
+        );
+        assert!(words("steplatch-no-such-program").await.contains("which is not installed"));
+        assert_eq!(ask("echo").await, Err(TokenError::Unusable));
+        assert!(ask("yes").await.is_err(), "it never ends by itself");
+    }
+}

@@ -141,6 +141,15 @@ fn the_result_of_a_tool_is_read_in_all_its_forms() {
     }
 }
 
+#[tokio::test]
+async fn a_page_of_a_tool_takes_nothing_away() {
+    let result = json!({ "structuredContent": { "results": [{ "id": "a", "name": "A" }], "next": "?page=2" } });
+    let listing = Listing::of_tool_result(result).await.expect("a list");
+    assert!(listing.is_cut && ids(&listing.workflows) == ["a"]);
+    let result = json!({ "structuredContent": { "results": [{ "id": "a", "name": "A" }], "next": null } });
+    assert!(!Listing::of_tool_result(result).await.expect("a list").is_cut);
+}
+
 #[test]
 fn what_is_no_list_is_said_to_be_none() {
     for (answer, why) in [
@@ -201,6 +210,16 @@ fn a_list_that_is_too_long_takes_nothing_away() {
     assert_eq!(long.skipped, ["More than 1000 workflows are listed; the others are left out."]);
     let settled = long.settled(&old);
     assert!(settled.len() == MOST_WORKFLOWS && settled[0].id == "mine");
+}
+
+#[test]
+fn entries_that_are_none_are_not_looked_at_for_ever() {
+    let entries: Vec<Value> =
+        (0..10_000).map(|id| json!({ "id": id })).chain([json!({ "id": "a", "name": "A" })]).collect();
+    let listing = listing(Value::Array(entries));
+    assert!(listing.is_cut && listing.workflows.is_empty());
+    assert_eq!((listing.unreadable.len(), listing.skipped.len()), (5_000, 50));
+    assert!(listing.skipped[49].starts_with("More than 1000 workflows"));
 }
 
 fn execution(listing: &Listing) -> Execution {

@@ -76,6 +76,21 @@ fn a_title_that_looks_like_a_suffix_takes_nobodys_name() {
 }
 
 #[test]
+fn titles_that_spell_out_all_suffixes_take_nobodys_name() {
+    let names: Vec<String> = suffixed(&key("1"), "deploy").take(20).collect();
+    let ids: Vec<String> = (2..30).map(|id| id.to_string()).collect();
+    let titles = names.iter().map(|name| name.strip_prefix(PREFIX).expect("a prefix"));
+    let mut entries: Vec<(&str, &str)> = ids.iter().map(String::as_str).zip(titles).collect();
+    entries.extend([("1", "Deploy"), ("0", "Deploy")]);
+    let given = named(&BTreeMap::new(), &entries);
+    let different: BTreeSet<&String> = given.values().collect();
+    assert_eq!(different.len(), entries.len());
+    let taken: BTreeSet<String> = names.into_iter().collect();
+    let given = assign(&BTreeMap::new(), &taken, [(key("1"), "Deploy"), (key("0"), "Deploy")]);
+    assert!(given.values().all(|name| !taken.contains(name) && name.len() <= 64), "{given:?}");
+}
+
+#[test]
 fn the_same_id_at_two_services_is_two_workflows() {
     let entries = [(Key::new("a", "1"), "Deploy"), (Key::new("b", "1"), "Deploy")];
     let names = assign(&BTreeMap::new(), &BTreeSet::new(), entries);

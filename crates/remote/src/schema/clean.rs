@@ -197,6 +197,10 @@ impl Cleaning {
         };
         let mut kept = Map::new();
         for (keyword, value) in fields {
+            // An older form, see below.
+            if keyword == "items" && value.is_array() {
+                continue;
+            }
             let at = format!("{at}/{keyword}");
             let Some(kind) = kind(keyword) else {
                 if matches!(keyword.as_str(), "$dynamicRef" | "$recursiveRef") {
@@ -263,12 +267,16 @@ impl Cleaning {
                 }
                 is_kept.then(|| value.clone())
             }
-            (Kind::Names, Value::Array(names)) => {
-                Some(names.iter().filter(|name| name.is_string() && !hides(name)).cloned().collect())
+            (Kind::Names | Kind::Plain, value) if hides(value) => {
+                self.note("keywords with hidden characters in their values are left out");
+                None
             }
-            (Kind::Constant | Kind::Constants, value) => Some(value.clone()),
-            (Kind::Hint | Kind::Plain, value) => (!hides(value)).then(|| value.clone()),
-            _ => None,
+            (Kind::Names, Value::Array(_)) | (Kind::Constant | Kind::Constants | Kind::Plain, _) => Some(value.clone()),
+            (Kind::Hint, value) => (!hides(value)).then(|| value.clone()),
+            _ => {
+                self.note("keywords whose values make no sense are left out");
+                None
+            }
         }
     }
 }

@@ -130,7 +130,7 @@ fn what_can_not_be_used_is_left_out_and_told() {
             "",
         ),
         (
-            json!({"properties": {"a": {"required": true, "description": "\u{1b}[31mred\n  alert", "default": "\u{200b}"}}}),
+            json!({"properties": {"a": {"description": "\u{1b}[31mred\n  alert", "default": "\u{200b}"}}}),
             json!({"properties": {"a": {"description": "red alert"}}}),
             "",
         ),

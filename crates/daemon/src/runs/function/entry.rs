@@ -201,13 +201,7 @@ impl Entry {
 
 /// The name that an event which a function emits is told under: never one of ours, which mean something to who follows.
 pub(super) fn told_as(event_type: &str) -> String {
-    let ours = ["workflow_", "nested_workflow_", "node_", "gate_", "state_", "graph_", "contract_"];
-    let ours = ours.iter().any(|prefix| event_type.starts_with(prefix));
-    if ours || ["transition", "log", RunEvent::UNREADABLE].contains(&event_type) {
-        format!("custom_{event_type}")
-    } else {
-        event_type.to_owned()
-    }
+    if RunEvent::is_own(event_type) { format!("custom_{event_type}") } else { event_type.to_owned() }
 }
 
 #[cfg(test)]

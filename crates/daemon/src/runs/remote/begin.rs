@@ -76,14 +76,14 @@ impl Shared {
             at: moment::now(),
             run: run.clone(),
             tool: tool.name.clone(),
-            remote: tool.remote.unwrap_or_default(),
+            service: tool.remote.unwrap_or_default(),
             workflow_id: tool.workflow_id,
             input,
             timeout,
         };
         let mut input = began.input.clone();
         self.secrets.mask_fields(&mut input);
-        let source = Source::Remote { service: began.remote.clone() };
+        let source = Source::Remote { service: began.service.clone() };
         let about = About { workflow: tool.name, started: began.at, input, parent, signature: None, source };
         let (run, inputs, progress) = Run::driven(run, about.clone());
         let run = Arc::new(run);

@@ -83,7 +83,7 @@ impl Driver {
         state: State,
         seq: u64,
     ) -> Self {
-        let service = shared.remotes.service(&began.remote);
+        let service = shared.remotes.service(&began.service);
         // Those that are there already count before others begin.
         let turn = state.there.is_some().then(|| service.enter_anyway());
         let pace = Pace::new(Duration::from_secs(5));
@@ -145,7 +145,7 @@ impl Driver {
                 let error = format!(
                     "The daemon ended while '{}' was asked to start this, so whether it was started there is not known, \
                      and it is not started again. The request had the Idempotency-Key {}; look there for it.",
-                    self.began.remote, self.began.run
+                    self.began.service, self.began.run
                 );
                 self.fail(error, "UNKNOWN").await
             }
@@ -268,7 +268,7 @@ impl Driver {
                 let error = format!(
                     "Whether '{}' started this is not known, and it is not asked again: {words}. The request had the \
                      Idempotency-Key {}; look there for it.",
-                    self.began.remote, self.began.run
+                    self.began.service, self.began.run
                 );
                 self.fail(error, "UNKNOWN").await
             }
@@ -297,7 +297,7 @@ impl Driver {
                 if self.unknown >= MOST_UNKNOWN {
                     let error = format!(
                         "'{}' does not know this run any more, so what became of it is not known: {error}",
-                        self.began.remote
+                        self.began.service
                     );
                     return self.fail(error, "UNKNOWN").await;
                 }

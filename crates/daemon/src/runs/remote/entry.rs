@@ -116,7 +116,7 @@ pub(in crate::runs) struct Began {
     /// The tool, by whose name the run is listed.
     pub(in crate::runs) tool: String,
     /// The service.
-    pub(in crate::runs) remote: String,
+    pub(in crate::runs) service: String,
     /// Id of the workflow there.
     pub(in crate::runs) workflow_id: String,
     /// What it is given.
@@ -152,5 +152,40 @@ impl Entry {
 
     pub(super) fn text(&self) -> String {
         serde_json::to_string(self).expect("an entry has only JSON in it")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use steplatch_workflow::Event;
+
+    use super::*;
+
+    #[test]
+    fn an_entry_is_read_as_it_was_written_and_never_taken_for_one_of_another_kind() {
+        let at = Timestamp(7);
+        let began = Began {
+            at,
+            run: RunId::random(),
+            tool: "workflow_deploy".to_owned(),
+            service: "team".to_owned(),
+            workflow_id: "7".to_owned(),
+            input: Map::from_iter([("to".to_owned(), json!("prod"))]),
+            timeout: None,
+        };
+        let entries = [
+            Entry::Began(Box::new(began)),
+            Entry::Starting { at },
+            Entry::Started { at, correlation_id: "c".to_owned(), instance: "i".to_owned() },
+            Entry::Told { at, status: "RUNNING".to_owned(), gate: Some(json!({"prompt": "ship?"})) },
+            Entry::Cancelling { at, reason: "so".to_owned(), late: true },
+            Entry::Failed { at, error: "so".to_owned(), result: json!({}) },
+        ];
+        for entry in entries {
+            let text = entry.text();
+            assert!(serde_json::from_str::<Event>(&text).is_err(), "{text}");
+            assert_eq!(Entry::read(&Record { seq: 1, version: 1, text }).unwrap(), entry);
+        }
     }
 }

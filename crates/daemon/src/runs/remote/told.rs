@@ -19,8 +19,8 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
     let at = entry.at();
     let (event_type, data) = match entry {
         Entry::Began(began) => {
-            let Began { remote, workflow_id, input, .. } = *began;
-            ("workflow_started", json!({"input": input, "remote": remote, "remote_workflow_id": workflow_id}))
+            let Began { service, workflow_id, input, .. } = *began;
+            ("workflow_started", json!({"input": input, "remote": service, "remote_workflow_id": workflow_id}))
         }
         Entry::Queued { .. } => ("remote_queued", json!({})),
         // What comes of it is told.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::{Map, Value, json};
 use steplatch_fake::{FakeService, TOKEN};
 use steplatch_remote::{Client, Config, Limits, Token};
 
@@ -20,4 +21,16 @@ pub(crate) fn quick() -> Limits {
 
 pub(crate) fn client(service: &FakeService) -> Client {
     Client::with(&config(service), quick()).expect("a client")
+}
+
+pub(crate) fn titles(workflows: &[steplatch_remote::RemoteWorkflow]) -> Vec<&str> {
+    workflows.iter().map(|workflow| workflow.title.as_str()).collect()
+}
+
+pub(crate) fn input() -> Map<String, Value> {
+    json!({ "branch": "main" }).as_object().expect("an object").clone()
+}
+
+pub(crate) async fn started(client: &Client) -> steplatch_remote::Started {
+    client.start("deploy", &input(), "key-1").await.expect("a start")
 }

@@ -1,0 +1,99 @@
+//! Schemas of others, as clients of models take them.
+//!
+//! Some of them pass a list of tools on to a service that refuses all of it for one
+//! schema, and with it everything else that the person wanted to do: because of a
+//! choice or a condition at its top level, or a name of a property that is not made of
+//! plain letters. Arguments are checked against the whole schema all the same.
+
+use serde_json::{Map, Value};
+
+/// Keywords that are refused where a schema begins, and are fine within.
+const REFUSED: [&str; 10] =
+    ["$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "patternProperties"];
+
+/// Characters of the names that are told because they can not be offered.
+const MOST_TOLD: usize = 500;
+
+/// Returns a schema of arguments without what makes common clients refuse it and all others in a list. It takes no less.
+/// Properties that can not be offered are named in its description, because they can be given nevertheless.
+#[must_use]
+pub fn offered(schema: &Value) -> Map<String, Value> {
+    let mut offered = schema.as_object().cloned().unwrap_or_default();
+    offered.retain(|keyword, _| !REFUSED.contains(&keyword.as_str()));
+    offered.insert("type".to_owned(), "object".into());
+    let mut left_out = Vec::new();
+    if let Some(Value::Object(properties)) = offered.get_mut("properties") {
+        properties.retain(|name, _| {
+            let is_plain = is_plain(name);
+            if !is_plain {
+                left_out.push(name.clone());
+            }
+            is_plain
+        });
+    }
+    if let Some(Value::Array(required)) = offered.get_mut("required") {
+        required.retain(|name| name.as_str().is_some_and(is_plain));
+    }
+    // What is left out by name or by pattern would be forbidden to whoever gives it.
+    if !left_out.is_empty() || schema.get("patternProperties").is_some() {
+        offered.shift_remove("additionalProperties");
+    }
+    offered.shift_remove("unevaluatedProperties");
+    if !left_out.is_empty() {
+        let names: Vec<String> = left_out.iter().map(|name| format!("'{name}'")).collect();
+        let names: String = names.join(", ").chars().take(MOST_TOLD).collect();
+        let before = offered.get("description").and_then(Value::as_str).map(|before| format!("{before} "));
+        offered.insert("description".to_owned(), format!("{}Also takes {names}.", before.unwrap_or_default()).into());
+    }
+    offered
+}
+
+/// Returns whether a property may have this name: `^[a-zA-Z0-9_.-]{1,64}$`.
+fn is_plain(name: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    (1..=64).contains(&name.len()) && name.bytes().all(is_part)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_clients_take_stays_as_it_is() {
+        let schema = json!({
+            "type": "object",
+            "description": "Deploys",
+            "properties": { "a.b-c_1": { "oneOf": [{ "type": "string" }, { "$ref": "#/$defs/x" }] } },
+            "required": ["a.b-c_1"],
+            "additionalProperties": false,
+            "$defs": { "x": { "properties": { "Größe": {} } } },
+        });
+        assert_eq!(Value::Object(offered(&schema)), schema);
+    }
+
+    #[test]
+    fn what_makes_them_refuse_a_whole_list_is_left_out() {
+        let schema = json!({
+            "properties": { "a": {}, "rule[]": {}, "größe": {} },
+            "required": ["a", "größe"],
+            "additionalProperties": false,
+            "oneOf": [{ "required": ["a"] }, { "required": ["rule[]"] }],
+            "if": { "required": ["a"] },
+            "then": false,
+        });
+        let expected = json!({
+            "properties": { "a": {} },
+            "required": ["a"],
+            "type": "object",
+            "description": "Also takes 'rule[]', 'größe'.",
+        });
+        assert_eq!(Value::Object(offered(&schema)), expected);
+        assert_eq!(Value::Object(offered(&json!(true))), json!({ "type": "object" }));
+        let many: Map<String, Value> = (0..1_000).map(|number| (format!("p {number}"), json!({}))).collect();
+        let told = offered(&json!({ "properties": many, "description": "Some." }));
+        assert!(told["description"].as_str().is_some_and(|told| told.starts_with("Some. Also takes 'p 0', 'p 1'")));
+        assert!(told["description"].as_str().is_some_and(|told| told.len() < 600));
+    }
+}

@@ -1,0 +1,127 @@
+//! Requests on their way, with the token.
+//!
+//! A start has a connection of its own: one that was kept may be closed by the service
+//! at the moment at which the start is sent on it, and then nobody knows what became
+//! of the start.
+
+use std::time::Duration;
+
+use reqwest::header::{ACCEPT, ACCEPT_LANGUAGE, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::{Method, Response, Url};
+use serde_json::Value;
+use tokio::sync::{Mutex, OnceCell};
+
+use super::answer::{self, Answer};
+use super::error::{Trouble, causes};
+use super::{Limits, apart};
+use crate::config::{Secret, Token};
+
+/// How long a connection is kept that nobody uses; shorter than services usually do, so that it is not they who close it.
+const KEPT: Duration = Duration::from_secs(3);
+
+/// One request, to be made once.
+pub(super) struct Request {
+    pub(super) method: Method,
+    pub(super) url: Url,
+    pub(super) body: Option<Value>,
+    /// What the service knows a start by.
+    pub(super) key: Option<HeaderValue>,
+}
+
+/// What requests are sent with.
+#[derive(Debug)]
+pub(super) struct Sender {
+    token: Option<Token>,
+    /// The token of a keyring, which is not asked each time: it may be slow, and a person may have to unlock it.
+    kept: Mutex<Option<Secret>>,
+    is_here: bool,
+    connecting: Duration,
+    most_bytes: usize,
+    /// For questions, and for starts; each made when it is first needed, for reading the system's certificates takes a while.
+    webs: [OnceCell<reqwest::Client>; 2],
+}
+
+impl Sender {
+    /// Sends nothing yet. `is_here` says that the service is on this machine.
+    pub(super) fn new(token: Option<Token>, is_here: bool, limits: &Limits) -> Self {
+        let Limits { connecting, most_bytes, .. } = *limits;
+        Self { token, kept: Mutex::default(), is_here, connecting, most_bytes, webs: Default::default() }
+    }
+
+    /// Makes one request and reads its answer.
+    pub(super) async fn ask(&self, request: &Request, limit: Duration) -> Result<Answer, Trouble> {
+        let web = self.web(request.key.is_some()).await?;
+        let token = self.token().await?;
+        let mut sending = web.request(request.method.clone(), request.url.clone()).timeout(limit);
+        sending = sending.header(ACCEPT, "application/json").header(ACCEPT_LANGUAGE, "en");
+        if let Some(token) = &token {
+            let mut value = HeaderValue::from_str(&format!("Api-Key {}", token.expose()))
+                .map_err(|_| Trouble::NotSent("The token can not be sent.".to_owned()))?;
+            value.set_sensitive(true);
+            sending = sending.header(AUTHORIZATION, value);
+        }
+        if let Some(key) = &request.key {
+            sending = sending.header("idempotency-key", key);
+        }
+        if let Some(body) = &request.body {
+            sending = sending.header(CONTENT_TYPE, "application/json").body(body.to_string());
+        }
+        let response = sending.send().await.map_err(|error| Trouble::of(&error, limit))?;
+        let answer = self.read(response, token).await.map_err(|error| Trouble::of(&error, limit))?;
+        if answer.status.as_u16() == 401 {
+            // There may be a newer one in the keyring by now.
+            *self.kept.lock().await = None;
+        }
+        Ok(answer)
+    }
+
+    async fn read(&self, response: Response, token: Option<Secret>) -> reqwest::Result<Answer> {
+        let status = response.status();
+        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let retry_after = header(RETRY_AFTER).and_then(|when| answer::retry_after(when, jiff::Timestamp::now()));
+        let is_redirect = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
+        let location = header(LOCATION).filter(|_| is_redirect).map(str::to_owned);
+        let body = answer::read(response, self.most_bytes).await?;
+        Ok(Answer { status, retry_after, location, body, token })
+    }
+
+    async fn token(&self) -> Result<Option<Secret>, Trouble> {
+        let Some(token) = &self.token else { return Ok(None) };
+        let failed = |error| Trouble::NotSent(format!("There is no token for the service: {error}."));
+        if !matches!(token, Token::Keyring(_)) {
+            return token.resolve().await.map(Some).map_err(failed);
+        }
+        let mut kept = self.kept.lock().await;
+        if kept.is_none() {
+            *kept = Some(token.resolve().await.map_err(failed)?);
+        }
+        Ok(kept.clone())
+    }
+
+    async fn web(&self, is_start: bool) -> Result<&reqwest::Client, Trouble> {
+        let (is_here, connecting) = (self.is_here, self.connecting);
+        let making = self.webs[usize::from(is_start)].get_or_try_init(move || async move {
+            apart(move || web(is_here, is_start, connecting)).await.map_err(|error| causes(&error))
+        });
+        making.await.map_err(|why| Trouble::NotSent(format!("The HTTP client could not be set up: {why}.")))
+    }
+}
+
+/// Makes what connections are made with. Proxies are those of the environment, as everywhere, except for services on this
+/// machine: what is in clear text must not leave it.
+fn web(is_here: bool, is_start: bool, connecting: Duration) -> reqwest::Result<reqwest::Client> {
+    // Only the first one counts, and whoever comes later gets the same.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = reqwest::Client::builder()
+        .user_agent(concat!("steplatch/", env!("CARGO_PKG_VERSION")))
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(connecting)
+        .pool_idle_timeout(KEPT);
+    if is_here {
+        builder = builder.no_proxy();
+    }
+    if is_start {
+        builder = builder.pool_max_idle_per_host(0);
+    }
+    builder.build()
+}

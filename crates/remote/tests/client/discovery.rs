@@ -1,0 +1,130 @@
+//! Which workflows there are.
+
+use std::time::Duration;
+
+use serde_json::json;
+use steplatch_fake::{Answer, FakeService, Route};
+use steplatch_remote::{Client, Config};
+
+use crate::support::{client, config, quick, titles};
+
+#[tokio::test]
+async fn all_pages_are_followed() {
+    let service = FakeService::start().await;
+    for number in 0..25 {
+        service.offer(&format!("w{number}"), &format!("Workflow {number}"));
+    }
+    service.in_pages(10);
+    let listing = client(&service).list().await.expect("a list");
+    assert_eq!((listing.workflows.len(), listing.is_cut, service.count(Route::List)), (25, false, 3));
+}
+
+#[tokio::test]
+async fn pages_without_end_end() {
+    let service = FakeService::start().await;
+    service.offer("deploy", "Deploy");
+    service.next_page_is(&format!("{}/api/v1/service/workflows/mcp?page=1", service.url()));
+    let listing = client(&service).list().await.expect("a list");
+    assert_eq!((titles(&listing.workflows), listing.is_cut, service.count(Route::List)), (vec!["Deploy"], true, 2));
+    assert!(listing.skipped.iter().any(|why| why.contains("in a circle")), "{:?}", listing.skipped);
+}
+
+#[tokio::test]
+async fn more_pages_than_are_taken_are_left() {
+    let service = FakeService::start().await;
+    for number in 0..150 {
+        service.offer(&format!("w{number}"), &format!("Workflow {number}"));
+    }
+    service.in_pages(1);
+    let listing = client(&service).list().await.expect("a list");
+    assert_eq!((listing.workflows.len(), listing.is_cut, service.count(Route::List)), (100, true, 100));
+}
+
+#[tokio::test]
+async fn a_question_that_failed_in_passing_is_asked_again() {
+    let service = FakeService::start().await;
+    service.offer("deploy", "Deploy");
+    let client = client(&service);
+    for trouble in [
+        Answer::Refuse(500, "oops".to_owned()),
+        Answer::Busy("0".to_owned()),
+        Answer::Text("<html>Bad gateway</html>".to_owned()),
+        Answer::Json(json!({ "results": 7 })),
+        Answer::Cut,
+        Answer::Hang,
+    ] {
+        service.once(Route::List, trouble.clone());
+        let listing = client.list().await;
+        assert!(listing.as_ref().is_ok_and(|listing| listing.workflows.len() == 1), "{trouble:?}: {listing:?}");
+    }
+    assert_eq!(service.count(Route::List), 12);
+}
+
+#[tokio::test]
+async fn a_question_is_not_asked_for_ever() {
+    let service = FakeService::start().await;
+    let client = client(&service);
+    service.always(Route::List, Answer::Refuse(503, "down for a while".to_owned()));
+    let error = client.list().await.expect_err("it is down");
+    assert_eq!(error.words, "The service answered 503 Service Unavailable: down for a while.");
+    assert_eq!((error.passing, error.status, service.count(Route::List)), (true, Some(503), 4));
+    service.always(Route::List, Answer::Refuse(403, "no rights".to_owned()));
+    let error = client.list().await.expect_err("it refuses");
+    assert_eq!((error.passing, error.status, service.count(Route::List)), (false, Some(403), 5));
+    service.always(Route::List, Answer::Busy("3600".to_owned()));
+    let error = client.list().await.expect_err("it is busy");
+    assert_eq!((error.passing, error.retry_after), (true, Some(Duration::from_secs(3600))));
+    assert_eq!(service.count(Route::List), 6, "an hour is too long to wait in a call");
+    service.always(Route::List, Answer::Busy("Thu, 01 Jan 1970 00:00:00 GMT".to_owned()));
+    let error = client.list().await.expect_err("it is busy");
+    assert_eq!((error.retry_after, service.count(Route::List)), (Some(Duration::ZERO), 10));
+}
+
+#[tokio::test]
+async fn an_answer_is_read_up_to_a_bound() {
+    let service = FakeService::start().await;
+    let client = client(&service);
+    service.always(Route::List, Answer::Huge(9 << 20));
+    assert!(client.list().await.expect_err("it is too long").words.contains("longer than may be read"));
+}
+
+#[tokio::test]
+async fn hostile_entries_become_harmless_ones() {
+    let service = FakeService::start().await;
+    service.offer_only(vec![
+        json!({ "id": "a", "name": "\u{1b}]0;owned\u{7}Same", "description": "\u{202e}live\u{202c} text\u{e0041}" }),
+        json!({ "id": "b", "name": "Same", "inputSchema": { "$ref": "http://127.0.0.1:1/schema" } }),
+        json!({ "id": "../../start", "name": "Path" }),
+        json!("no entry"),
+    ]);
+    let listing = client(&service).list().await.expect("a list");
+    assert_eq!(titles(&listing.workflows), ["Same", "Same", "Path"]);
+    assert_eq!(listing.workflows[0].description, "live text");
+    assert_eq!(listing.workflows[1].input_schema, json!({ "type": "object" }));
+    assert_eq!(listing.skipped, ["An entry is left out: it is no object."]);
+    assert_eq!(listing.workflows[2].id, "../../start");
+}
+
+#[tokio::test]
+async fn what_is_filtered_is_not_listed() {
+    let service = FakeService::start().await;
+    for title in ["Deploy to stage", "Deploy to prod", "Build"] {
+        service.offer(title, title);
+    }
+    let filter_patterns = vec!["deploy*".to_owned(), "!*prod".to_owned()];
+    let client = Client::with(&Config { filter_patterns, ..config(&service) }, quick()).expect("a client");
+    assert_eq!(titles(&client.list().await.expect("a list").workflows), ["Deploy to stage"]);
+}
+
+#[tokio::test]
+async fn a_service_that_flaps_is_found_when_it_is_there() {
+    let service = FakeService::start().await;
+    service.offer("deploy", "Deploy");
+    for _ in 0..3 {
+        service.go_down();
+        let client = Client::with(&Config { retry_attempts: 0, ..config(&service) }, quick()).expect("a client");
+        assert!(client.list().await.is_err_and(|error| error.passing));
+        service.come_up().await;
+        assert!(client.list().await.is_ok());
+    }
+}

@@ -1,0 +1,197 @@
+//! Starts, looks and cancels.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use steplatch_fake::{Answer, FakeService, Route, TOKEN};
+use steplatch_remote::{AskError, Cancelled, Client, Config, StartError, State};
+
+use crate::support::{client, config, input, quick, started, titles};
+
+#[tokio::test]
+async fn a_run_is_started_followed_and_over() {
+    let service = FakeService::start().await;
+    service.offer("deploy", "Deploy");
+    let client = client(&service);
+    assert_eq!(titles(&client.list().await.expect("a list").workflows), ["Deploy"]);
+    let started = started(&client).await;
+    assert_eq!((started.correlation_id.as_str(), started.workflow_instance.as_str()), ("cor-1", "run-1"));
+    let running = client.status("deploy", "run-1").await.expect("a status");
+    assert_eq!((running.state, running.output), (State::Running, Value::Null));
+    let over = client.status("deploy", "run-1").await.expect("a status");
+    assert_eq!((over.state, over.output), (State::Completed, json!({ "echo": { "branch": "main" } })));
+}
+
+#[test]
+fn a_client_can_be_asked_from_any_thread() {
+    fn may_be_sent<T: Send>(_: &impl Fn(Client) -> T) {}
+    may_be_sent(&|client: Client| async move { client.list().await });
+    may_be_sent(&|client: Client| async move { client.start("deploy", &Map::new(), "k").await });
+    may_be_sent(&|client: Client| async move { client.status("deploy", "run-1").await });
+    may_be_sent(&|client: Client| async move { client.cancel("deploy", "run-1").await });
+}
+
+#[tokio::test]
+async fn requests_are_as_the_dialect_wants_them() {
+    let service = FakeService::start().await;
+    service.offer("a/b c%", "Deploy");
+    let config = Config { base_url: format!("{}/team", service.url()), ..config(&service) };
+    let client = Client::with(&config, quick()).expect("a client");
+    client.list().await.expect("a list");
+    client.start("a/b c%", &input(), "key-1").await.expect("a start");
+    client.status("a/b c%", "run-1").await.expect("a status");
+    client.cancel("a/b c%", "run-1").await.expect("a cancel");
+    let asked = service.asked();
+    let lines: Vec<String> =
+        asked.iter().map(|asked| format!("{} {} {}", asked.method, asked.path, asked.body)).collect();
+    assert_eq!(
+        lines,
+        [
+            "GET /team/api/v1/service/workflows/mcp null",
+            r#"POST /team/api/v1/service/workflows/a%2Fb%20c%25/start {"input":{"branch":"main"},"source":"application"}"#,
+            "GET /team/api/v1/service/workflows/a%2Fb%20c%25/runs/run-1/status null",
+            "POST /team/api/v1/service/workflows/a%2Fb%20c%25/runs/run-1/cancel {}",
+        ]
+    );
+    for asked in &asked {
+        assert_eq!(asked.headers["authorization"], format!("Api-Key {TOKEN}"));
+        assert_eq!(asked.headers["accept"], "application/json");
+        assert_eq!(asked.headers["accept-language"], "en");
+        assert_eq!(asked.headers.contains_key("idempotency-key"), asked.route == Some(Route::Start));
+    }
+}
+
+#[tokio::test]
+async fn an_id_that_would_lead_elsewhere_is_none() {
+    let service = FakeService::start().await;
+    let client = client(&service);
+    for id in ["", ".", ".."] {
+        assert!(matches!(client.start(id, &input(), "k").await, Err(StartError::Refused { .. })), "{id:?}");
+        assert!(client.status("deploy", id).await.is_err_and(|error| !error.passing), "{id:?}");
+    }
+    assert_eq!(service.asked().len(), 0);
+}
+
+#[tokio::test]
+async fn a_start_that_was_refused_started_nothing() {
+    let service = FakeService::start().await;
+    service.offer("deploy", "Deploy");
+    let client = client(&service);
+    service.once(Route::Start, Answer::Refuse(422, "branch is protected".to_owned()));
+    let error = client.start("deploy", &input(), "k").await.expect_err("it is refused");
+    assert_eq!(error.to_string(), "The service answered 422 Unprocessable Entity: branch is protected.");
+    assert!(matches!(error, StartError::Refused { status: Some(422), .. }) && !error.is_busy());
+    service.once(Route::Start, Answer::Busy("7".to_owned()));
+    let error = client.start("deploy", &input(), "k").await.expect_err("it is busy");
+    let retry_after = Some(Duration::from_secs(7));
+    let words = "The service answered 429 Too Many Requests: busy.".to_owned();
+    assert!(error.is_busy());
+    assert_eq!(error, StartError::Refused { words, status: Some(429), retry_after });
+    service.go_down();
+    let fresh = crate::support::client(&service);
+    let error = fresh.start("deploy", &input(), "k").await.expect_err("it is down");
+    assert!(matches!(&error, StartError::Refused { words, .. } if words.contains("can not be reached")), "{error}");
+    assert_eq!((service.runs().len(), service.count(Route::Start)), (0, 2));
+}
+
+#[tokio::test]
+async fn a_start_that_nobody_knows_of_is_not_made_twice() {
+    let service = FakeService::start().await;
+    service.offer("deploy", "Deploy");
+    let client = client(&service);
+    let doubtful = [
+        Answer::Hang,
+        Answer::Cut,
+        Answer::FailAfter(500),
+        Answer::FailAfter(503),
+        Answer::Text("started, probably".to_owned()),
+        Answer::Json(json!({ "correlation_id": "c" })),
+        Answer::Json(json!({ "workflow_id": "w" })),
+        Answer::Json(json!({ "correlation_id": 1.5, "workflow_id": "w" })),
+        Answer::Json(json!([])),
+        Answer::Huge(9 << 20),
+    ];
+    for (number, answer) in doubtful.iter().enumerate() {
+        service.once(Route::Start, answer.clone());
+        let error = client.start("deploy", &input(), &format!("key-{number}")).await.expect_err("no ids");
+        assert!(matches!(error, StartError::Unknown { .. }), "{answer:?}: {error}");
+    }
+    assert_eq!(service.runs().len(), doubtful.len());
+    assert!(service.starts_by_key().values().all(|times| *times == 1), "{:?}", service.starts_by_key());
+}
+
+#[tokio::test]
+async fn a_connection_that_was_closed_meanwhile_starts_a_run_once() {
+    let service = FakeService::start().await;
+    service.offer("deploy", "Deploy");
+    let client = client(&service);
+    client.list().await.expect("a list");
+    service.once(Route::Start, Answer::Cut);
+    let error = client.start("deploy", &input(), "k").await.expect_err("it is cut");
+    assert!(matches!(error, StartError::Unknown { .. }));
+    assert_eq!((service.runs().len(), service.starts_by_key()["k"]), (1, 1));
+}
+
+#[tokio::test]
+async fn a_start_has_a_connection_of_its_own() {
+    let service = FakeService::start().await;
+    service.offer("deploy", "Deploy");
+    let client = client(&service);
+    for _ in 0..2 {
+        client.list().await.expect("a list");
+        started(&client).await;
+    }
+    let asked = service.asked();
+    let from: Vec<_> = asked.iter().map(|asked| asked.from).collect();
+    assert_eq!(from[0], from[2], "questions share one");
+    assert!(from[1] != from[0] && from[3] != from[0] && from[1] != from[3], "{from:?}");
+}
+
+#[tokio::test]
+async fn looks_say_whether_another_one_is_worth_it() {
+    let service = FakeService::start().await;
+    service.offer("deploy", "Deploy");
+    let client = client(&service);
+    service.script("deploy", vec![json!({ "status": "RUNNING", "output": null })]);
+    let started = started(&client).await;
+    let look = async || client.status("deploy", &started.workflow_instance).await;
+    let cases = [
+        (Answer::Busy("2".to_owned()), true, Some(429)),
+        (Answer::Refuse(500, "oops".to_owned()), true, Some(500)),
+        (Answer::Refuse(404, "gone".to_owned()), false, Some(404)),
+        (Answer::Refuse(401, "who?".to_owned()), false, Some(401)),
+        (Answer::Text("nonsense".to_owned()), true, Some(200)),
+        (Answer::Json(json!({})), true, Some(200)),
+        (Answer::Cut, true, None),
+        (Answer::Hang, true, None),
+    ];
+    for (answer, passing, status) in cases {
+        service.once(Route::Status, answer.clone());
+        let error = look().await.expect_err("no status");
+        assert_eq!((error.passing, error.status), (passing, status), "{answer:?}: {error}");
+    }
+    assert_eq!(look().await.expect("a status").state, State::Running);
+    service.go_down();
+    let down: AskError = crate::support::client(&service).status("deploy", "run-1").await.expect_err("it is down");
+    assert!(down.passing && down.words.contains("can not be reached"), "{down}");
+    service.come_up().await;
+    service.script_run("run-1", vec![json!({ "status": "COMPLETED", "output": 7 })]);
+    assert_eq!(look().await.expect("a status").state, State::Completed);
+}
+
+#[tokio::test]
+async fn a_service_that_can_not_cancel_says_so() {
+    let service = FakeService::start().await;
+    service.offer("deploy", "Deploy");
+    let client = client(&service);
+    let run = started(&client).await.workflow_instance;
+    for status in [404, 405] {
+        service.once(Route::Cancel, Answer::Refuse(status, "no".to_owned()));
+        assert_eq!(client.cancel("deploy", &run).await, Ok(Cancelled::NotSupported));
+    }
+    service.once(Route::Cancel, Answer::Refuse(409, "too late".to_owned()));
+    assert!(client.cancel("deploy", &run).await.is_err_and(|error| error.words.contains("too late")));
+    service.once(Route::Cancel, Answer::Refuse(500, "oops".to_owned()));
+    assert_eq!(client.cancel("deploy", &run).await, Ok(Cancelled::Asked));
+    assert_eq!(client.status("deploy", &run).await.expect("a status").state, State::Cancelled);
+}

@@ -1,0 +1,104 @@
+//! Where the token goes, and where it does not.
+
+use serde_json::json;
+use steplatch_fake::{Answer, FakeService, Route, TOKEN};
+use steplatch_remote::{Client, Config, StartError, Token};
+
+use crate::support::{client, config, input, quick, titles};
+
+#[tokio::test]
+async fn the_token_goes_nowhere_else() {
+    let (service, other) = (FakeService::start().await, FakeService::start().await);
+    service.offer("deploy", "Deploy");
+    let client = client(&service);
+    for next in
+        [other.url(), format!("//{}", other.url().trim_start_matches("http://")), "file:///etc/passwd".to_owned()]
+    {
+        service.next_page_is(&next);
+        let listing = client.list().await.expect("a list");
+        assert_eq!((titles(&listing.workflows), listing.is_cut), (vec!["Deploy"], true), "{next}");
+    }
+    service.well();
+    for status in [301, 302, 303, 307, 308] {
+        service.always(Route::List, Answer::Redirect(status, format!("{}/x", other.url())));
+        let error = client.list().await.expect_err("it leads elsewhere");
+        assert!(!error.passing && error.words.contains("would get the token"), "{error}");
+        service.always(Route::Start, Answer::Redirect(status, format!("{}/x", other.url())));
+        let error = client.start("deploy", &input(), "k").await.expect_err("it leads elsewhere");
+        assert_eq!(matches!(error, StartError::Refused { .. }), matches!(status, 301 | 307 | 308), "{status}: {error}");
+    }
+    assert_eq!(other.asked().len(), 0);
+}
+
+#[tokio::test]
+async fn a_redirect_within_the_service_is_followed_for_questions_only() {
+    let service = FakeService::start().await;
+    service.offer("deploy", "Deploy");
+    let client = client(&service);
+    service.once(Route::List, Answer::Redirect(302, "/v2/api/v1/service/workflows/mcp".to_owned()));
+    assert_eq!(titles(&client.list().await.expect("a list").workflows), ["Deploy"]);
+    assert!(service.asked()[1].path.starts_with("/v2/"));
+    service.once(Route::Start, Answer::Redirect(307, "/v2/api/v1/service/workflows/deploy/start".to_owned()));
+    assert!(matches!(client.start("deploy", &input(), "k").await, Err(StartError::Refused { .. })));
+    assert_eq!(service.runs().len(), 0);
+    service.always(Route::List, Answer::Redirect(302, "/api/v1/service/workflows/mcp".to_owned()));
+    assert!(client.list().await.expect_err("a circle").words.contains("without end"));
+}
+
+#[tokio::test]
+async fn a_token_that_is_echoed_is_taken_out() {
+    let service = FakeService::start().await;
+    service.offer("deploy", "Deploy");
+    let client = client(&service);
+    for status in [400, 401, 404, 429, 500] {
+        service.always(Route::List, Answer::Echo(status));
+        service.always(Route::Start, Answer::Echo(status));
+        service.always(Route::Status, Answer::Echo(status));
+        let said = [
+            format!("{:?}", client.list().await.expect_err("an error")),
+            format!("{:?}", client.start("deploy", &input(), "k").await.expect_err("an error")),
+            format!("{:?}", client.status("deploy", "run-1").await.expect_err("an error")),
+        ];
+        for said in said {
+            assert!(!said.contains(TOKEN) && said.contains("no rights for Api-Key ••••••, sorry"), "{said}");
+        }
+    }
+    service.well();
+    service.offer_only(vec![json!({ "id": "a", "name": format!("Deploy {TOKEN}"), "metadata": { (TOKEN): TOKEN } })]);
+    let listing = client.list().await.expect("a list");
+    assert!(!format!("{listing:?}").contains(TOKEN) && listing.workflows[0].title == "Deploy ••••••");
+    service.always(Route::Status, Answer::Json(json!({ "status": "FAILED", "output": { "error": TOKEN } })));
+    let status = client.status("a", "run-1").await.expect("a status");
+    assert!(!format!("{status:?}").contains(TOKEN) && status.failure_words() == "••••••");
+}
+
+#[tokio::test]
+async fn a_wrong_or_missing_token_is_told_without_it() {
+    let service = FakeService::start().await;
+    let client_with = |token| Client::with(&Config { token, ..config(&service) }, quick()).expect("a client");
+    let error = client_with(Some(Token::Value("another-t0ken".to_owned()))).list().await.expect_err("refused");
+    assert_eq!(error.words, "The service answered 401 Unauthorized: not with this token.");
+    let error = client_with(None).list().await.expect_err("refused");
+    assert_eq!(error.status, Some(401));
+    let before = service.asked().len();
+    let nowhere = client_with(Some(Token::Environment("STEPLATCH_NO_SUCH_VARIABLE".to_owned())));
+    let error = nowhere.start("deploy", &input(), "k").await.expect_err("no token");
+    assert!(
+        matches!(&error, StartError::Refused { words, .. } if words.contains("STEPLATCH_NO_SUCH_VARIABLE")),
+        "{error}"
+    );
+    assert_eq!(service.asked().len(), before, "nothing is asked without the token that is configured");
+}
+
+#[tokio::test]
+async fn a_new_token_in_a_file_counts_at_once() {
+    let service = FakeService::start().await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("token");
+    std::fs::write(&path, "old-t0ken").expect("a file");
+    let client = Client::with(&Config { token: Some(Token::File(path.clone())), ..config(&service) }, quick());
+    let client = client.expect("a client");
+    assert!(client.list().await.is_err());
+    std::fs::write(&path, format!("{TOKEN}\n")).expect("a file");
+    assert!(client.list().await.is_ok());
+}

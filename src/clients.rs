@@ -1,0 +1,192 @@
+//! The MCP clients of this machine, and our entry in their configuration.
+//!
+//! A client is one row of [`CLIENTS`]. Its files are its own and its users': what is not
+//! our entry stays byte for byte as it is ([`json`], [`toml`]), and every change is compared
+//! with what was meant before it is written ([`edit`]), in one step and only if nobody else
+//! wrote meanwhile ([`file`]).
+
+pub(crate) mod diff;
+pub(crate) mod edit;
+pub(crate) mod entry;
+pub(crate) mod file;
+mod json;
+mod text;
+mod toml;
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// A program that starts MCP servers.
+pub(crate) struct Client {
+    /// How it is called on the command line.
+    pub(crate) name: &'static str,
+    /// How it is called by people.
+    pub(crate) label: &'static str,
+    /// Programs by which it shows that it is there.
+    programs: &'static [&'static str],
+    /// The folder by which it shows that it is there.
+    folder: fn(&Surroundings) -> PathBuf,
+    /// The file of the user.
+    user: fn(&Surroundings) -> PathBuf,
+    /// The file of a project, within its folder.
+    project: &'static str,
+    /// How its files are written.
+    pub(crate) format: Format,
+}
+
+/// How the configuration of a client is written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Format {
+    /// JSON, with comments or without.
+    Json(json::Shape),
+    /// TOML.
+    Toml,
+}
+
+/// For whom an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Scope {
+    /// You, in all projects
+    User,
+    /// Everybody who works in this folder
+    Project,
+}
+
+/// The clients whose configuration is known. The files and keys are those of their documentation:
+/// <https://code.claude.com/docs/en/mcp>, <https://developers.openai.com/codex/mcp>, <https://cursor.com/docs/mcp>,
+/// <https://code.visualstudio.com/docs/agents/reference/mcp-configuration>,
+/// <https://geminicli.com/docs/tools/mcp-server/>.
+pub(crate) const CLIENTS: [Client; 5] = [
+    Client {
+        name: "claude-code",
+        label: "Claude Code",
+        programs: &["claude"],
+        folder: |around| around.claude.clone().unwrap_or_else(|| around.home.join(".claude")),
+        user: |around| around.claude.as_ref().unwrap_or(&around.home).join(".claude.json"),
+        project: ".mcp.json",
+        format: Format::Json(json::Shape { servers: "mcpServers", strict: true, typed: false }),
+    },
+    Client {
+        name: "codex",
+        label: "Codex",
+        programs: &["codex"],
+        folder: |around| around.codex.clone(),
+        user: |around| around.codex.join("config.toml"),
+        project: ".codex/config.toml",
+        format: Format::Toml,
+    },
+    Client {
+        name: "cursor",
+        label: "Cursor",
+        programs: &["cursor", "cursor-agent"],
+        folder: |around| around.home.join(".cursor"),
+        user: |around| around.home.join(".cursor/mcp.json"),
+        project: ".cursor/mcp.json",
+        format: Format::Json(json::Shape { servers: "mcpServers", strict: false, typed: false }),
+    },
+    Client {
+        name: "vscode",
+        label: "VS Code",
+        programs: &["code"],
+        folder: |around| around.config.join("Code"),
+        user: |around| around.config.join("Code/User/mcp.json"),
+        project: ".vscode/mcp.json",
+        format: Format::Json(json::Shape { servers: "servers", strict: false, typed: true }),
+    },
+    Client {
+        name: "gemini",
+        label: "Gemini CLI",
+        programs: &["gemini"],
+        folder: |around| around.home.join(".gemini"),
+        user: |around| around.home.join(".gemini/settings.json"),
+        project: ".gemini/settings.json",
+        format: Format::Json(json::Shape { servers: "mcpServers", strict: false, typed: false }),
+    },
+];
+
+impl Client {
+    /// Returns the file that has its servers.
+    pub(crate) fn file(&self, scope: Scope, around: &Surroundings) -> PathBuf {
+        match scope {
+            Scope::User => (self.user)(around),
+            Scope::Project => around.project.join(self.project),
+        }
+    }
+
+    /// Whether it is there: by its folder, its file or its program; for a project, by what the project has of it too.
+    pub(crate) fn is_there(&self, scope: Scope, around: &Surroundings) -> bool {
+        let exists = |path: PathBuf| path.symlink_metadata().is_ok();
+        let own = exists((self.folder)(around)) || exists((self.user)(around));
+        let of_project = scope == Scope::Project && {
+            let file = self.file(scope, around);
+            let folder = file.parent().filter(|folder| *folder != around.project);
+            exists(file.clone()) || folder.is_some_and(|folder| exists(folder.to_owned()))
+        };
+        own || of_project || self.programs.iter().any(|program| around.find(program).is_some())
+    }
+}
+
+/// Where somebody works, and where their programs keep things.
+#[derive(Debug, Clone)]
+pub(crate) struct Surroundings {
+    /// Their own folder.
+    pub(crate) home: PathBuf,
+    /// Where programs have their configuration.
+    pub(crate) config: PathBuf,
+    /// Where Claude Code keeps its own, if somebody said so.
+    pub(crate) claude: Option<PathBuf>,
+    /// Where Codex keeps its own.
+    pub(crate) codex: PathBuf,
+    /// The project: the folder in which a command is given.
+    pub(crate) project: PathBuf,
+    /// Where programs are found.
+    pub(crate) path: OsString,
+}
+
+impl Surroundings {
+    /// Looks around.
+    ///
+    /// # Errors
+    /// When there is no `HOME`, or the working folder is gone.
+    pub(crate) fn look() -> Result<Self, Failure> {
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let folder = |name: &str| variable(name).map(PathBuf::from);
+        let home = folder("HOME")
+            .ok_or_else(|| Failure::usage("HOME is not set, and clients keep their configuration there; set it"))?;
+        Ok(Self {
+            config: folder("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config")),
+            claude: folder("CLAUDE_CONFIG_DIR"),
+            codex: folder("CODEX_HOME").unwrap_or_else(|| home.join(".codex")),
+            project: std::env::current_dir()
+                .map_err(|error| Failure::system("the working folder can not be found", &error))?,
+            path: variable("PATH").unwrap_or_default(),
+            home,
+        })
+    }
+
+    /// Returns the program that a name, or a path, means here.
+    pub(crate) fn find(&self, program: &str) -> Option<PathBuf> {
+        if program.contains('/') {
+            return is_program(Path::new(program)).then(|| PathBuf::from(program));
+        }
+        std::env::split_paths(&self.path).map(|folder| folder.join(program)).find(|path| is_program(path))
+    }
+
+    /// A path as people write it.
+    pub(crate) fn shown(&self, path: &Path) -> String {
+        match path.strip_prefix(&self.home) {
+            Ok(below) if !below.as_os_str().is_empty() => format!("~/{}", below.display()),
+            _ => path.display().to_string(),
+        }
+    }
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}

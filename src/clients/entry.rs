@@ -1,0 +1,114 @@
+//! Our entry: what it should be, and what somebody's is.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use super::{Format, Surroundings};
+use crate::failure::Failure;
+
+/// What our entry is called.
+pub(crate) const NAME: &str = "steplatch";
+
+/// How a client should start this program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ours {
+    /// The program, or its name where that is what the path finds.
+    pub(crate) command: String,
+    /// This program.
+    pub(crate) program: PathBuf,
+}
+
+impl Ours {
+    /// Returns how this very program is started.
+    ///
+    /// # Errors
+    /// When it can not be named.
+    pub(crate) fn find(around: &Surroundings) -> Result<Self, Failure> {
+        let program =
+            std::env::current_exe().map_err(|error| Failure::system("this program can not find itself", &error))?;
+        if !program.exists() {
+            return Err(Failure::work("this program was replaced or removed while it ran; start it again"));
+        }
+        let on_path = around.find(NAME).is_some_and(|found| is_same(&found, &program));
+        let command = if on_path { Some(NAME) } else { program.to_str() };
+        let Some(command) = command.map(str::to_owned) else {
+            let name = program.display();
+            return Err(Failure::usage(format!(
+                "the path of '{name}' is no text, which clients need; move it elsewhere"
+            )));
+        };
+        Ok(Self { command, program })
+    }
+
+    /// The entry of a client that has none.
+    pub(super) fn entry(&self, format: Format) -> Value {
+        let mut entry = Map::new();
+        if matches!(format, Format::Json(shape) if shape.typed) {
+            entry.insert("type".to_owned(), "stdio".into());
+        }
+        entry.insert("command".to_owned(), self.command.as_str().into());
+        entry.insert("args".to_owned(), json!(["mcp"]));
+        Value::Object(entry)
+    }
+}
+
+/// An entry as it stands in somebody's configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// What is started.
+    pub(crate) command: Option<String>,
+    /// With what.
+    pub(crate) args: Vec<String>,
+    /// Variables besides those of the client.
+    pub(crate) env: BTreeMap<String, String>,
+    /// What is connected to instead of starting something.
+    pub(crate) url: Option<String>,
+}
+
+impl Found {
+    pub(super) fn of(entry: &Value) -> Self {
+        let text = |name: &str| entry[name].as_str().map(str::to_owned);
+        let env = entry["env"].as_object().into_iter().flatten();
+        Self {
+            command: text("command"),
+            args: entry["args"].as_array().into_iter().flatten().filter_map(|arg| Some(arg.as_str()?.into())).collect(),
+            env: env.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect(),
+            url: text("url").or_else(|| text("httpUrl")).or_else(|| text("serverUrl")),
+        }
+    }
+
+    /// What it says, for people.
+    pub(crate) fn told(&self) -> String {
+        match (&self.command, &self.url) {
+            (Some(command), _) => {
+                let words = std::iter::once(command).chain(&self.args).map(|word| shell_words::quote(word));
+                words.collect::<Vec<_>>().join(" ")
+            }
+            (None, Some(url)) => url.clone(),
+            (None, None) => "nothing".to_owned(),
+        }
+    }
+
+    /// What has to be another way so that it starts `ours`. How somebody starts us with more, such as another state
+    /// folder, is theirs.
+    pub(super) fn differences(&self, ours: &Ours, around: &Surroundings) -> Vec<(&'static str, Value)> {
+        let mut differences = Vec::new();
+        let command = self.command.as_deref().and_then(|command| around.find(command));
+        if !command.is_some_and(|command| is_same(&command, &ours.program)) {
+            differences.push(("command", ours.command.as_str().into()));
+        }
+        if !self.args.iter().any(|arg| arg == "mcp") {
+            differences.push(("args", json!(["mcp"])));
+        }
+        differences
+    }
+}
+
+/// Whether two paths are one file.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| path.metadata().ok().map(|about| (about.dev(), about.ino()));
+    identity(one).is_some_and(|one| Some(one) == identity(other))
+}

@@ -1,0 +1,164 @@
+//! Files of others, replaced in one step.
+//!
+//! The client may write the same file at any moment. So the new text is made of what is
+//! there, written beside it, and takes its place only if what is there is still the same.
+
+use std::fs::{self, Metadata};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// The largest configuration that is read, in bytes. Claude Code keeps its history in its own, which grows to megabytes.
+const LARGEST: u64 = 64 << 20;
+
+/// How often a file that somebody else keeps writing is tried.
+const ATTEMPTS: u32 = 10;
+
+/// Links that are followed; the kernel follows as many.
+const MOST_LINKS: usize = 40;
+
+/// A file that can not be read or replaced.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileError {
+    /// The system refused.
+    #[error("{what}: {source}")]
+    System {
+        /// What it refused.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is a folder, a device or the like.
+    #[error("it is no file")]
+    NoFile,
+    /// It is larger than any configuration.
+    #[error("it is larger than {} MB", LARGEST >> 20)]
+    TooLarge,
+    /// It is no text.
+    #[error("it is not text in UTF-8")]
+    NoText,
+    /// Its owner took the right to write it from everybody.
+    #[error("it may not be written; allow it with: chmod u+w")]
+    ReadOnly,
+    /// Somebody else writes all the time.
+    #[error("another program keeps writing it; close that and try again")]
+    Contended,
+}
+
+impl FileError {
+    fn system(what: &'static str) -> impl Fn(io::Error) -> Self {
+        move |source| Self::System { what, source }
+    }
+}
+
+/// Returns the text of a file; `None` without one.
+pub(crate) fn read(path: &Path) -> Result<Option<String>, FileError> {
+    Ok(look(path)?.map(|(text, _)| text))
+}
+
+fn look(path: &Path) -> Result<Option<(String, Metadata)>, FileError> {
+    let unreadable = FileError::system("it can not be read");
+    let about = match fs::metadata(path) {
+        Ok(about) => about,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+    };
+    if !about.is_file() {
+        return Err(FileError::NoFile);
+    }
+    let mut bytes = Vec::new();
+    let file = match fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+    };
+    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > LARGEST {
+        return Err(FileError::TooLarge);
+    }
+    let text = String::from_utf8(bytes).map_err(|_| FileError::NoText)?;
+    Ok(Some((text, about)))
+}
+
+/// Puts what `make` makes of the text of a file in its place, with its mode and owner; a link stays one. `make` gets no
+/// text where there is no file, and is asked again when somebody else wrote meanwhile; it returns what it was asked for
+/// besides the text. A file that would be the same is not written. A new one is for its owner alone if `private`.
+///
+/// # Errors
+/// Those of `make`, and when the file can not be read or replaced; then it is as it was.
+pub(crate) fn replace<T, E: From<FileError>>(
+    path: &Path,
+    private: bool,
+    mut make: impl FnMut(Option<&str>) -> Result<(T, String), E>,
+) -> Result<T, E> {
+    let real = destination(path);
+    for _ in 0..ATTEMPTS {
+        let before = look(&real)?;
+        let text = before.as_ref().map(|(text, _)| text.as_str());
+        let (made, new) = make(text)?;
+        if new == text.unwrap_or_default() {
+            return Ok(made);
+        }
+        let about = before.as_ref().map(|(_, about)| about);
+        if about.is_some_and(|about| about.permissions().mode() & 0o222 == 0) {
+            return Err(FileError::ReadOnly.into());
+        }
+        let beside = write_beside(&real, about, private, &new)?;
+        // As late as can be; what is left is the time of a system call.
+        if look(&real)?.as_ref().map(|(text, _)| text.as_str()) != text {
+            continue;
+        }
+        let failed = FileError::system("it can not be replaced");
+        match text {
+            Some(_) => beside.persist(&real).map_err(|error| failed(error.error))?,
+            None => match beside.persist_noclobber(&real) {
+                Ok(file) => file,
+                Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(failed(error.error).into()),
+            },
+        };
+        return Ok(made);
+    }
+    Err(FileError::Contended.into())
+}
+
+/// Writes `text` to a file without a name of its own yet, in the folder of `path`, as what it replaces is.
+fn write_beside(
+    path: &Path,
+    replaced: Option<&Metadata>,
+    private: bool,
+    text: &str,
+) -> Result<tempfile::NamedTempFile, FileError> {
+    let failed = FileError::system("its folder can not be written");
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(folder).map_err(&failed)?;
+    let mode = if private { 0o600 } else { 0o666 };
+    let mut beside = tempfile::Builder::new()
+        .prefix(".steplatch-")
+        .permissions(fs::Permissions::from_mode(mode))
+        .tempfile_in(folder)
+        .map_err(&failed)?;
+    beside.write_all(text.as_bytes()).map_err(&failed)?;
+    if let Some(about) = replaced {
+        let own = beside.as_file().metadata().map_err(&failed)?;
+        if (own.uid(), own.gid()) != (about.uid(), about.gid()) {
+            let kept = FileError::system("its owner can not be kept");
+            std::os::unix::fs::fchown(beside.as_file(), Some(about.uid()), Some(about.gid())).map_err(kept)?;
+        }
+        // After the owner, because a change of that takes special bits away.
+        let mode = fs::Permissions::from_mode(about.permissions().mode() & 0o7777);
+        beside.as_file().set_permissions(mode).map_err(&failed)?;
+    }
+    beside.as_file().sync_all().map_err(&failed)?;
+    Ok(beside)
+}
+
+/// What a path leads to over links, whether that is there or not.
+fn destination(path: &Path) -> PathBuf {
+    let mut at = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(target) = at.read_link() else { break };
+        at = at.parent().unwrap_or(Path::new("/")).join(target);
+    }
+    at
+}

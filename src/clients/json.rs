@@ -1,0 +1,315 @@
+//! Entries of servers in JSON, with comments and trailing commas where a client takes them.
+//!
+//! The parser tells where each property stands; what is added, changed or removed is a
+//! few splices, so that order, comments and blanks of all else stay as they are.
+
+use std::ops::Range;
+
+use jsonc_parser::ParseOptions;
+use jsonc_parser::ast::{Object, ObjectProp, Value as Node};
+use serde_json::Value;
+
+use super::entry::{Found, NAME};
+use super::text::{Splice, Unreadable, indentation, is_blank, line_end, line_start, spliced};
+
+/// Where a client keeps its servers in a JSON document.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    /// The property of the document that has them.
+    pub(super) servers: &'static str,
+    /// Whether the client reads no comments and no trailing commas.
+    pub(super) strict: bool,
+    /// Whether an entry says how it is spoken with.
+    pub(super) typed: bool,
+}
+
+/// What is wanted of a document.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Change<'a> {
+    /// An entry where there is none.
+    Add(&'a Value),
+    /// Other values of some properties of the entry, which stays otherwise.
+    Set(&'a [(&'static str, Value)]),
+    /// No entry.
+    Remove,
+}
+
+/// Returns the document as a value; `None` where there is none in it.
+pub(super) fn value(text: &str, shape: Shape) -> Result<Option<Value>, Unreadable> {
+    // Both are asked: one tells where, the other is what is compared.
+    parse(text, shape)?;
+    jsonc_parser::parse_to_serde_value::<Option<Value>>(text, &options(shape))
+        .map_err(|error| Unreadable::at(text, error.range().start, error.kind().to_string()))
+}
+
+/// Returns our entry, if there is one.
+pub(super) fn find(text: &str, shape: Shape) -> Result<Option<Found>, Unreadable> {
+    let Some(root) = parse(text, shape)? else { return Ok(None) };
+    let Some(servers) = servers(text, &root, shape)? else { return Ok(None) };
+    let Some(entry) = last(servers, NAME) else { return Ok(None) };
+    let Node::Object(_) = &entry.value else {
+        return Err(Unreadable::at(text, entry.range.start, format!("the entry '{NAME}' is no object")));
+    };
+    let document = value(text, shape)?.unwrap_or_default();
+    Ok(Some(Found::of(&document[shape.servers][NAME])))
+}
+
+/// Returns the text with the change made.
+pub(super) fn change(text: &str, shape: Shape, change: Change<'_>) -> Result<String, Unreadable> {
+    let style = Style::of(text);
+    let Some(root) = parse(text, shape)? else {
+        let Change::Add(entry) = change else { return Ok(text.to_owned()) };
+        let servers = serde_json::json!({ shape.servers: { NAME: entry } });
+        let before = text.trim_end();
+        let gap = if before.is_empty() { "" } else { style.line_end };
+        return Ok(format!("{before}{gap}{}{}", style.block(&servers, ""), style.line_end));
+    };
+    let Some(servers) = servers(text, &root, shape)? else {
+        let Change::Add(entry) = change else { return Ok(text.to_owned()) };
+        let servers = serde_json::json!({ NAME: entry });
+        return Ok(spliced(text, style.insert(text, &root, shape.servers, &servers)));
+    };
+    let splices = match (change, last(servers, NAME)) {
+        (Change::Add(entry), None) => style.insert(text, servers, NAME, entry),
+        (Change::Remove, Some(entry)) => remove(text, servers, entry),
+        (Change::Set(properties), Some(ObjectProp { value: Node::Object(entry), .. })) => {
+            // One after the other, because two that are added come to the same place.
+            let mut splices = Vec::new();
+            for (name, value) in properties {
+                match last(entry, name) {
+                    Some(property) => {
+                        let indent = indentation(&text[line_start(text, property.range.start)..]);
+                        let on_one_line = !text[range(&property.value)].contains('\n');
+                        let new = if on_one_line { Style::line(value) } else { style.block(value, indent) };
+                        splices.push(Splice::new(range(&property.value), new));
+                    }
+                    None => splices.extend(style.insert(text, entry, name, value)),
+                }
+            }
+            splices
+        }
+        _ => Vec::new(),
+    };
+    Ok(spliced(text, splices))
+}
+
+fn options(shape: Shape) -> ParseOptions {
+    ParseOptions {
+        allow_comments: !shape.strict,
+        allow_trailing_commas: !shape.strict,
+        allow_loose_object_property_names: false,
+        allow_missing_commas: false,
+        allow_single_quoted_strings: false,
+        allow_hexadecimal_numbers: false,
+        allow_unary_plus_numbers: false,
+        allow_bare_decimal_point_numbers: false,
+        allow_non_finite_numbers: false,
+        allow_extended_string_escapes: false,
+    }
+}
+
+/// The document, which must be an object where there is one.
+fn parse(text: &str, shape: Shape) -> Result<Option<Object<'_>>, Unreadable> {
+    let parsed = jsonc_parser::parse_to_ast(text, &jsonc_parser::CollectOptions::default(), &options(shape))
+        .map_err(|error| Unreadable::at(text, error.range().start, error.kind().to_string()))?;
+    match parsed.value {
+        None => Ok(None),
+        Some(Node::Object(object)) => Ok(Some(object)),
+        Some(other) => Err(Unreadable::at(text, range(&other).start, "the document is no object")),
+    }
+}
+
+/// The object that has the servers.
+fn servers<'a, 'b>(text: &str, root: &'b Object<'a>, shape: Shape) -> Result<Option<&'b Object<'a>>, Unreadable> {
+    match last(root, shape.servers) {
+        None => Ok(None),
+        Some(ObjectProp { value: Node::Object(servers), .. }) => Ok(Some(servers)),
+        Some(other) => {
+            Err(Unreadable::at(text, range(&other.value).start, format!("'{}' is no object", shape.servers)))
+        }
+    }
+}
+
+/// The property of this name; of several the last one, which is the one that counts.
+fn last<'a, 'b>(object: &'b Object<'a>, name: &str) -> Option<&'b ObjectProp<'a>> {
+    object.properties.iter().rev().find(|property| property.name.as_str() == name)
+}
+
+fn range(node: &Node<'_>) -> Range<usize> {
+    let range = match node {
+        Node::StringLit(node) => node.range,
+        Node::NumberLit(node) => node.range,
+        Node::BooleanLit(node) => node.range,
+        Node::NullKeyword(node) => node.range,
+        Node::Object(node) => node.range,
+        Node::Array(node) => node.range,
+    };
+    range.start..range.end
+}
+
+/// What is between the braces.
+fn inside(object: &Object<'_>) -> Range<usize> {
+    object.range.start + 1..object.range.end - 1
+}
+
+/// Where the comma stands that follows a property, with only blanks and comments before it.
+fn comma_after(text: &str, mut at: usize, end: usize) -> Option<usize> {
+    while at < end {
+        let rest = &text[at..end];
+        at += match rest.as_bytes()[0] {
+            b',' => return Some(at),
+            b' ' | b'\t' | b'\r' | b'\n' => 1,
+            b'/' if rest.starts_with("//") => rest.find('\n')?,
+            b'/' => rest.find("*/")? + 2,
+            _ => return None,
+        };
+    }
+    None
+}
+
+/// How a document is written.
+struct Style {
+    line_end: &'static str,
+    /// What one level more is indented by.
+    unit: String,
+    /// Whether it is all on one line.
+    one_line: bool,
+}
+
+impl Style {
+    fn of(text: &str) -> Self {
+        // The first line that is indented is a property of the document, or there is none.
+        let indented = text.lines().find(|line| !indentation(line).is_empty() && line.trim_start().starts_with('"'));
+        Self {
+            line_end: line_end(text),
+            unit: indented.map_or("  ", indentation).to_owned(),
+            one_line: !text.trim().contains('\n') && !is_blank(text.trim().trim_matches(['{', '}'])),
+        }
+    }
+
+    /// A value on one line, with blanks after colons and commas.
+    fn line(value: &Value) -> String {
+        match value {
+            Value::Object(object) => {
+                let fields: Vec<String> = object
+                    .iter()
+                    .map(|(name, value)| format!("{}: {}", Value::from(name.as_str()), Self::line(value)))
+                    .collect();
+                format!("{{{}}}", fields.join(", "))
+            }
+            Value::Array(values) => format!("[{}]", values.iter().map(Self::line).collect::<Vec<_>>().join(", ")),
+            other => other.to_string(),
+        }
+    }
+
+    /// A value with a line for each property; lines after the first begin with `indent`.
+    fn block(&self, value: &Value, indent: &str) -> String {
+        let Value::Object(object) = value else { return Self::line(value) };
+        let inner = format!("{indent}{}", self.unit);
+        let fields: Vec<String> = object
+            .iter()
+            .map(|(name, value)| format!("{inner}{}: {}", Value::from(name.as_str()), self.block(value, &inner)))
+            .collect();
+        let end = self.line_end;
+        format!("{{{end}{}{end}{indent}}}", fields.join(&format!(",{end}")))
+    }
+
+    /// What puts a property at the end of an object, behind the comments that stand there.
+    fn insert(&self, text: &str, object: &Object<'_>, name: &str, value: &Value) -> Vec<Splice> {
+        let inside = inside(object);
+        let last = object.properties.last().map(|property| property.range.end);
+        let comma = last.and_then(|end| comma_after(text, end, inside.end));
+        let after = comma.map_or(last.unwrap_or(inside.start), |comma| comma + 1);
+        let rest = &text[after..inside.end];
+        let at = after + rest.trim_end_matches([' ', '\t', '\r', '\n']).len();
+        let mut splices = Vec::new();
+        let name = Value::from(name);
+        let on_one_line = if last.is_some() { !text[inside.clone()].contains('\n') } else { self.one_line };
+        if on_one_line {
+            let (before, behind) = match (last, comma) {
+                (None, _) if at == inside.start => ("", ""),
+                (None, _) => (" ", ""),
+                (Some(_), None) => (", ", ""),
+                (Some(_), Some(_)) => (" ", ","),
+            };
+            splices.push(Splice::insert(at, format!("{before}{name}: {}{behind}", Self::line(value))));
+            return splices;
+        }
+        if let (Some(last), None) = (last, comma) {
+            splices.push(Splice::insert(last, ","));
+        }
+        let outer = indentation(&text[line_start(text, object.range.start)..]);
+        let first_on_its_line = object.properties.iter().find_map(|property| {
+            let before = &text[line_start(text, property.range.start)..property.range.start];
+            is_blank(before).then_some(before)
+        });
+        let indent = first_on_its_line.map_or_else(|| format!("{outer}{}", self.unit), str::to_owned);
+        let end = self.line_end;
+        let mut new = format!("{end}{indent}{name}: {}", self.block(value, &indent));
+        if comma.is_some() {
+            new.push(',');
+        }
+        let rest = &text[at..inside.end];
+        if rest.contains('\n') {
+            splices.push(Splice::insert(at, new));
+        } else {
+            // The closing brace gets a line of its own.
+            splices.push(Splice::new(at..inside.end, format!("{new}{end}{outer}")));
+        }
+        // Two at one place would not know their order.
+        if let [comma, property] = splices.as_mut_slice()
+            && comma.range.end == property.range.start
+        {
+            property.text.insert(0, ',');
+            splices.remove(0);
+        }
+        splices
+    }
+}
+
+/// What takes a property out of an object, with its comma and, if nothing else is there, its line.
+fn remove(text: &str, object: &Object<'_>, property: &ObjectProp<'_>) -> Vec<Splice> {
+    let inside = inside(object);
+    let (start, mut end) = (property.range.start, property.range.end);
+    let mut splices = Vec::new();
+    let following = comma_after(text, end, inside.end);
+    // What is between belongs to nobody else.
+    let following_at_once = following.filter(|comma| is_blank(&text[end..*comma]));
+    let preceding = object.properties.iter().rfind(|other| other.range.end <= start);
+    let preceding = preceding.and_then(|other| comma_after(text, other.range.end, start));
+    let mut begin = start;
+    let is_last = object.properties.last().is_some_and(|other| other.range.start == start);
+    match (following_at_once, following) {
+        (Some(comma), _) => end = comma + 1,
+        (None, Some(comma)) => splices.push(Splice::new(comma..comma + 1, "")),
+        (None, None) => {
+            if let Some(comma) = preceding {
+                if is_blank(&text[comma + 1..start]) {
+                    begin = comma;
+                } else {
+                    splices.push(Splice::new(comma..comma + 1, ""));
+                }
+            }
+        }
+    }
+    let line = line_start(text, begin);
+    let blanks_after =
+        text[end..inside.end].find(|blank| !matches!(blank, ' ' | '\t')).map_or(inside.end, |at| end + at);
+    if begin == start && line > inside.start && is_blank(&text[line..start]) {
+        if matches!(text.as_bytes()[blanks_after], b'\r' | b'\n') || (is_last && blanks_after == inside.end) {
+            // The end of the line before goes, ours stays.
+            begin = line - 1 - usize::from(text[..line - 1].ends_with('\r'));
+            end = if blanks_after == inside.end { end } else { blanks_after };
+        }
+    } else if begin == start && is_last {
+        begin = text[..start].trim_end_matches([' ', '\t']).len();
+    } else if begin == start && following_at_once.is_some() {
+        end = blanks_after;
+    }
+    let alone = object.properties.len() == 1;
+    if alone && is_blank(&text[inside.start..begin]) && is_blank(&text[end..inside.end]) && splices.is_empty() {
+        return vec![Splice::new(inside, "")];
+    }
+    splices.push(Splice::new(begin..end, ""));
+    splices
+}

@@ -1,0 +1,493 @@
+//! Configurations as people write them, and what becomes of them.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::PathBuf;
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::edit::{Outcome, Wish, edited, found};
+use super::entry::Ours;
+use super::file::{FileError, replace};
+use super::{CLIENTS, Format, Surroundings};
+
+fn format(client: &str) -> Format {
+    CLIENTS.iter().find(|row| row.name == client).unwrap().format
+}
+
+/// Surroundings in which `/bin/sh` is the program that we are, and the path finds it.
+fn around() -> Surroundings {
+    let folder = PathBuf::from("/nowhere");
+    Surroundings {
+        home: folder.clone(),
+        config: folder.clone(),
+        claude: None,
+        codex: folder.clone(),
+        project: folder,
+        path: OsString::from("/bin"),
+    }
+}
+
+fn ours() -> Ours {
+    Ours { command: "/bin/sh".into(), program: "/bin/sh".into() }
+}
+
+fn having(client: &str, text: &str) -> (Outcome, String) {
+    edited(format(client), text, Wish::Have(&ours()), &around()).unwrap()
+}
+
+fn lacking(client: &str, text: &str) -> (Outcome, String) {
+    edited(format(client), text, Wish::Lack, &around()).unwrap()
+}
+
+/// Checks what becomes of a text, that a second time changes nothing, and that it can be taken back.
+fn added(client: &str, text: &str, expected: &Expect, back: &str) {
+    let (outcome, new) = having(client, text);
+    assert_eq!(outcome, Outcome::Added, "{text:?}");
+    // Ends of lines are seen in tests of their own.
+    expected.assert_eq(&new.replace('\r', "␍"));
+    assert_eq!(having(client, &new), (Outcome::Kept, new.clone()));
+    assert_eq!(lacking(client, &new), (Outcome::Removed, back.to_owned()));
+}
+
+#[test]
+fn a_client_without_a_file_gets_one() {
+    let json = expect![[r#"
+        {
+          "mcpServers": {
+            "steplatch": {
+              "command": "/bin/sh",
+              "args": ["mcp"]
+            }
+          }
+        }
+    "#]];
+    for client in ["claude-code", "cursor", "gemini"] {
+        added(client, "", &json, "{\n  \"mcpServers\": {}\n}\n");
+    }
+    added(
+        "vscode",
+        "",
+        &expect![[r#"
+            {
+              "servers": {
+                "steplatch": {
+                  "type": "stdio",
+                  "command": "/bin/sh",
+                  "args": ["mcp"]
+                }
+              }
+            }
+        "#]],
+        "{\n  \"servers\": {}\n}\n",
+    );
+    added(
+        "codex",
+        "",
+        &expect![[r#"
+            [mcp_servers.steplatch]
+            command = "/bin/sh"
+            args = ["mcp"]
+        "#]],
+        "",
+    );
+}
+
+#[test]
+fn others_stay_where_they_are_and_as_they_are() {
+    let text = r#"{
+    "theme" :  "dark",
+    "mcpServers": {
+        "other": { "command": "x",   "args": [ 1,2 ] }
+    },
+    "last": 1e5
+}"#;
+    added(
+        "claude-code",
+        text,
+        &expect![[r#"
+            {
+                "theme" :  "dark",
+                "mcpServers": {
+                    "other": { "command": "x",   "args": [ 1,2 ] },
+                    "steplatch": {
+                        "command": "/bin/sh",
+                        "args": ["mcp"]
+                    }
+                },
+                "last": 1e5
+            }"#]],
+        text,
+    );
+}
+
+#[test]
+fn a_document_without_servers_gets_them_at_its_end() {
+    added(
+        "gemini",
+        "{\n\t\"theme\": \"GitHub\"\n}\n",
+        &expect![[r#"
+            {
+            	"theme": "GitHub",
+            	"mcpServers": {
+            		"steplatch": {
+            			"command": "/bin/sh",
+            			"args": ["mcp"]
+            		}
+            	}
+            }
+        "#]],
+        "{\n\t\"theme\": \"GitHub\",\n\t\"mcpServers\": {}\n}\n",
+    );
+}
+
+#[test]
+fn comments_and_trailing_commas_stay() {
+    let text = "\
+// mine
+{
+  // all of them
+  \"servers\": {
+    \"a\": {\"command\": \"x\"}, // the first
+    /* \"b\": {\"command\": \"y\"}, */
+  },
+}
+";
+    added(
+        "vscode",
+        text,
+        &expect![[r#"
+            // mine
+            {
+              // all of them
+              "servers": {
+                "a": {"command": "x"}, // the first
+                /* "b": {"command": "y"}, */
+                "steplatch": {
+                  "type": "stdio",
+                  "command": "/bin/sh",
+                  "args": ["mcp"]
+                },
+              },
+            }
+        "#]],
+        text,
+    );
+    let text = "{\n  \"servers\": {\n    \"a\": {} // last, \"b\": {}\n  }\n}";
+    added(
+        "vscode",
+        text,
+        &expect![[r#"
+            {
+              "servers": {
+                "a": {}, // last, "b": {}
+                "steplatch": {
+                  "type": "stdio",
+                  "command": "/bin/sh",
+                  "args": ["mcp"]
+                }
+              }
+            }"#]],
+        text,
+    );
+    added(
+        "cursor",
+        "{ \"mcpServers\": { /* none */ } }\n",
+        &expect![[r#"
+            { "mcpServers": { /* none */ "steplatch": {"command": "/bin/sh", "args": ["mcp"]} } }
+        "#]],
+        "{ \"mcpServers\": { /* none */ } }\n",
+    );
+}
+
+#[test]
+fn what_is_on_one_line_stays_on_one_line() {
+    let text = r#"{"a":1,"mcpServers":{"x":{"command":"y"}}}"#;
+    added(
+        "claude-code",
+        text,
+        &expect![[
+            r#"{"a":1,"mcpServers":{"x":{"command":"y"}, "steplatch": {"command": "/bin/sh", "args": ["mcp"]}}}"#
+        ]],
+        text,
+    );
+    added(
+        "claude-code",
+        "{}\n",
+        &expect![[r#"
+            {
+              "mcpServers": {
+                "steplatch": {
+                  "command": "/bin/sh",
+                  "args": ["mcp"]
+                }
+              }
+            }
+        "#]],
+        "{\n  \"mcpServers\": {}\n}\n",
+    );
+}
+
+#[test]
+fn lines_end_as_they_did_and_a_byte_order_mark_stays() {
+    let text = "\u{feff}{\r\n  \"mcpServers\": {\r\n    \"a\": {}\r\n  }\r\n}\r\n";
+    let (_, new) = having("cursor", text);
+    assert!(new.starts_with('\u{feff}') && !new.replace("\r\n", "").contains('\n'), "{new:?}");
+    assert_eq!(lacking("cursor", &new).1, text);
+    let text = "model = \"o\"\r\n\r\n[mcp_servers.a]\r\ncommand = \"x\"";
+    let (_, new) = having("codex", text);
+    assert!(!new.replace("\r\n", "").contains('\n'), "{new:?}");
+    assert_eq!(having("codex", &new).0, Outcome::Kept);
+    assert_eq!(lacking("codex", &new).1, format!("{text}\r\n"), "the last line has an end from then on");
+}
+
+#[test]
+fn an_entry_that_points_elsewhere_is_changed_and_keeps_what_else_it_says() {
+    let json = r#"{ "mcpServers": {
+  "steplatch": { "command": "/old/steplatch", "args": ["mcp"], /* mine */ "env": {"A": "1"} },
+  "b": {}
+} }"#;
+    let (outcome, new) = having("cursor", json);
+    assert_eq!(outcome, Outcome::Changed { before: "/old/steplatch mcp".into() });
+    assert_eq!(new, json.replace("/old/steplatch", "/bin/sh"));
+    let (_, new) = having("cursor", r#"{"mcpServers": {"steplatch": {"command": "/bin/sh"}}}"#);
+    assert_eq!(new, r#"{"mcpServers": {"steplatch": {"command": "/bin/sh", "args": ["mcp"]}}}"#);
+    let toml = "[mcp_servers.steplatch] # mine\nargs = [\n  'serve',\n]\ncommand = 'x' # old\nstartup_timeout_sec = 3\n\n[mcp_servers.steplatch.env]\nA = '1'\n";
+    let (outcome, new) = having("codex", toml);
+    assert_eq!(outcome, Outcome::Changed { before: "x serve".into() });
+    assert_eq!(new, toml.replace("'x'", "\"/bin/sh\"").replace("[\n  'serve',\n]", "[\"mcp\"]"));
+    let (_, new) = having("codex", "[mcp_servers.steplatch]\ncommand = '/bin/sh' # here\n[other]\n");
+    assert_eq!(new, "[mcp_servers.steplatch]\nargs = [\"mcp\"]\ncommand = '/bin/sh' # here\n[other]\n");
+}
+
+#[test]
+fn more_that_somebody_says_to_us_and_another_way_to_reach_us_are_theirs() {
+    for (client, text) in [
+        ("cursor", r#"{"mcpServers": {"steplatch": {"command": "sh", "args": ["--state-dir", "/s", "mcp"]}}}"#),
+        ("codex", "[mcp_servers.steplatch]\ncommand = '/bin/../bin/sh'\nargs = ['-v', 'mcp']\n"),
+    ] {
+        assert_eq!(having(client, text), (Outcome::Kept, text.to_owned()));
+    }
+    let text = r#"{"mcpServers": {"steplatch": {"type": "http", "url": "http://127.0.0.1:1/mcp"}}}"#;
+    assert_eq!(having("claude-code", text), (Outcome::KeptUrl("http://127.0.0.1:1/mcp".into()), text.to_owned()));
+}
+
+#[test]
+fn tables_of_codex_are_added_and_taken_out_however_they_are_written() {
+    let text = "# mine\nmodel = 'o'\n\n[mcp_servers.a]\ncommand = 'x'\n";
+    added(
+        "codex",
+        text,
+        &expect![[r#"
+            # mine
+            model = 'o'
+
+            [mcp_servers.a]
+            command = 'x'
+
+            [mcp_servers.steplatch]
+            command = "/bin/sh"
+            args = ["mcp"]
+        "#]],
+        text,
+    );
+    for (before, after) in [
+        ("mcp_servers = { a = { command = 'x' } }\n", "mcp_servers = { a = { command = 'x' } }\n"),
+        ("mcp_servers = {}\n[other]\n", "mcp_servers = {   }\n[other]\n"),
+        ("mcp_servers.a.command = 'x'\n", "mcp_servers.a.command = 'x'\n"),
+        ("[mcp_servers]\na = { command = 'x' }\n", "[mcp_servers]\na = { command = 'x' }\n"),
+    ] {
+        let (outcome, new) = having("codex", before);
+        assert_eq!(outcome, Outcome::Added, "{new}");
+        let (outcome, back) = lacking("codex", &new);
+        assert_eq!((outcome, back.replace("{ ", "{").replace(' ', "")), (Outcome::Removed, after.replace(' ', "")));
+    }
+    for (before, after) in [
+        (
+            "a = 1\n\n[mcp_servers.steplatch]\n# mine\ncommand = 'x'\nargs = [\n 'mcp' ]\n[mcp_servers.steplatch.env]\nA = '1'\n\n[z]\n",
+            "a = 1\n\n[z]\n",
+        ),
+        (
+            "[mcp_servers]\nsteplatch = { command = 'x' }\nb = { command = 'y' }\n",
+            "[mcp_servers]\nb = { command = 'y' }\n",
+        ),
+        ("mcp_servers.steplatch.command = 'x'\nmcp_servers.steplatch.args = []\nz = 1\n", "z = 1\n"),
+        ("[mcp_servers.steplatch.env]\nA = '1'\n[z]\n[mcp_servers.steplatch]\ncommand = 'x'", "[z]\n"),
+    ] {
+        assert_eq!(lacking("codex", before), (Outcome::Removed, after.to_owned()));
+    }
+}
+
+#[test]
+fn what_a_client_can_not_read_is_left_alone_and_its_place_is_named() {
+    for (client, text, told) in [
+        ("claude-code", "{\n  \"a\": 1,\n}", "line 2, column 9: Trailing commas are not allowed"),
+        ("claude-code", "{} // no", "line 1, column 4: Comments are not allowed"),
+        ("cursor", "{\n  \"a\": \"ü\" x\n}", "line 2, column 11: Expected comma"),
+        ("cursor", "[1]", "line 1, column 1: the document is no object"),
+        ("vscode", "{\"servers\": [\n]}", "line 1, column 13: 'servers' is no object"),
+        ("gemini", "{\"mcpServers\": {\"steplatch\": 1}}", "line 1, column 17: the entry 'steplatch' is no object"),
+        ("codex", "a = 1\nb = = 2\n", "line 2, column 5: "),
+        ("codex", "mcp_servers = 1", "line 1, column 15: 'mcp_servers' is no table"),
+        ("codex", "[mcp_servers]\nsteplatch = 1", "line 2, column 13: the entry 'steplatch' is no table"),
+    ] {
+        let error = edited(format(client), text, Wish::Have(&ours()), &around()).unwrap_err().to_string();
+        assert!(error.starts_with(told), "{client} {text:?}: {error}");
+    }
+    // Written twice: the client takes the last one, and so do we.
+    let twice = r#"{"mcpServers": {"a": {}}, "mcpServers": {"b": {}}}"#;
+    let (_, new) = having("claude-code", twice);
+    assert!(new.starts_with(r#"{"mcpServers": {"a": {}}, "mcpServers": {"b": {}, "steplatch""#), "{new}");
+}
+
+/// A document in JSON with comments, blanks and trailing commas where a client takes them.
+fn documents() -> impl Strategy<Value = String> {
+    let blank = prop_oneof![
+        4 => Just(String::new()),
+        2 => Just(" ".to_owned()),
+        2 => Just("\n  ".to_owned()),
+        1 => Just("\r\n\t".to_owned()),
+        1 => Just("/* , } */".to_owned()),
+        1 => Just(" // \"steplatch\": {}, }\n".to_owned()),
+    ];
+    let leaf =
+        prop_oneof!["-?[1-9][0-9]{0,3}", Just("null".into()), Just("true".into()), "\"[a-z,{}/ü\\\\\\\\]{0,6}\""];
+    let spaced = (blank.clone(), leaf, blank.clone()).prop_map(|(one, value, other)| format!("{one}{value}{other}"));
+    let value = spaced.prop_recursive(3, 24, 4, move |inner| {
+        let key = prop_oneof![Just("mcpServers".to_owned()), Just("command".to_owned()), "[a-z]{1,3}"];
+        let field = (blank.clone(), key, blank.clone(), inner.clone())
+            .prop_map(|(one, key, other, value)| format!("{one}\"{key}\"{other}:{value}"));
+        let close = (prop::bool::ANY, blank.clone());
+        let list = |open: char, end: char| {
+            move |(items, (comma, blank)): (Vec<String>, (bool, String))| {
+                let comma = if comma && !items.is_empty() { "," } else { "" };
+                format!("{open}{}{comma}{blank}{end}", items.join(","))
+            }
+        };
+        prop_oneof![
+            (prop::collection::vec(inner, 0..3), close.clone()).prop_map(list('[', ']')),
+            (prop::collection::vec(field, 0..4), close).prop_map(list('{', '}')),
+        ]
+    });
+    value.prop_map(|value| if value.trim_start().starts_with('{') { value } else { format!("{{\"a\":{value}}}") })
+}
+
+/// How many servers a document has, if it has a place for them.
+fn servers(text: &str) -> Option<usize> {
+    let Format::Json(shape) = format("cursor") else { unreachable!("its configuration is JSON") };
+    Some(super::json::value(text, shape).unwrap()?["mcpServers"].as_object()?.len())
+}
+
+/// A text without the blanks before closing braces.
+fn tight(text: &str) -> String {
+    let parts: Vec<&str> = text.split('}').map(str::trim_ascii_end).collect();
+    parts.join("}")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn all_else_stays_byte_for_byte(text in documents()) {
+        // Those that have servers of another kind are refused, which changes nothing either.
+        let Ok((outcome, new)) = edited(format("cursor"), &text, Wish::Have(&ours()), &around()) else { return Ok(()) };
+        prop_assert_eq!(outcome, Outcome::Added);
+        prop_assert!(found(format("cursor"), &new).unwrap().is_some());
+        // Without what is new, and blanks, it is what it was.
+        let mut rest = new.chars().filter(|character| !character.is_ascii_whitespace());
+        for character in text.chars().filter(|character| !character.is_ascii_whitespace()) {
+            prop_assert!(rest.any(|other| other == character), "{:?} is not in {:?}", text, new);
+        }
+        let (kept, same) = having("cursor", &new);
+        prop_assert_eq!((kept, &same), (Outcome::Kept, &new));
+        let (removed, back) = lacking("cursor", &new);
+        prop_assert_eq!(removed, Outcome::Removed);
+        let (_, again) = having("cursor", &back);
+        prop_assert!(found(format("cursor"), &again).unwrap().is_some());
+        let inks = |text: &str| text.replace(|blank: char| blank.is_ascii_whitespace(), "");
+        match servers(&text) {
+            // An object that was made for ours stays, and so does the comma before it.
+            None => {}
+            Some(0) => prop_assert_eq!(inks(&back), inks(&text)),
+            // The brace behind the last server may have got a line of its own.
+            Some(_) => prop_assert_eq!(tight(&back), tight(&text)),
+        }
+    }
+
+    #[test]
+    fn whatever_is_read_nothing_panics(text in "[\\[\\]{}\",:/*\\\\ \n\r\tasteplatchmcpServers0-9.=#'ü]{0,60}") {
+        for client in &CLIENTS {
+            let _ = edited(client.format, &text, Wish::Have(&ours()), &around());
+            let _ = edited(client.format, &text, Wish::Lack, &around());
+        }
+    }
+}
+
+/// A reading of a file that adds a line, and what it was given.
+fn line(text: Option<&str>) -> Result<(Option<String>, String), FileError> {
+    Ok((text.map(str::to_owned), format!("{}x\n", text.unwrap_or_default())))
+}
+
+#[test]
+fn a_file_keeps_its_mode_and_a_link_stays_a_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+    fs::write(&file, "a\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    symlink("file", &link).unwrap();
+    assert_eq!(replace(&link, true, line).unwrap().as_deref(), Some("a\n"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "a\nx\n");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    assert!(link.symlink_metadata().unwrap().is_symlink());
+    // One that leads nowhere yet.
+    symlink("below/new", folder.path().join("dangling")).unwrap();
+    replace(&folder.path().join("dangling"), true, line).unwrap();
+    let new = folder.path().join("below/new");
+    assert_eq!(fs::read_to_string(&new).unwrap(), "x\n");
+    assert_eq!(fs::metadata(&new).unwrap().permissions().mode() & 0o777, 0o600);
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 4, "nothing else is left there: {left:?}");
+}
+
+#[test]
+fn what_somebody_else_writes_meanwhile_is_not_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "a\n").unwrap();
+    let mut seen = Vec::new();
+    replace(&file, true, |text| {
+        // The client, between our look and our writing.
+        if seen.is_empty() {
+            fs::write(&file, "b\n").unwrap();
+        }
+        seen.push(text.unwrap().to_owned());
+        line(text)
+    })
+    .unwrap();
+    assert_eq!(seen, ["a\n", "b\n"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "b\nx\n");
+    let mut count = 0;
+    let contended = replace(&file, true, |text| {
+        count += 1;
+        fs::write(&file, format!("{count}\n")).unwrap();
+        line(text)
+    });
+    assert!(matches!(contended, Err(FileError::Contended)), "{contended:?}");
+}
+
+#[test]
+fn what_can_not_be_replaced_is_left_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "a\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
+    assert!(matches!(replace(&file, true, line), Err(FileError::ReadOnly)));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "a\n");
+    assert!(matches!(replace(folder.path(), true, line), Err(FileError::NoFile)));
+    let bytes = folder.path().join("bytes");
+    fs::write(&bytes, [0xff, 0xfe]).unwrap();
+    assert!(matches!(replace(&bytes, true, line), Err(FileError::NoText)));
+    assert!(replace(&file.join("below"), true, line).is_err());
+}

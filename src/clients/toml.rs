@@ -1,0 +1,205 @@
+//! Entries of servers in TOML (<https://toml.io/en/v1.0.0>), as Codex keeps them: tables in `mcp_servers`.
+//!
+//! The parser tells where each value and each header stands; what is changed is a few
+//! splices. A new entry is a table at the end of the file, where no other begins.
+
+use std::ops::Range;
+
+use serde_json::Value;
+use toml::de::{DeTable, DeValue};
+
+use super::entry::{Found, NAME};
+use super::json::Change;
+use super::text::{Splice, Unreadable, is_blank, line_end, line_start, next_line, spliced};
+
+/// The table that has the servers.
+pub(super) const SERVERS: &str = "mcp_servers";
+
+type Item<'a> = toml::Spanned<DeValue<'a>>;
+
+/// Returns the document as a value.
+pub(super) fn value(text: &str) -> Result<Value, Unreadable> {
+    let table: toml::Table = text.parse().map_err(|error| unreadable(text, &error))?;
+    serde_json::to_value(table).map_err(|error| Unreadable::whole(error.to_string()))
+}
+
+/// Returns our entry, if there is one.
+pub(super) fn find(text: &str) -> Result<Option<Found>, Unreadable> {
+    let document = parse(text)?;
+    let Some(servers) = servers(text, &document)? else { return Ok(None) };
+    let Some((_, entry)) = get(servers, NAME) else { return Ok(None) };
+    if entry.get_ref().is_table() {
+        return Ok(Some(Found::of(&value(text)?[SERVERS][NAME])));
+    }
+    Err(Unreadable::at(text, entry.span().start, format!("the entry '{NAME}' is no table")))
+}
+
+/// Returns the text with the change made.
+pub(super) fn change(text: &str, change: Change<'_>) -> Result<String, Unreadable> {
+    let document = parse(text)?;
+    let servers = servers(text, &document)?;
+    // A table that stands within braces can not be added to elsewhere.
+    let braces = get(document.get_ref(), SERVERS).map(|(_, item)| item.span()).filter(|span| is_inline(text, span));
+    let entry = servers.and_then(|servers| get(servers, NAME));
+    let splices = match (change, entry) {
+        (Change::Add(entry), None) => vec![match braces {
+            Some(braces) => {
+                let comma = if servers.is_none_or(DeTable::is_empty) { " " } else { "," };
+                Splice::insert(braces.start + 1, format!(" {NAME} = {}{comma}", line(entry)))
+            }
+            None => appended(text, entry),
+        }],
+        (Change::Set(properties), Some((_, entry))) => {
+            properties.iter().filter_map(|(name, value)| set(text, entry, name, value)).collect()
+        }
+        (Change::Remove, Some((key, entry))) => match braces {
+            Some(braces) => vec![removed_from_line(text, key.start..entry.span().end, &braces)],
+            None => removed(text, entry),
+        },
+        _ => Vec::new(),
+    };
+    Ok(spliced(text, splices))
+}
+
+fn unreadable(text: &str, error: &toml::de::Error) -> Unreadable {
+    match error.span() {
+        Some(span) => Unreadable::at(text, span.start, error.message()),
+        None => Unreadable::whole(error.message()),
+    }
+}
+
+fn parse(text: &str) -> Result<toml::Spanned<DeTable<'_>>, Unreadable> {
+    DeTable::parse(text).map_err(|error| unreadable(text, &error))
+}
+
+fn servers<'a, 'b>(
+    text: &str,
+    document: &'b toml::Spanned<DeTable<'a>>,
+) -> Result<Option<&'b DeTable<'a>>, Unreadable> {
+    match get(document.get_ref(), SERVERS) {
+        None => Ok(None),
+        Some((_, item)) => match item.get_ref() {
+            DeValue::Table(servers) => Ok(Some(servers)),
+            _ => Err(Unreadable::at(text, item.span().start, format!("'{SERVERS}' is no table"))),
+        },
+    }
+}
+
+/// The value of this name, and where its key stands.
+fn get<'a, 'b>(table: &'b DeTable<'a>, name: &str) -> Option<(Range<usize>, &'b Item<'a>)> {
+    table.iter().find(|(key, _)| key.get_ref() == name).map(|(key, item)| (key.span(), item))
+}
+
+fn is_inline(text: &str, span: &Range<usize>) -> bool {
+    text[span.clone()].starts_with('{')
+}
+
+/// A value on one line.
+fn line(value: &Value) -> String {
+    match value {
+        Value::Object(object) => {
+            let fields: Vec<String> = object.iter().map(|(name, value)| format!("{name} = {}", line(value))).collect();
+            format!("{{ {} }}", fields.join(", "))
+        }
+        Value::Array(values) => format!("[{}]", values.iter().map(line).collect::<Vec<_>>().join(", ")),
+        Value::String(text) => toml::Value::from(text.as_str()).to_string(),
+        // Ours have no others.
+        other => other.to_string(),
+    }
+}
+
+/// The entry as a table at the end of the text.
+fn appended(text: &str, entry: &Value) -> Splice {
+    let end = line_end(text);
+    let gap = match text {
+        _ if is_blank(text) => String::new(),
+        _ if !text.ends_with('\n') => format!("{end}{end}"),
+        _ => end.to_owned(),
+    };
+    let fields = entry.as_object().into_iter().flatten();
+    let lines: String = fields.map(|(name, value)| format!("{name} = {}{end}", line(value))).collect();
+    Splice::insert(text.len(), format!("{gap}[{SERVERS}.{NAME}]{end}{lines}"))
+}
+
+/// What gives a property of the entry another value.
+fn set(text: &str, entry: &Item<'_>, name: &str, value: &Value) -> Option<Splice> {
+    let DeValue::Table(table) = entry.get_ref() else { return None };
+    if let Some((_, item)) = get(table, name) {
+        return Some(Splice::new(item.span(), line(value)));
+    }
+    let span = entry.span();
+    if is_inline(text, &span) {
+        let comma = if table.is_empty() { " " } else { "," };
+        return Some(Splice::insert(span.start + 1, format!(" {name} = {}{comma}", line(value))));
+    }
+    // Below the header; where there is none the entry is made of dotted keys, and has one of ours already.
+    let at = next_line(text, span.end);
+    let end = line_end(text);
+    let gap = if text[..at].ends_with('\n') { "" } else { end };
+    Some(Splice::insert(at, format!("{gap}{name} = {}{end}", line(value))))
+}
+
+/// What takes out the lines of an entry.
+fn removed(text: &str, entry: &Item<'_>) -> Vec<Splice> {
+    let mut lines = Vec::new();
+    lines_of(text, entry, &mut lines);
+    lines.sort_by_key(|line| line.start);
+    let mut joined: Vec<Range<usize>> = Vec::new();
+    for line in lines {
+        match joined.last_mut() {
+            Some(last) if line.start <= last.end => last.end = last.end.max(line.end),
+            _ => joined.push(line),
+        }
+    }
+    joined.into_iter().map(|lines| Splice::new(without_gap(text, lines), "")).collect()
+}
+
+/// The lines on which a value stands: of a table with a header, from there to its last value.
+fn lines_of(text: &str, item: &Item<'_>, lines: &mut Vec<Range<usize>>) {
+    let span = item.span();
+    let own = line_start(text, span.start)..next_line(text, span.end);
+    match item.get_ref() {
+        DeValue::Table(table) if !is_inline(text, &span) => {
+            let mut below = Vec::new();
+            table.iter().for_each(|(_, item)| lines_of(text, item, &mut below));
+            if text[span].starts_with('[') {
+                // Comments between its values are about them. Tables of its own have headers of their own.
+                let direct =
+                    table.iter().filter(|(_, item)| !text[item.span()].starts_with('[') || item.get_ref().is_array());
+                let end = direct.map(|(_, item)| next_line(text, last_end(item))).max().unwrap_or(own.end);
+                lines.push(own.start..end.max(own.end));
+            }
+            lines.extend(below);
+        }
+        _ => lines.push(own),
+    }
+}
+
+/// Where the last of what an item consists of ends.
+fn last_end(item: &Item<'_>) -> usize {
+    let within = match item.get_ref() {
+        DeValue::Table(table) => table.iter().map(|(_, item)| last_end(item)).max(),
+        _ => None,
+    };
+    within.unwrap_or(0).max(item.span().end)
+}
+
+/// Lines, with the empty one before them where another one, or the end, follows.
+fn without_gap(text: &str, lines: Range<usize>) -> Range<usize> {
+    let before = line_start(text, lines.start.saturating_sub(1));
+    let gap_before = before < lines.start && is_blank(&text[before..lines.start]);
+    let gap_after = is_blank(&text[lines.end..next_line(text, lines.end)]);
+    if gap_before && gap_after { before..lines.end } else { lines }
+}
+
+/// An entry within braces, with one comma.
+fn removed_from_line(text: &str, entry: Range<usize>, braces: &Range<usize>) -> Splice {
+    let after = &text[entry.end..braces.end];
+    let trimmed = after.trim_start();
+    if trimmed.starts_with(',') {
+        return Splice::new(entry.start..entry.end + (after.len() - trimmed.len()) + 1, "");
+    }
+    let before = text[braces.start..entry.start].trim_end();
+    let start = if before.ends_with(',') { braces.start + before.len() - 1 } else { entry.start };
+    Splice::new(start..entry.end, "")
+}

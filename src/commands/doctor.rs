@@ -1,0 +1,72 @@
+//! `steplatch doctor`
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::json;
+use steplatch_protocol::Place;
+
+use super::setup;
+use crate::doctor::{Check, State, examine};
+use crate::failure::Failure;
+use crate::print::{self, BAD, GOOD, QUIET, STRONG};
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Of the clients only this one; may be given several times
+    #[arg(long, value_name = "NAME", value_parser = setup::names())]
+    client: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Doctor {
+    pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        let checks = examine(place, &self.client, |section| if self.json { Ok(()) } else { tell(section) }).await?;
+        let count = |state| checks.iter().filter(|check| check.state == state).count();
+        let (problems, warnings) = (count(State::Problem), count(State::Warning));
+        let reply = json!({"success": problems == 0, "problems": problems, "warnings": warnings, "checks": checks});
+        if problems > 0 {
+            let sentence = match problems {
+                1 => "there is a problem; what mends it stands below it".to_owned(),
+                many => format!("there are {many} problems; what mends each stands below it"),
+            };
+            return Err(Failure::work(sentence).with(&reply));
+        }
+        if self.json {
+            print::json(&reply)?;
+        } else {
+            print::line(match warnings {
+                0 => "all is well".to_owned(),
+                1 => "it works; one thing is worth a look".to_owned(),
+                many => format!("it works; {many} things are worth a look"),
+            })?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Columns of what was looked at.
+const ABOUT: usize = 21;
+
+fn tell(section: &[Check]) -> Result<(), Failure> {
+    let Some(first) = section.first() else { return Ok(()) };
+    print::line(format!("{STRONG}{}{STRONG:#}", first.section))?;
+    for check in section {
+        let sign = match check.state {
+            State::Ok => format!("{GOOD}✓{GOOD:#}"),
+            State::Absent => format!("{QUIET}·{QUIET:#}"),
+            State::Warning => format!("{STRONG}!{STRONG:#}"),
+            State::Problem => format!("{BAD}✗{BAD:#}"),
+        };
+        let indent = " ".repeat(ABOUT + 6);
+        let said = print::visible_lines(&check.said, &indent);
+        print::line(format!("  {sign} {}  {said}", print::padded(&check.about, ABOUT)))?;
+        if let Some(mend) = &check.mend {
+            print::line(format!("{indent}{QUIET}→{QUIET:#} {}", print::visible(mend)))?;
+        }
+    }
+    print::line("")?;
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! `steplatch setup`
+
+use std::process::ExitCode;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::clients::edit::{Outcome, Wish, edited};
+use crate::clients::entry::Ours;
+use crate::clients::{CLIENTS, Client, Scope, Surroundings, diff, file};
+use crate::failure::Failure;
+use crate::print::{self, BAD, GOOD, QUIET};
+
+#[derive(Debug, Args)]
+pub(crate) struct Setup {
+    /// Only this client, whether it is found or not; may be given several times
+    #[arg(long, value_name = "NAME", value_parser = names())]
+    client: Vec<String>,
+    /// For whom
+    #[arg(long, value_enum, default_value = "user")]
+    scope: Scope,
+    /// Take the entry out again
+    #[arg(long)]
+    remove: bool,
+    /// Show what would be changed, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The names of the clients, for the command line.
+pub(super) fn names() -> clap::builder::PossibleValuesParser {
+    CLIENTS.iter().map(|client| client.name).collect::<Vec<_>>().into()
+}
+
+/// What became of the configuration of a client.
+struct Done {
+    client: &'static Client,
+    file: std::path::PathBuf,
+    /// `None` where the client is not there.
+    outcome: Option<Result<Outcome, String>>,
+    /// What would be another way.
+    diff: String,
+}
+
+impl Setup {
+    pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        let around = Surroundings::look()?;
+        let ours = if self.remove { None } else { Some(Ours::find(&around)?) };
+        let wish = ours.as_ref().map_or(Wish::Lack, Wish::Have);
+        let asked = CLIENTS.iter().filter(|client| self.is_asked(client));
+        let done: Vec<Done> = asked.map(|client| self.one(client, wish, &around)).collect();
+        let failed: Vec<String> = done.iter().filter_map(|done| done.complaint(&around)).collect();
+        let reply = json!({
+            "success": failed.is_empty(),
+            "dry_run": self.dry_run,
+            "scope": self.scope,
+            "command": ours.as_ref().map(|ours| &ours.command),
+            "clients": done.iter().map(|done| done.document(self.dry_run)).collect::<Vec<_>>(),
+        });
+        if !self.json {
+            self.tell(&done, &around)?;
+        }
+        if !failed.is_empty() {
+            return Err(Failure::work(failed.join("\n")).with(&reply));
+        }
+        if done.iter().all(|done| done.outcome.is_none()) {
+            let sentence = "no client was found; name one with --client, or add steplatch by hand (see the README)";
+            return Err(Failure::work(sentence).with(&reply));
+        }
+        if self.json {
+            print::json(&reply)?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn is_asked(&self, client: &Client) -> bool {
+        self.client.is_empty() || self.client.iter().any(|name| name == client.name)
+    }
+
+    fn one(&self, client: &'static Client, wish: Wish<'_>, around: &Surroundings) -> Done {
+        let path = client.file(self.scope, around);
+        // Whoever names a client knows that it is there.
+        if self.client.is_empty() && !client.is_there(self.scope, around) {
+            return Done { client, file: path, outcome: None, diff: String::new() };
+        }
+        let make = |text: Option<&str>| {
+            edited(client.format, text.unwrap_or_default(), wish, around).map_err(|error| error.to_string())
+        };
+        let mut difference = String::new();
+        let outcome = if self.dry_run {
+            file::read(&path).map_err(|error| error.to_string()).and_then(|text| {
+                let (outcome, new) = make(text.as_deref())?;
+                difference = diff::unified(&path.display().to_string(), text.as_deref(), &new);
+                Ok(outcome)
+            })
+        } else {
+            let private = self.scope == Scope::User;
+            file::replace(&path, private, |text| make(text).map_err(Refused)).map_err(|Refused(error)| error)
+        };
+        Done { client, file: path, outcome: Some(outcome), diff: difference }
+    }
+
+    fn tell(&self, done: &[Done], around: &Surroundings) -> Result<(), Failure> {
+        let width = done.iter().map(|done| done.client.label.len()).max().unwrap_or_default();
+        for done in done {
+            let (sign, said) = done.said(self.dry_run);
+            let file = if done.outcome.is_some() { around.shown(&done.file) } else { String::new() };
+            let label = print::padded(done.client.label, width);
+            let line = format!("  {sign} {label}  {}  {QUIET}{file}{QUIET:#}", print::padded(&said, 22));
+            print::line(line.trim_end())?;
+        }
+        for done in done.iter().filter(|done| !done.diff.is_empty()) {
+            print::line("")?;
+            done.diff.lines().try_for_each(|line| {
+                let line = print::visible(line.trim_end_matches('\r'));
+                match line.as_bytes().first() {
+                    Some(b'+') => print::line(format!("{GOOD}{line}{GOOD:#}")),
+                    Some(b'-') => print::line(format!("{BAD}{line}{BAD:#}")),
+                    _ => print::line(line),
+                }
+            })?;
+        }
+        for before in done.iter().filter_map(Done::replaced) {
+            print::note(&before);
+        }
+        let changed = done
+            .iter()
+            .any(|done| matches!(done.outcome, Some(Ok(Outcome::Added | Outcome::Changed { .. } | Outcome::Removed))));
+        match (changed, self.dry_run) {
+            (false, _) => {}
+            (true, true) => print::note("nothing was changed; without --dry-run it will be"),
+            (true, false) if self.remove => print::note("clients that run let go of it when they are started again"),
+            (true, false) => {
+                print::note("clients that run see it when they are started again; check it with: steplatch doctor");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a file was left as it was.
+struct Refused(String);
+
+impl From<file::FileError> for Refused {
+    fn from(error: file::FileError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl Done {
+    /// A sign and few words for people.
+    fn said(&self, dry_run: bool) -> (String, String) {
+        let good = format!("{GOOD}✓{GOOD:#}");
+        let quiet = format!("{QUIET}·{QUIET:#}");
+        let would = |done: &str, would: &str| if dry_run { would.to_owned() } else { done.to_owned() };
+        match &self.outcome {
+            None => (quiet, "not found".to_owned()),
+            Some(Err(_)) => (format!("{BAD}✗{BAD:#}"), "left as it was".to_owned()),
+            Some(Ok(Outcome::Added)) => (good, would("added", "would be added")),
+            Some(Ok(Outcome::Changed { .. })) => (good, would("changed", "would be changed")),
+            Some(Ok(Outcome::Removed)) => (good, would("removed", "would be removed")),
+            Some(Ok(Outcome::Kept)) => (good, "is there already".to_owned()),
+            Some(Ok(Outcome::KeptUrl(_))) => (good, "is there, over HTTP".to_owned()),
+            Some(Ok(Outcome::Absent)) => (quiet, "has no entry".to_owned()),
+        }
+    }
+
+    /// What an entry said that says something else now.
+    fn replaced(&self) -> Option<String> {
+        match &self.outcome {
+            Some(Ok(Outcome::Changed { before })) => {
+                Some(format!("the entry of {} was: {}", self.client.label, print::visible(before)))
+            }
+            _ => None,
+        }
+    }
+
+    fn complaint(&self, around: &Surroundings) -> Option<String> {
+        let error = self.outcome.as_ref()?.as_ref().err()?;
+        Some(format!("{} of {} stays as it was: {error}", around.shown(&self.file), self.client.label))
+    }
+
+    fn document(&self, dry_run: bool) -> Value {
+        let (outcome, detail) = match &self.outcome {
+            None => ("not_found", None),
+            Some(Err(error)) => ("failed", Some(("error", error))),
+            Some(Ok(Outcome::Added)) => ("added", None),
+            Some(Ok(Outcome::Changed { before })) => ("changed", Some(("before", before))),
+            Some(Ok(Outcome::Removed)) => ("removed", None),
+            Some(Ok(Outcome::Kept)) => ("unchanged", None),
+            Some(Ok(Outcome::KeptUrl(url))) => ("unchanged", Some(("url", url))),
+            Some(Ok(Outcome::Absent)) => ("absent", None),
+        };
+        let mut document = json!({"client": self.client.name, "file": self.file, "outcome": outcome});
+        if let Some((name, text)) = detail {
+            document[name] = text.as_str().into();
+        }
+        if dry_run && !self.diff.is_empty() {
+            document["diff"] = self.diff.as_str().into();
+        }
+        document
+    }
+}

@@ -1,0 +1,260 @@
+//! What is wrong here, and how to mend it.
+//!
+//! Looks and tries; changes nothing, but for a daemon that is started where the server
+//! that is tried needs one. Each thing that was looked at is a [`Check`].
+
+mod machine;
+mod probe;
+mod reach;
+
+use std::path::Path;
+
+use serde::Serialize;
+use steplatch_protocol::Place;
+
+use crate::clients::entry::{Found, NAME, Ours, is_same};
+use crate::clients::{CLIENTS, Client, Scope, Surroundings, edit, file};
+use crate::failure::Failure;
+use crate::{front, print};
+
+/// How something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum State {
+    /// As it should be.
+    Ok,
+    /// Not there, which is nothing wrong.
+    Absent,
+    /// It works, and somebody may want to know.
+    Warning,
+    /// It does not work.
+    Problem,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Check {
+    /// Among what it belongs.
+    pub(crate) section: &'static str,
+    /// What was looked at.
+    pub(crate) about: String,
+    /// How it is.
+    pub(crate) state: State,
+    /// The same in words.
+    pub(crate) said: String,
+    /// What to do, where there is something to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mend: Option<String>,
+}
+
+/// Checks of one section, as they are made.
+struct Checks {
+    section: &'static str,
+    found: Vec<Check>,
+}
+
+impl Checks {
+    fn of(section: &'static str) -> Self {
+        Self { section, found: Vec::new() }
+    }
+
+    fn add(&mut self, about: &str, state: State, said: impl Into<String>, mend: Option<String>) {
+        self.found.push(Check { section: self.section, about: about.to_owned(), state, said: said.into(), mend });
+    }
+
+    fn good(&mut self, about: &str, said: impl Into<String>) {
+        self.add(about, State::Ok, said, None);
+    }
+
+    fn absent(&mut self, about: &str, said: impl Into<String>) {
+        self.add(about, State::Absent, said, None);
+    }
+
+    fn warn(&mut self, about: &str, said: impl Into<String>, mend: impl Into<String>) {
+        self.add(about, State::Warning, said, Some(mend.into()));
+    }
+
+    fn problem(&mut self, about: &str, said: impl Into<String>, mend: impl Into<String>) {
+        self.add(about, State::Problem, said, Some(mend.into()));
+    }
+}
+
+/// Looks at everything, section by section; `tell` gets each as soon as it was looked at. Of the clients only those
+/// that are named, or all.
+///
+/// # Errors
+/// When not even the surroundings can be found, and those of `tell`.
+pub(crate) async fn examine(
+    place: &Place,
+    only: &[String],
+    mut tell: impl FnMut(&[Check]) -> Result<(), Failure>,
+) -> Result<Vec<Check>, Failure> {
+    let around = Surroundings::look()?;
+    let ours = Ours::find(&around)?;
+    let mut all = Vec::new();
+    let mut done = |checks: Checks| {
+        tell(&checks.found)?;
+        all.extend(checks.found);
+        Ok::<_, Failure>(())
+    };
+    done(machine::look(&around, &ours, place))?;
+    done(reach::settings().await)?;
+    done(reach::daemon(place).await)?;
+    done(server(&ours, place).await)?;
+    done(clients(&around, &ours, only).await)?;
+    done(reach::remotes(place).await)?;
+    Ok(all)
+}
+
+/// Starts the server as clients do, in both ways in which they speak.
+async fn server(ours: &Ours, place: &Place) -> Checks {
+    let mut checks = Checks::of("The MCP server");
+    let state = place.state().display().to_string();
+    let arguments = ["mcp".to_owned(), "--state-dir".to_owned(), state];
+    for (about, era) in [("since 2024", probe::Era::Handshake), ("since 2026", probe::Era::Stateless)] {
+        let command = probe::Command { program: &ours.program, arguments: &arguments, environment: &[] };
+        match probe::speak(command, era).await {
+            Ok(spoken) => tell_spoken(&mut checks, about, &spoken),
+            Err(why) => checks.problem(
+                about,
+                why,
+                "see what it says with: steplatch -v mcp, and how the daemon is with: steplatch daemon status",
+            ),
+        }
+    }
+    checks
+}
+
+/// How long a server may take to end once its client is gone, before somebody should know.
+const PROMPTLY: std::time::Duration = std::time::Duration::from_millis(1_000);
+
+fn tell_spoken(checks: &mut Checks, about: &str, spoken: &probe::Spoken) {
+    let said = format!(
+        "{} tools, speaks {}; answered after {}, listed in {}, ended in {}",
+        spoken.tools,
+        spoken.revision,
+        print::duration(spoken.started),
+        print::duration(spoken.listed),
+        print::duration(spoken.ended)
+    );
+    if spoken.ended > PROMPTLY {
+        checks.warn(
+            about,
+            said,
+            "it should end at once when its client is gone; look for what keeps this machine busy",
+        );
+    } else {
+        checks.good(about, said);
+    }
+}
+
+/// Starts what each client has in its configuration.
+async fn clients(around: &Surroundings, ours: &Ours, only: &[String]) -> Checks {
+    let mut checks = Checks::of("Clients");
+    for client in CLIENTS.iter().filter(|client| only.is_empty() || only.iter().any(|name| name == client.name)) {
+        let mut has_entry = false;
+        for scope in [Scope::User, Scope::Project] {
+            let path = client.file(scope, around);
+            if scope == Scope::Project && path == client.file(Scope::User, around) {
+                continue;
+            }
+            let about =
+                if scope == Scope::User { client.label.to_owned() } else { format!("{} (project)", client.label) };
+            let setup = mend(client, scope);
+            let text = match file::read(&path) {
+                Ok(None) => continue,
+                Ok(Some(text)) => text,
+                Err(error) => {
+                    checks.problem(&about, format!("{}: {error}", around.shown(&path)), "mend the file");
+                    has_entry = true;
+                    continue;
+                }
+            };
+            match edit::found(client.format, &text) {
+                Ok(None) => {}
+                Ok(Some(found)) => {
+                    has_entry = true;
+                    entry(&mut checks, &about, &found, ours, around, &setup).await;
+                }
+                Err(error) => {
+                    has_entry = true;
+                    let said = format!("{} can not be read: {error}", around.shown(&path));
+                    checks.problem(&about, said, "mend the file; the client can not read it either");
+                }
+            }
+        }
+        match (has_entry, client.is_there(Scope::User, around), only.is_empty()) {
+            (true, ..) => {}
+            (false, true, true) => {
+                checks.warn(
+                    client.label,
+                    "does not know steplatch",
+                    format!("add it with: {}", mend(client, Scope::User)),
+                );
+            }
+            (false, false, true) => checks.absent(client.label, "not found"),
+            (false, _, false) => {
+                let setup = mend(client, Scope::User);
+                checks.problem(client.label, "does not know steplatch", format!("add it with: {setup}"));
+            }
+        }
+    }
+    checks
+}
+
+fn mend(client: &Client, scope: Scope) -> String {
+    let scope = if scope == Scope::Project { " --scope project" } else { "" };
+    format!("steplatch setup --client {}{scope}", client.name)
+}
+
+/// Tries one entry.
+async fn entry(checks: &mut Checks, about: &str, found: &Found, ours: &Ours, around: &Surroundings, setup: &str) {
+    let told = print::visible(&found.told());
+    let Some(command) = &found.command else {
+        match &found.url {
+            Some(url) => match reach::listens(url).await {
+                Ok(()) => checks.good(about, format!("connects to {url}, where somebody listens")),
+                Err(why) => checks.problem(
+                    about,
+                    format!("connects to {url}, and {why}"),
+                    format!("start it with: steplatch serve, or take out the entry and run: {setup}"),
+                ),
+            },
+            None => checks.problem(about, "has an entry that starts nothing", format!("mend it with: {setup}")),
+        }
+        return;
+    };
+    let Some(program) = around.find(command) else {
+        let said = format!("starts '{told}', and there is no such program");
+        return checks.problem(about, said, format!("mend it with: {setup}"));
+    };
+    let environment: Vec<_> = found.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let command = probe::Command { program: &program, arguments: &found.args, environment: &environment };
+    match probe::speak(command, probe::Era::Handshake).await {
+        Err(why) => checks.problem(about, format!("starts '{told}', and {why}"), format!("mend it with: {setup}")),
+        Ok(spoken) if spoken.name != NAME => {
+            let said = format!("starts '{told}', which is another server: {}", print::visible(&spoken.name));
+            checks.problem(about, said, format!("mend it with: {setup}"));
+        }
+        Ok(spoken) if spoken.version != env!("CARGO_PKG_VERSION") || !is_ours(&program, ours) => {
+            let said = format!("starts another steplatch ({}): '{told}'", print::visible(&spoken.version));
+            checks.warn(about, said, format!("to start this one: {setup}"));
+        }
+        Ok(spoken) => checks.good(about, format!("starts '{told}': {} tools", spoken.tools)),
+    }
+}
+
+/// Whether a program is this very one, or starts it.
+fn is_ours(program: &Path, ours: &Ours) -> bool {
+    is_same(program, &ours.program)
+}
+
+/// The daemon's answer to one verb, if a daemon can be had.
+async fn ask<V: steplatch_protocol::Verb>(place: &Place, verb: V) -> Result<V::Reply, String> {
+    let asked = tokio::time::timeout(probe::PATIENCE, front::ask(place, verb)).await;
+    match asked {
+        Ok(Ok(reply)) => Ok(reply),
+        Ok(Err(failure)) => Err(failure.message().to_owned()),
+        Err(_) => Err(format!("the daemon did not answer within {}", print::duration(probe::PATIENCE))),
+    }
+}

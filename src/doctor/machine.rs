@@ -1,0 +1,131 @@
+//! What this machine has: the program, folders, room and shells.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use steplatch_protocol::Place;
+
+use super::{Checks, State};
+use crate::clients::Surroundings;
+use crate::clients::entry::{NAME, Ours, is_same};
+
+/// The longest path of a socket, in bytes: `sun_path` without its end, see unix(7).
+const LONGEST_SOCKET: usize = 107;
+
+/// Bytes below which runs soon can not be written down any more.
+const TIGHT: u64 = 512 << 20;
+
+/// Bytes below which they can not.
+const FULL: u64 = 16 << 20;
+
+/// Shells whose prompts and exit codes are known.
+const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
+
+pub(super) fn look(around: &Surroundings, ours: &Ours, place: &Place) -> Checks {
+    let mut checks = Checks::of("This machine");
+    program(&mut checks, around, ours);
+    folder(&mut checks, "state", place.state(), around);
+    folder(&mut checks, "runtime", place.runtime(), around);
+    socket(&mut checks, place);
+    disk(&mut checks, place.state(), around);
+    shells(&mut checks, around);
+    checks
+}
+
+fn program(checks: &mut Checks, around: &Surroundings, ours: &Ours) {
+    let version = env!("CARGO_PKG_VERSION");
+    let shown = around.shown(&ours.program);
+    match around.find(NAME) {
+        Some(found) if is_same(&found, &ours.program) => {
+            checks.good("program", format!("version {version}, {shown}, found by its name"));
+        }
+        Some(other) => {
+            let said =
+                format!("version {version}, {shown}; by its name another one is found: {}", around.shown(&other));
+            checks.warn("program", said, "remove the one that you do not want, or put its folder later in PATH");
+        }
+        None => {
+            let folder = ours.program.parent().unwrap_or(Path::new("/"));
+            let said = format!("version {version}, {shown}; not found by its name");
+            checks.warn("program", said, format!("add its folder to PATH: export PATH=\"$PATH:{}\"", folder.display()));
+        }
+    }
+}
+
+fn folder(checks: &mut Checks, about: &str, folder: &Path, around: &Surroundings) {
+    let shown = around.shown(folder);
+    let found = match folder.symlink_metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return checks.good(about, format!("{shown}, made when it is first needed"));
+        }
+        Err(error) => {
+            let mend = "see to it that you may enter the folders above it";
+            return checks.problem(about, format!("{shown} can not be looked at: {error}"), mend);
+        }
+        Ok(found) => found,
+    };
+    if !found.is_dir() {
+        let mend = format!("move it out of the way: mv '{0}' '{0}.old'", folder.display());
+        return checks.problem(about, format!("{shown} is no folder"), mend);
+    }
+    let own = rustix::process::getuid().as_raw();
+    if found.uid() != own {
+        let said = format!("{shown} belongs to user {}, not to you ({own})", found.uid());
+        return checks.problem(about, said, "remove it, or set another one: STEPLATCH_STATE_DIR, XDG_RUNTIME_DIR");
+    }
+    if rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_err() {
+        let mend = format!("allow it with: chmod u+rwx '{}'", folder.display());
+        return checks.problem(about, format!("{shown} can not be written"), mend);
+    }
+    if found.mode() & 0o077 != 0 {
+        let said = format!("{shown} can be entered by others, until the daemon is started next");
+        return checks.warn(about, said, format!("close it now with: chmod 700 '{}'", folder.display()));
+    }
+    checks.good(about, format!("{shown}, yours alone"));
+}
+
+fn socket(checks: &mut Checks, place: &Place) {
+    let length = place.socket().as_os_str().len();
+    if length > LONGEST_SOCKET {
+        let said =
+            format!("its path has {length} bytes, and {LONGEST_SOCKET} are the most: {}", place.socket().display());
+        checks.problem("socket", said, "set XDG_RUNTIME_DIR to a folder with a shorter path");
+    } else {
+        checks.good("socket", format!("its path has {length} of {LONGEST_SOCKET} bytes"));
+    }
+}
+
+fn disk(checks: &mut Checks, folder: &Path, around: &Surroundings) {
+    let existing = folder.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("/"));
+    let free = match rustix::fs::statvfs(existing) {
+        Ok(about) => about.f_bavail.saturating_mul(about.f_frsize),
+        Err(error) => {
+            let said = format!("the room in {} can not be told: {error}", around.shown(existing));
+            return checks.add("room", State::Warning, said, None);
+        }
+    };
+    let said = format!("{} free for what runs write down", size(free));
+    let mend = format!("make room on the disk that has {}", around.shown(existing));
+    match free {
+        0..FULL => checks.problem("room", said, mend),
+        FULL..TIGHT => checks.warn("room", said, mend),
+        _ => checks.good("room", said),
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes >> 20 {
+        megabytes @ 0..10_240 => format!("{megabytes} MB"),
+        megabytes => format!("{} GB", megabytes >> 10),
+    }
+}
+
+fn shells(checks: &mut Checks, around: &Surroundings) {
+    let found: Vec<&str> = SHELLS.into_iter().filter(|shell| around.find(shell).is_some()).collect();
+    if found.is_empty() {
+        let said = "none of bash, zsh and fish is found; others work without marks for prompts and exit codes";
+        checks.warn("shells", said, "install bash, or add its folder to PATH");
+    } else {
+        checks.good("shells", found.join(", "));
+    }
+}

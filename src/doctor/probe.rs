@@ -1,0 +1,192 @@
+//! A conversation with an MCP server as a client begins one: hello, the tools, goodbye.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::process::{ChildStdin, ChildStdout};
+
+use crate::print;
+
+/// How long a server may take for one answer, and to end.
+pub(super) const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The most that is kept of what a server says besides, in bytes.
+const ASIDE: u64 = 16 << 10;
+
+/// What is started, as a client starts it: with the environment of the client and more.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Command<'a> {
+    pub(super) program: &'a Path,
+    pub(super) arguments: &'a [String],
+    pub(super) environment: &'a [(&'a str, &'a str)],
+}
+
+/// How a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Era {
+    /// It says hello first (2024-11-05 to 2025-11-25).
+    Handshake,
+    /// Every request says who asks (since 2026-07-28).
+    Stateless,
+}
+
+/// A server with which it went well.
+#[derive(Debug)]
+pub(super) struct Spoken {
+    /// What it is called.
+    pub(super) name: String,
+    /// Its version.
+    pub(super) version: String,
+    /// The revision that is spoken.
+    pub(super) revision: String,
+    /// How many tools it has.
+    pub(super) tools: usize,
+    /// From its start to its first answer.
+    pub(super) started: Duration,
+    /// How long the list of tools took.
+    pub(super) listed: Duration,
+    /// From the end of its input to its own.
+    pub(super) ended: Duration,
+}
+
+/// Starts a server and speaks with it. What goes wrong is told as the rest of a sentence about it.
+pub(super) async fn speak(command: Command<'_>, era: Era) -> Result<Spoken, String> {
+    let began = Instant::now();
+    let mut server = tokio::process::Command::new(command.program)
+        .args(command.arguments)
+        .envs(command.environment.iter().copied())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| format!("it can not be started: {error}"))?;
+    let (Some(input), Some(output), Some(aside)) = (server.stdin.take(), server.stdout.take(), server.stderr.take())
+    else {
+        return Err("it has no pipes".to_owned());
+    };
+    let aside = tokio::spawn(async move {
+        let mut aside = aside;
+        let mut text = Vec::new();
+        let kept = (&mut aside).take(ASIDE).read_to_end(&mut text).await;
+        // The rest is let go, so that whoever says much does not wait for us.
+        let _ = tokio::io::copy(&mut aside, &mut tokio::io::sink()).await;
+        kept.map(|_| text).unwrap_or_default()
+    });
+    let mut conversation = Conversation { input, output: BufReader::new(output).lines(), era, next: 1 };
+    let spoken = tokio::time::timeout(PATIENCE * 2, conversation.hold(began)).await;
+    let mut spoken = match spoken.unwrap_or_else(|_| Err(silent())) {
+        Ok(spoken) => spoken,
+        Err(why) => {
+            // What it said aside often says why.
+            let _ = server.start_kill();
+            let aside = tokio::time::timeout(Duration::from_secs(1), aside).await.ok().and_then(Result::ok);
+            let aside = String::from_utf8_lossy(&aside.unwrap_or_default()).into_owned();
+            let last = aside.lines().rev().find(|line| !line.trim().is_empty());
+            return Err(last
+                .map_or(why.clone(), |line| format!("{why}; it says: {}", print::fitted(&print::visible(line), 200))));
+        }
+    };
+    let gone = Instant::now();
+    drop(conversation);
+    match tokio::time::timeout(PATIENCE, server.wait()).await {
+        Err(_) => return Err("it goes on when its client is gone".to_owned()),
+        Ok(Err(error)) => return Err(format!("its end can not be waited for: {error}")),
+        Ok(Ok(status)) if !status.success() => {
+            return Err(format!("it ended badly when its client was gone: {status}"));
+        }
+        Ok(Ok(_)) => spoken.ended = gone.elapsed(),
+    }
+    Ok(spoken)
+}
+
+fn silent() -> String {
+    format!("it did not answer within {}", print::duration(PATIENCE))
+}
+
+struct Conversation {
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+    era: Era,
+    next: u64,
+}
+
+impl Conversation {
+    async fn hold(&mut self, began: Instant) -> Result<Spoken, String> {
+        let client = json!({"name": "steplatch doctor", "version": env!("CARGO_PKG_VERSION")});
+        let hello = match self.era {
+            Era::Handshake => {
+                let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
+                self.ask("initialize", hello).await?
+            }
+            Era::Stateless => self.ask("server/discover", json!({})).await?,
+        };
+        let started = began.elapsed();
+        let server = match self.era {
+            Era::Handshake => {
+                self.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await?;
+                &hello["serverInfo"]
+            }
+            Era::Stateless => &hello["_meta"]["io.modelcontextprotocol/serverInfo"],
+        };
+        let revision = match self.era {
+            Era::Handshake => hello["protocolVersion"].as_str(),
+            Era::Stateless => Some("2026-07-28"),
+        };
+        let text = |value: &Value| value.as_str().unwrap_or("without a name").to_owned();
+        let (name, version) = (text(&server["name"]), text(&server["version"]));
+        let revision = revision.unwrap_or("a revision that it does not name").to_owned();
+        let asked = Instant::now();
+        let list = self.ask("tools/list", json!({})).await?;
+        let tools = list["tools"].as_array().map(Vec::len).ok_or("it has no list of tools")?;
+        Ok(Spoken { name, version, revision, tools, started, listed: asked.elapsed(), ended: Duration::ZERO })
+    }
+
+    /// Asks for something and returns the result.
+    async fn ask(&mut self, method: &str, mut params: Value) -> Result<Value, String> {
+        let id = self.next;
+        self.next += 1;
+        if self.era == Era::Stateless {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+                "io.modelcontextprotocol/clientInfo": {"name": "steplatch doctor", "version": env!("CARGO_PKG_VERSION")},
+            });
+        }
+        self.write(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await?;
+        loop {
+            let line = match tokio::time::timeout(PATIENCE, self.output.next_line()).await {
+                Err(_) => return Err(silent()),
+                Ok(Err(error)) => return Err(format!("what it says can not be read: {error}")),
+                Ok(Ok(None)) => return Err("it ended before it answered".to_owned()),
+                Ok(Ok(Some(line))) => line,
+            };
+            let message = serde_json::from_str::<Value>(&line).ok().filter(|message| message["jsonrpc"] == "2.0");
+            let Some(message) = message else {
+                let line = print::fitted(&print::visible(&line), 80);
+                return Err(format!("it prints what is no MCP: '{line}'"));
+            };
+            if message["id"] != id || message["method"].is_string() {
+                continue;
+            }
+            if let Some(error) = message.get("error") {
+                let words = error["message"].as_str().unwrap_or("without words");
+                return Err(format!("it refuses {method}: {}", print::visible(words)));
+            }
+            return Ok(message["result"].clone());
+        }
+    }
+
+    async fn write(&mut self, message: &Value) -> Result<(), String> {
+        let line = format!("{message}\n");
+        let written = tokio::time::timeout(PATIENCE, self.input.write_all(line.as_bytes())).await;
+        // One that has ended is told by what comes, or does not come, of it.
+        match written {
+            Err(_) => Err("it does not read what it is told".to_owned()),
+            Ok(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What can be reached from here: the settings, the daemon and its hosts, remote services, addresses.
+
+use std::time::Duration;
+
+use steplatch_protocol::{
+    ConnectError, DaemonStatus, DaemonStatusReply, ListRemoteWorkflows, Place, RemoteInfo, connect,
+};
+
+use super::{Checks, ask};
+use crate::commands::config;
+use crate::settings::Settings;
+use crate::{front, print};
+
+/// How long an address may take to be connected to.
+const CONNECTING: Duration = Duration::from_secs(3);
+
+pub(super) async fn settings() -> Checks {
+    let mut checks = Checks::of("Settings");
+    let file = crate::settings::file().map(|file| file.display().to_string()).unwrap_or_default();
+    let is_fatal = Settings::load().is_err();
+    let problems = config::problems().await;
+    for problem in &problems {
+        if is_fatal {
+            checks.problem("settings", problem, "mend it: the daemon does not start with it, and keeps what it had");
+        } else {
+            checks.warn("settings", problem, "mend it, and look again with: steplatch config check");
+        }
+    }
+    if problems.is_empty() {
+        let is_there = std::path::Path::new(&file).exists();
+        checks.good(
+            "settings",
+            if is_there { format!("in order, {file}") } else { "as they come; there is no file".into() },
+        );
+    }
+    checks
+}
+
+pub(super) async fn daemon(place: &Place) -> Checks {
+    let mut checks = Checks::of("The daemon");
+    let asked = tokio::time::timeout(super::probe::PATIENCE, async {
+        let (client, _) = connect(place, front::hello("steplatch")).await?;
+        Ok(client.call(DaemonStatus {}).await)
+    });
+    const RESTART: &str = "start it again with: steplatch daemon restart (terminals and runs go on)";
+    match asked.await {
+        Err(_) => checks.problem("daemon", "it does not answer", RESTART),
+        Ok(Err(ConnectError::NotRunning(_))) => checks.absent("daemon", "not running; it is started when it is needed"),
+        Ok(Err(error)) => checks.problem("daemon", error.to_string(), RESTART),
+        Ok(Ok(Err(error))) => checks.problem("daemon", error.to_string(), RESTART),
+        Ok(Ok(Ok(status))) => tell_daemon(&mut checks, &status, RESTART),
+    }
+    checks
+}
+
+fn tell_daemon(checks: &mut Checks, status: &DaemonStatusReply, restart: &str) {
+    let uptime = print::duration(Duration::try_from_secs_f64(status.uptime_seconds).unwrap_or_default());
+    let said = format!(
+        "version {}, pid {}, up {uptime}; terminals: {}, runs: {}",
+        status.version, status.pid, status.terminals, status.runs
+    );
+    if status.version == env!("CARGO_PKG_VERSION") {
+        checks.good("daemon", said);
+    } else {
+        let said = format!("{said}; this program is version {}", env!("CARGO_PKG_VERSION"));
+        checks.warn("daemon", said, restart);
+    }
+    for host in &status.hosts {
+        let said = format!("version {}, pid {}, terminals: {}", host.version, host.pid, host.terminals);
+        let end = "end it with its terminals: steplatch daemon stop";
+        match host.state.as_str() {
+            "current" => checks.good("host", said),
+            "older" => {
+                let said = format!("{said}; older: it opens no new ones");
+                checks.warn("host", said, "it ends with its last terminal");
+            }
+            "foreign" => checks.problem("host", format!("{said}; it speaks another version"), end),
+            _ => checks.problem("host", format!("{said}; it does not answer"), end),
+        }
+    }
+}
+
+pub(super) async fn remotes(place: &Place) -> Checks {
+    let mut checks = Checks::of("Remote services");
+    let Ok(settings) = Settings::load() else { return checks };
+    if settings.remotes.is_empty() {
+        return checks;
+    }
+    let told = match ask(place, ListRemoteWorkflows::default()).await {
+        Ok(reply) => reply.remotes,
+        Err(error) => {
+            checks.problem("services", error, "see how the daemon is with: steplatch daemon status");
+            return checks;
+        }
+    };
+    for config in settings.remotes.iter().map(|remote| &remote.config) {
+        let name = &config.name;
+        if !config.enabled {
+            checks.absent(name, "not used: enabled is false");
+            continue;
+        }
+        match told.iter().find(|told| told.name == *name) {
+            Some(told) => tell_remote(&mut checks, told),
+            None => {
+                let said = "the daemon does not know it: it was started with other settings, or another environment";
+                checks.warn(name, said, "start it again with: steplatch daemon restart");
+            }
+        }
+    }
+    checks
+}
+
+fn tell_remote(checks: &mut Checks, told: &RemoteInfo) {
+    let last = told.last_discovery.as_deref().map_or_else(|| "never".to_owned(), print::ago);
+    let said = format!(
+        "{}: {} workflows, last listed {last}; under way: {}, waiting: {}",
+        told.base_url, told.workflows, told.running, told.queued
+    );
+    let again = format!("mend what it says, and ask again with: steplatch remote refresh {}", told.name);
+    if !told.reachable {
+        let why = told.error.as_deref().unwrap_or("it was not reached yet");
+        checks.problem(&told.name, format!("{said}; {}", print::visible(why)), again);
+    } else if told.skipped.is_empty() {
+        checks.good(&told.name, said);
+    } else {
+        let left_out = format!("{said}; left out of its list: {}", told.skipped.len());
+        checks.warn(&told.name, left_out, "see why with: steplatch remote list");
+    }
+}
+
+/// Whether somebody listens where a URL leads; if not, why, as the rest of a sentence.
+pub(super) async fn listens(url: &str) -> Result<(), String> {
+    let Some((host, port)) = address(url) else { return Err("that is no address".to_owned()) };
+    match tokio::time::timeout(CONNECTING, tokio::net::TcpStream::connect((host, port))).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(format!("nobody listens there: {error}")),
+        Err(_) => Err("it can not be reached".to_owned()),
+    }
+}
+
+/// The host and port of a URL.
+fn address(url: &str) -> Option<(&str, u16)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let authority = authority.rsplit('@').next()?;
+    let usual = match scheme {
+        "http" => 80,
+        "https" => 443,
+        _ => return None,
+    };
+    // The colons of an address in brackets are its own.
+    let (host, port) = match authority.rfind(':').filter(|colon| !authority[*colon..].contains(']')) {
+        Some(colon) => (&authority[..colon], authority[colon + 1..].parse().ok()?),
+        None => (authority, usual),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    (!host.is_empty()).then_some((host, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_taken_from_a_url() {
+        for (url, expected) in [
+            ("http://127.0.0.1:7878/mcp", Some(("127.0.0.1", 7878))),
+            ("https://a.example.com", Some(("a.example.com", 443))),
+            ("http://[::1]:80/mcp", Some(("::1", 80))),
+            ("http://[::1]/mcp", Some(("::1", 80))),
+            ("http://user@host:1?x", Some(("host", 1))),
+            ("ftp://host", None),
+            ("http://:80", None),
+            ("http://host:x", None),
+            ("nonsense", None),
+        ] {
+            assert_eq!(address(url), expected, "{url}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Settings of a daemon that runs: read again when their file changes, or when somebody says so.
+
+use std::collections::BTreeMap;
+
+use steplatch_daemon::Configuration;
+use steplatch_remote::Config;
+use tokio::sync::watch::Sender;
+
+use super::watch::Watch;
+use super::{BadSettings, Settings};
+use crate::print;
+
+/// What a daemon runs with, and whom a change is told.
+pub(crate) struct Reload {
+    settings: Settings,
+    /// The last complaint, so that it is told once.
+    complaint: Option<BadSettings>,
+    told: Sender<Configuration>,
+}
+
+impl Reload {
+    /// Begins with the `settings` that the daemon was started with.
+    pub(crate) fn new(settings: Settings, told: Sender<Configuration>) -> Self {
+        Self { settings, complaint: None, told }
+    }
+
+    /// Takes over what changes, for ever; `asked` waits until somebody asks for it.
+    pub(crate) async fn keep(mut self, mut asked: impl AsyncFnMut()) {
+        let mut watch = super::file().and_then(|file| {
+            let failed = |error: &notify::Error| {
+                tracing::warn!(%error, "the settings can not be watched; send SIGHUP after a change");
+            };
+            Watch::of(&file).inspect_err(failed).ok()
+        });
+        // They may have changed between the start and the watch.
+        self.again();
+        loop {
+            let was_asked = match &mut watch {
+                Some(watch) => tokio::select! {
+                    () = watch.changed() => false,
+                    () = asked() => true,
+                },
+                None => {
+                    asked().await;
+                    true
+                }
+            };
+            if was_asked {
+                // One who asks hears a complaint again, and that there is none.
+                self.complaint = None;
+            }
+            self.again();
+            if was_asked {
+                tracing::info!("the settings were read again");
+            }
+        }
+    }
+
+    /// Reads the settings again.
+    fn again(&mut self) {
+        let read = Settings::load();
+        self.take(read);
+    }
+
+    /// Takes over what was read; what is wrong changes nothing.
+    fn take(&mut self, read: Result<Settings, BadSettings>) {
+        let settings = match read {
+            Ok(settings) => settings,
+            Err(bad) if self.complaint.as_ref() == Some(&bad) => return,
+            Err(bad) => {
+                tracing::warn!("the settings stay as they are: {bad}");
+                self.complaint = Some(bad);
+                return;
+            }
+        };
+        self.complaint = None;
+        for unknown in settings.unknown.iter().filter(|unknown| !self.settings.unknown.contains(unknown)) {
+            tracing::warn!("{unknown}");
+        }
+        // First, so that the rest is logged as somebody wants it now.
+        if settings.log() != self.settings.log() {
+            print::log_filter(settings.log());
+        }
+        for key in settings.changed_since(&self.settings) {
+            if key.hot {
+                tracing::info!("{} changed, and holds from now on", key.name);
+            } else {
+                tracing::warn!("{} changed, and holds from the next start on: steplatch daemon restart", key.name);
+            }
+        }
+        let before: BTreeMap<&str, &Config> = self.settings.services().collect();
+        let after: BTreeMap<&str, &Config> = settings.services().collect();
+        for (name, config) in &after {
+            match before.get(name) {
+                Some(old) if old == config => {}
+                Some(_) => tracing::info!("remote '{name}' changed, and holds from now on"),
+                None => tracing::info!("remote '{name}' was added"),
+            }
+        }
+        for name in before.keys().filter(|name| !after.contains_key(*name)) {
+            tracing::info!("remote '{name}' was taken out");
+        }
+        self.told.send_if_modified(|configuration| {
+            let new = settings.configuration();
+            let changed = *configuration != new;
+            *configuration = new;
+            changed
+        });
+        self.settings = settings;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::read;
+    use super::*;
+
+    #[test]
+    fn what_changed_is_told_once_and_a_mistake_changes_nothing() {
+        let (sender, mut receiver) = tokio::sync::watch::channel(Configuration::default());
+        let mut reload = Reload::new(read("", &[]).unwrap(), sender);
+        reload.take(read("tools.library = true", &[]));
+        assert!(receiver.has_changed().unwrap());
+        assert!(receiver.borrow_and_update().library_tools);
+        reload.take(read("tools.library = true # a remark", &[]));
+        assert!(!receiver.has_changed().unwrap(), "a remark is no change");
+        reload.take(read("tools.library = 'perhaps'", &[]));
+        assert!(!receiver.has_changed().unwrap());
+        assert!(receiver.borrow().library_tools, "it stays as it was");
+        reload.take(read("tools.library = true\n[[remote]]\nname = 'a'\n", &[]));
+        assert_eq!(receiver.borrow_and_update().remotes[0].name, "a");
+        reload.take(read("", &[]));
+        assert!(!receiver.borrow_and_update().library_tools, "what is taken out is the default again");
+    }
+}

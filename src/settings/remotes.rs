@@ -1,0 +1,251 @@
+//! Remote services: tables of the user's file, and one of the environment.
+//!
+//! They are the user's and not a project's, since their workflows are tools for every client
+//! of the daemon. What a service may say, and within which bounds, is `steplatch_remote`'s.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use steplatch_remote::{Config, Given, KEYS};
+
+use super::{Origin, Problem};
+
+/// The key of the services in the file, and what stands before theirs where settings are listed.
+pub(super) const REMOTE: &str = "remote";
+
+/// The key by which a service is called, beside those of [`KEYS`].
+const NAME: &str = "name";
+
+/// A service, with where what it says comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Remote {
+    /// What it says.
+    pub(crate) config: Config,
+    /// The keys that somebody said something of.
+    said: Vec<&'static str>,
+    /// Where; `None` for the environment.
+    origin: Origin,
+}
+
+/// One thing that a service says.
+pub(crate) struct Row {
+    /// What it is called among the settings.
+    pub(crate) name: String,
+    /// What it says; of a token only where that is.
+    pub(crate) value: Value,
+    /// Where that comes from.
+    pub(crate) origin: Origin,
+    /// What it is about.
+    pub(crate) about: &'static str,
+}
+
+impl Remote {
+    /// Returns everything that it says.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Row> {
+        KEYS.iter().map(|key| Row {
+            name: format!("{REMOTE}.{}.{}", self.config.name, key.name),
+            value: value(&self.config, key.name),
+            origin: match (&self.origin, self.said.contains(&key.name)) {
+                (_, false) => Origin::Default,
+                (Origin::File(path), true) => Origin::File(path.clone()),
+                (_, true) => Origin::Environment(key.variable),
+            },
+            about: key.about,
+        })
+    }
+}
+
+/// What a service says of a key.
+fn value(config: &Config, key: &str) -> Value {
+    let milliseconds = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    match key {
+        "enabled" => json!(config.enabled),
+        "base_url" => json!(config.base_url),
+        "discovery_mcp" => json!(config.discovery_mcp),
+        "token" => json!(config.token.as_ref().map(steplatch_remote::Token::reference)),
+        "discovery_interval" => json!(config.discovery_interval.map_or(0, milliseconds)),
+        "execution_timeout" => json!(milliseconds(config.execution_timeout)),
+        "max_concurrent_executions" => json!(config.max_concurrent_executions),
+        "filter_patterns" => json!(config.filter_patterns),
+        "status_check_interval" => json!(milliseconds(config.status_check_interval)),
+        "retry_attempts" => json!(config.retry_attempts),
+        _ => Value::Null,
+    }
+}
+
+/// Services that are being read, and what is wrong with them.
+#[derive(Default)]
+pub(super) struct Reading {
+    pub(super) remotes: Vec<Remote>,
+    pub(super) wrong: Vec<Problem>,
+    pub(super) unknown: Vec<Problem>,
+}
+
+impl Reading {
+    /// Reads what stands in the file under [`REMOTE`].
+    pub(super) fn file(&mut self, path: &Path, value: &toml::Value) {
+        let place = path.display().to_string();
+        let tables: Option<Vec<_>> = value.as_array().and_then(|list| list.iter().map(toml::Value::as_table).collect());
+        let Some(tables) = tables else {
+            let problem = "a remote service is a table of its own, which begins with [[remote]]".to_owned();
+            return self.wrong.push(Problem { place, problem });
+        };
+        for (position, table) in tables.into_iter().enumerate() {
+            let name = match table.get(NAME) {
+                None => by_host(table).unwrap_or_else(|| format!("remote-{}", position + 1)),
+                Some(toml::Value::String(name)) => name.clone(),
+                Some(other) => {
+                    let problem = format!("the name of the remote service {} must be text, not {other}", position + 1);
+                    self.wrong.push(Problem { place: place.clone(), problem });
+                    continue;
+                }
+            };
+            let mut said = Vec::new();
+            let mut values = Vec::new();
+            for (key, value) in table.iter().filter(|(key, _)| *key != NAME) {
+                if let Some(known) = KEYS.iter().find(|known| known.name == key) {
+                    said.push(known.name);
+                    values.push((known.name, Given::from(value)));
+                } else {
+                    let names = KEYS.iter().map(|key| key.name).chain([NAME]);
+                    let problem = format!("'{key}' is not a setting of remote '{name}'{}", super::nearest(key, names));
+                    self.unknown.push(Problem { place: place.clone(), problem });
+                }
+            }
+            match Config::read(&name, values) {
+                Ok(config) => self.add(Remote { config, said, origin: Origin::File(path.to_owned()) }, &place),
+                Err(invalid) => self.wrong.extend(invalid.into_iter().map(|invalid| Problem {
+                    place: place.clone(),
+                    problem: format!("{} {}", lower(&invalid.place), invalid.problem),
+                })),
+            }
+        }
+    }
+
+    /// Reads the service of the environment, if there is one.
+    pub(super) fn environment(&mut self, variable: impl Fn(&str) -> Option<OsString>) {
+        match Config::from_environment(&variable) {
+            Ok(None) => {}
+            Ok(Some(config)) => {
+                let is_said = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
+                let said: Vec<_> = KEYS.iter().filter(|key| is_said(key.variable)).collect();
+                let variable = said.first().map_or("the environment", |key| key.variable);
+                let said = said.iter().map(|key| key.name).collect();
+                self.add(Remote { config, said, origin: Origin::Environment(variable) }, variable);
+            }
+            Err(invalid) => self
+                .wrong
+                .extend(invalid.into_iter().map(|invalid| Problem { place: invalid.place, problem: invalid.problem })),
+        }
+    }
+
+    fn add(&mut self, remote: Remote, place: &str) {
+        let name = &remote.config.name;
+        if self.remotes.iter().any(|other| other.config.name == *name) {
+            let problem = format!("two remote services are called '{name}'; give one of them another name");
+            return self.wrong.push(Problem { place: place.to_owned(), problem });
+        }
+        self.remotes.push(remote);
+    }
+}
+
+/// The host of a service that has no name: it stays when the order of the tables changes.
+fn by_host(table: &toml::Table) -> Option<String> {
+    let (_, rest) = table.get("base_url")?.as_str()?.split_once("://")?;
+    let host = rest.split(['/', ':', '?', '#']).next()?.to_ascii_lowercase();
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    ((1..=64).contains(&host.len()) && host.bytes().all(is_part)).then_some(host)
+}
+
+/// The same words in the middle of a sentence.
+fn lower(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{read, wrong};
+    use super::*;
+
+    #[test]
+    fn services_of_the_file_and_of_the_environment_are_listed_with_where_each_value_comes_from() {
+        let text = "\
+[[remote]]
+name = 'flows'
+enabled = true
+base_url = 'https://flows.example.com/team/'
+token = 'env:FLOWS_TOKEN'
+discovery_interval = 60000
+filter_patterns = ['deploy*', '!*old']
+
+[[remote]]
+base_url = 'http://127.0.0.1:7878'
+";
+        let environment =
+            [("WORKFLOWS_API_BASE_URL", "https://other.example.com"), ("WORKFLOWS_API_TOKEN", "sk-very-secret")];
+        let settings = read(text, &environment).unwrap();
+        let names: Vec<&str> = settings.remotes.iter().map(|remote| remote.config.name.as_str()).collect();
+        assert_eq!(names, ["flows", "127.0.0.1", "default"]);
+        let rows: Vec<Row> = settings.remotes.iter().flat_map(Remote::rows).collect();
+        let row = |name: &str| {
+            let row = rows.iter().find(|row| row.name == name).unwrap();
+            (row.value.clone(), row.origin.to_string())
+        };
+        assert_eq!(row("remote.flows.base_url"), (json!("https://flows.example.com/team"), "/c.toml".into()));
+        assert_eq!(row("remote.flows.token"), (json!("env:FLOWS_TOKEN"), "/c.toml".into()));
+        assert_eq!(row("remote.flows.discovery_interval"), (json!(60_000), "/c.toml".into()));
+        assert_eq!(row("remote.flows.filter_patterns"), (json!(["deploy*", "!*old"]), "/c.toml".into()));
+        assert_eq!(row("remote.flows.retry_attempts"), (json!(3), "default".into()));
+        assert_eq!(row("remote.default.token"), (json!("in WORKFLOWS_API_TOKEN"), "WORKFLOWS_API_TOKEN".into()));
+        assert!(rows.iter().all(|row| !row.value.is_null() || matches!(row.origin, Origin::Default)));
+        assert_eq!(rows.len(), 3 * KEYS.len());
+        assert_eq!(settings.configuration().remotes.len(), 3);
+        assert!(!format!("{settings:?}").contains("sk-very-secret"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_service_is_told_all_at_once() {
+        let text = "\
+[[remote]]
+name = 'a b'
+enabled = true
+token = 'sk-in-clear-text'
+
+[[remote]]
+name = 'b'
+execution_timeout = 10
+base_ur = 'x'
+";
+        let wrong = wrong(text, &[("WORKFLOWS_ENABLED", "perhaps"), ("WORKFLOW_RETRY_ATTEMPTS", "11")]);
+        let all = wrong.join("\n");
+        assert!(!all.contains("clear-text"), "{all}");
+        for part in [
+            "/c.toml: the name of remote 'a b' must be 1 to 64 letters",
+            "/c.toml: token of remote 'a b' must be env:NAME, file:PATH or keyring:NAME",
+            "/c.toml: base_url of remote 'a b' is missing",
+            "/c.toml: execution_timeout of remote 'b' is 10, ",
+            "WORKFLOWS_ENABLED: is 'perhaps', and must be true or false",
+            "WORKFLOW_RETRY_ATTEMPTS: is '11', ",
+            "/c.toml: 'base_ur' is not a setting of remote 'b'; did you mean 'base_url'?",
+        ] {
+            assert!(all.contains(part), "no {part:?} in:\n{all}");
+        }
+        let twice = super::super::tests::wrong("[[remote]]\nname = 'default'\n", &[("WORKFLOWS_ENABLED", "false")]);
+        assert_eq!(
+            twice,
+            ["WORKFLOWS_ENABLED: two remote services are called 'default'; give one of them another name"]
+        );
+        let single = super::super::tests::wrong("[remote]\nenabled = true\n", &[]);
+        assert_eq!(single, ["/c.toml: a remote service is a table of its own, which begins with [[remote]]"]);
+    }
+
+    #[test]
+    fn a_key_of_a_service_that_means_nothing_is_remarked_and_does_no_harm() {
+        let settings = read("[[remote]]\nname = 'a'\nenable = true\n", &[]).unwrap();
+        let unknown: Vec<String> = settings.unknown.iter().map(ToString::to_string).collect();
+        assert_eq!(unknown, ["/c.toml: 'enable' is not a setting of remote 'a'; did you mean 'enabled'?"]);
+        assert!(!settings.remotes[0].config.enabled);
+    }
+}

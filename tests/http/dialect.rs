@@ -1,6 +1,7 @@
 //! The dialect of remote workflow services, as others speak it.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use steplatch_remote::{Cancelled, Client, Config, StartError, State, Token};
 
 use crate::client::{Serving, asking, resting};
 
@@ -89,4 +90,54 @@ fn proven_workflows_are_listed_whole_or_by_page() {
     for wrong in ["page=0", "page_size=0", "page_size=100000", "page=x", "limit=1"] {
         assert_eq!(asks(&serving, "GET", &format!("/mcp?{wrong}"), &[], None).0, 400, "{wrong}");
     }
+}
+
+/// The client by which this program uses remote services, with this program for the service.
+#[test]
+fn our_own_client_discovers_starts_follows_and_cancels() {
+    let serving = Serving::new();
+    let (status, saved) = serving.posts("/api/v1/workflows", json!({"workflow_definition": asking("anyone")}));
+    assert_eq!(status, 200, "{saved}");
+    // It is proven once it ran to its end.
+    let run = serving.posts("/api/v1/workflows/asking/runs", json!({})).1["run_id"].as_str().unwrap().to_owned();
+    assert_eq!(serving.waits_for(&run)["status"], "waiting");
+    let answer = |run: &str| serving.posts(&format!("/api/v1/runs/{run}/decide"), json!({"answer": "yes"})).0;
+    assert_eq!((answer(&run), serving.waits_for(&run)["status"].as_str()), (200, Some("completed")));
+
+    let config = Config {
+        enabled: true,
+        base_url: format!("http://127.0.0.1:{}", serving.port),
+        token: Some(Token::Value(serving.token.clone())),
+        ..Config::default()
+    };
+    let client = Client::new(&config).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let listed = client.list().await.unwrap();
+        let [workflow] = listed.workflows.as_slice() else { panic!("{listed:?}") };
+        assert_eq!((workflow.id.as_str(), workflow.title.as_str()), ("asking", "asking"));
+        assert!(listed.skipped.is_empty(), "{:?}", listed.skipped);
+
+        let input = Map::from_iter([("version".to_owned(), json!("1.2"))]);
+        let started = client.start("asking", &input, "key 1").await.unwrap();
+        let again = client.start("asking", &input, "key 1").await.unwrap();
+        assert_eq!(started, again, "once");
+        let run = started.workflow_instance.as_str();
+        serving.waits_for(run);
+        let status = client.status("asking", run).await.unwrap();
+        assert_eq!((status.state, &status.pending_gate.unwrap()["prompt"]), (State::Running, &json!("Go on?")));
+        assert_eq!(answer(run), 200);
+        serving.waits_for(run);
+        let status = client.status("asking", run).await.unwrap();
+        assert_eq!((status.state, &status.input["version"]), (State::Completed, &json!("1.2")), "{status:?}");
+        assert!(status.start_time.is_some() && status.end_time >= status.start_time, "{status:?}");
+
+        let other = client.start("asking", &Map::new(), "key 2").await.unwrap();
+        let cancelled = client.cancel("asking", &other.workflow_instance).await.unwrap();
+        assert_eq!(cancelled, Cancelled::Asked);
+        let status = client.status("asking", &other.workflow_instance).await.unwrap();
+        assert_eq!(status.state, State::Cancelled);
+        let refused = client.start("nothing", &Map::new(), "key 3").await.unwrap_err();
+        assert!(matches!(refused, StartError::Refused { status: Some(404), .. }), "{refused:?}");
+    });
 }

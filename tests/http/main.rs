@@ -6,6 +6,7 @@ mod crowd;
 mod dialect;
 mod events;
 mod gates;
+mod instances;
 mod mcp;
 mod refused;
 mod tools;

@@ -1,8 +1,9 @@
 //! All tools by name: those of the contract, which never change, and the workflows that are tools, which do.
 //!
-//! The list is kept as the daemon told it last, so that it is the same for every connection and costs nothing to look at. Whoever
-//! looks first has it fetched; from then on the daemon tells when it has changed. Nobody starts a daemon only to watch
-//! it: when it goes away it is looked for again for some time, and after that when somebody asks for something.
+//! The list is the daemon's, so it is the same for every connection: whoever lists has it fetched, and what was told last is
+//! kept for those who look up one name, and for when no daemon answers. When it changes the daemon tells. Nobody starts
+//! a daemon only to watch it: when it goes away it is looked for again for some time, and after that when somebody asks
+//! for something.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -94,9 +95,8 @@ impl Registry {
     /// Every tool, sorted by name, and for how many milliseconds the list is fresh.
     pub(super) async fn all(&self) -> (Vec<Tool>, u64) {
         self.shared.watch();
-        if !self.shared.known().told {
-            self.shared.looked().await;
-        }
+        // What changed a moment ago, through this very connection perhaps, is not told yet, and whoever lists wants it.
+        self.shared.looked().await;
         let known = self.shared.known();
         let mut tools = tools::all();
         tools.extend(known.workflows.values().map(|workflow| workflow.tool.clone()));

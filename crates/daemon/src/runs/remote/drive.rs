@@ -116,6 +116,9 @@ impl Driver {
             if asking.is_none() && !self.begin_next(&mut asking).await {
                 return;
             }
+            if self.state.end.is_some() {
+                break;
+            }
             let late = self.limit().and_then(|limit| self.state.at_work_for(limit));
             let goes_on = tokio::select! {
                 biased;
@@ -266,7 +269,7 @@ impl Driver {
             }
             Err(StartError::Unknown { words }) => {
                 let error = format!(
-                    "Whether '{}' started this is not known, and it is not asked again: {words}. The request had the \
+                    "Whether '{}' started this is not known, and it is not asked again: {words} The request had the \
                      Idempotency-Key {}; look there for it.",
                     self.began.service, self.began.run
                 );

@@ -1,0 +1,128 @@
+//! Two instances: one serves its workflows, the other has them as tools and runs them, whatever is killed in between.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use steplatch_testkit::fake::{Answer, Route, TOKEN};
+use steplatch_testkit::{Agent, FakeService, Home};
+
+use crate::client::{STEPLATCH, Serving, asking};
+
+/// Writes down how a service is asked, with its token in a file.
+fn configure(home: &Home, url: &str, token: &str) {
+    let (secret, folder) = (home.path().join("token"), home.path().join(".config/steplatch"));
+    std::fs::write(&secret, format!("{token}\n")).unwrap();
+    std::fs::create_dir_all(&folder).unwrap();
+    let settings = format!(
+        "[[remote]]\nname = 'north'\nenabled = true\nbase_url = '{url}'\ntoken = 'file:{}'\n\
+         status_check_interval = 1000\nexecution_timeout = 60000\n",
+        secret.display()
+    );
+    std::fs::write(folder.join("config.toml"), settings).unwrap();
+}
+
+fn kill_daemon(home: &Home) {
+    let pid = home.runs(&["daemon", "status", "--json"]).json()["pid"].as_i64().unwrap();
+    kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+}
+
+/// The newest run of the instance that serves, once it waits at its gate.
+fn waiting_at(north: &Serving, after: &[String]) -> String {
+    let began = Instant::now();
+    loop {
+        let runs = north.gets("/api/v1/runs?state=waiting").1;
+        let ids = runs["runs"].as_array().into_iter().flatten().filter_map(|run| run["run_id"].as_str());
+        if let Some(run) = ids.map(str::to_owned).find(|run| !after.contains(run)) {
+            return run;
+        }
+        // Started over HTTP by somebody else: there is nobody to be told by.
+        assert!(began.elapsed() < Duration::from_secs(60), "nothing waits: {runs}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Follows a run to its end, and returns how it is told then.
+fn end_of(home: &Home, run: &str) -> Value {
+    home.runs(&["runs", "events", run, "--follow", "--json"]).well();
+    home.runs(&["runs", "show", run, "--json"]).json()
+}
+
+#[test]
+fn the_workflows_of_one_instance_are_tools_of_another_whatever_is_killed() {
+    let north = Serving::new();
+    let (_, proving) = north.posts("/api/v1/runs", json!({"workflow_definition": asking("human"), "wait_seconds": 0}));
+    let proving = proving["run_id"].as_str().unwrap().to_owned();
+    let mut gates = vec![waiting_at(&north, &[])];
+    assert_eq!(gates, [proving.as_str()]);
+    north.home.runs(&["gates", "answer", &proving, "yes"]).well();
+    assert_eq!(north.waits_for(&proving)["status"], "completed");
+
+    let south = Home::new(STEPLATCH);
+    configure(&south, &format!("http://127.0.0.1:{}", north.port), &north.token);
+    let agent = Agent::new(&south);
+    let refreshed = agent.calls("refresh_workflows", json!({}));
+    assert_eq!(
+        (&refreshed["success"], &refreshed["remotes"][0]["workflows"]),
+        (&json!(true), &json!(1)),
+        "{refreshed}"
+    );
+    let tools = agent.requests("tools/list", json!({}));
+    let names: Vec<&str> =
+        tools["result"]["tools"].as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();
+    assert!(names.contains(&"workflow_asking"), "{names:?}");
+
+    // A run with a gate in between, which a person answers where it is asked.
+    let call = agent.begins("workflow_asking", json!({"to": "prod"}));
+    let gate = waiting_at(&north, &gates);
+    let waiting = call.ends();
+    assert_eq!(waiting["status"], "waiting", "{waiting}");
+    assert!(waiting["next_step"].as_str().unwrap().contains("Go on?"), "{waiting}");
+    let run = waiting["run_id"].as_str().unwrap();
+    north.home.runs(&["gates", "answer", &gate, "yes"]).well();
+    let done = end_of(&south, run);
+    assert_eq!((&done["state"], &done["result"]["workflowInstanceId"]), (&json!("completed"), &json!(gate)), "{done}");
+    gates.push(gate);
+
+    // Either of them is killed in the middle.
+    for killed in [&south, &north.home] {
+        let begun = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
+        let gate = waiting_at(&north, &gates);
+        kill_daemon(killed);
+        north.home.runs(&["gates", "answer", &gate, "yes"]).well();
+        let done = end_of(&south, &begun);
+        assert_eq!(
+            (&done["state"], &done["result"]["workflowInstanceId"]),
+            (&json!("completed"), &json!(gate)),
+            "{done}"
+        );
+        gates.push(gate);
+    }
+
+    // One that is cancelled here is cancelled there.
+    let begun = south.runs(&["run", "workflow_asking", "--detach"]).well().trim().to_owned();
+    let gate = waiting_at(&north, &gates);
+    let cancelled = agent.calls("cancel_run", json!({"run_id": begun}));
+    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    assert_eq!(north.waits_for(&gate)["status"], "cancelled");
+}
+
+#[test]
+fn a_start_that_a_kill_cuts_off_is_unknown_and_not_done_again() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let service = runtime.block_on(FakeService::start());
+    service.offer("7", "Deploy");
+    let home = Home::new(STEPLATCH);
+    configure(&home, &service.url(), TOKEN);
+    home.runs(&["remote", "refresh"]).well();
+    // It does what it is asked, and never says so.
+    service.once(Route::Start, Answer::Hang);
+    let run = home.runs(&["run", "workflow_deploy", "--detach"]).well().trim().to_owned();
+    runtime.block_on(service.wait_for(Route::Start, 1));
+    kill_daemon(&home);
+    let told = end_of(&home, &run);
+    assert_eq!((&told["state"], &told["result"]["status"]), (&json!("failed"), &json!("UNKNOWN")), "{told}");
+    assert!(told["error"].as_str().unwrap().contains("not started again"), "{told}");
+    assert_eq!(service.count(Route::Start), 1);
+    assert!(!told.to_string().contains(TOKEN));
+}

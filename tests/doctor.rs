@@ -142,6 +142,28 @@ fn an_entry_over_http_needs_somebody_who_listens() {
     assert!(code == 1 && state == "problem" && said.contains("nobody listens there"), "{said}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_remote_service_is_told_with_what_it_has() {
+    let service = steplatch_fake::FakeService::start().await;
+    service.offer("1", "Deploy");
+    let desk = Desk::new();
+    desk.write("token", steplatch_fake::TOKEN);
+    let (url, token) = (service.url(), desk.file("token"));
+    let table = format!(
+        "[[remote]]\nname = 'flows'\nenabled = true\nbase_url = '{url}'\nretry_attempts = 0\ntoken = 'file:{}'\n",
+        token.display()
+    );
+    desk.write(".config/steplatch/config.toml", &table);
+    let (_, checks) = desk.examined(&[]);
+    let (state, said) = check(&checks, "flows");
+    assert!(state == "ok" && said.contains("; workflows: 1, listed "), "{state}: {said}");
+    service.go_down();
+    desk.says(&["remote", "refresh"], &[]);
+    let (code, checks) = desk.examined(&[]);
+    let (state, said) = check(&checks, "flows");
+    assert!(code == 1 && state == "problem" && said.contains("; workflows: 1, "), "{state}: {said}");
+}
+
 #[test]
 fn settings_folders_and_services_are_looked_at() {
     let desk = Desk::new();

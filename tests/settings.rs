@@ -49,6 +49,13 @@ fn a_change_of_the_file_is_taken_over_while_the_daemon_runs() {
     logged(&home, "remote 'flows' was added");
     fs::write(&file, service("https://flows.example.org")).unwrap();
     logged(&home, "remote 'flows' changed, and holds from now on");
+    // The daemon hears of it a moment after it is logged.
+    let began = Instant::now();
+    let listed = || home.runs(&["remote", "list", "--json"]).json();
+    while listed()["remotes"][0]["base_url"] != "https://flows.example.org" {
+        assert!(began.elapsed() < Duration::from_secs(20), "it is not listed: {}", listed());
+        std::thread::sleep(Duration::from_millis(20));
+    }
     fs::remove_file(&file).unwrap();
     // What is logged is the usual again, and that one was taken out is told no more.
     let shown = home.runs(&["config", "show", "--json"]).json();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use steplatch_protocol::{
-    ConnectError, DaemonStatus, DaemonStatusReply, ListRemoteWorkflows, Place, RemoteInfo, connect,
+    ConnectError, DaemonStatus, DaemonStatusReply, ListRemoteWorkflows, Place, RefreshWorkflows, RemoteInfo, connect,
 };
 
 use super::{Checks, ask};
@@ -86,13 +86,19 @@ pub(super) async fn remotes(place: &Place) -> Checks {
     if settings.remotes.is_empty() {
         return checks;
     }
-    let told = match ask(place, ListRemoteWorkflows::default()).await {
+    let mut told = match ask(place, ListRemoteWorkflows::default()).await {
         Ok(reply) => reply.remotes,
         Err(error) => {
             checks.problem("services", error, "see how the daemon is with: steplatch daemon status");
             return checks;
         }
     };
+    // Nobody has answered yet, and nobody has failed to: a daemon that has just begun.
+    if told.iter().any(|told| told.enabled && !told.reachable && told.error.is_none())
+        && let Ok(reply) = ask(place, RefreshWorkflows::default()).await
+    {
+        told = reply.remotes;
+    }
     for config in settings.remotes.iter().map(|remote| &remote.config) {
         let name = &config.name;
         if !config.enabled {
@@ -113,7 +119,7 @@ pub(super) async fn remotes(place: &Place) -> Checks {
 fn tell_remote(checks: &mut Checks, told: &RemoteInfo) {
     let last = told.last_discovery.as_deref().map_or_else(|| "never".to_owned(), print::ago);
     let said = format!(
-        "{}: {} workflows, last listed {last}; under way: {}, waiting: {}",
+        "{}; workflows: {}, listed {last}; under way: {}, waiting: {}",
         told.base_url, told.workflows, told.running, told.queued
     );
     let again = format!("mend what it says, and ask again with: steplatch remote refresh {}", told.name);

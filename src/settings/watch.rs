@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use notify::event::{AccessKind, AccessMode, EventKind};
@@ -22,12 +23,16 @@ const MOST_LINKS: usize = 40;
 /// Says when a file may have changed.
 pub(crate) struct Watch {
     file: PathBuf,
+    trail: Trail,
     watcher: RecommendedWatcher,
     watched: BTreeMap<PathBuf, Identity>,
     changed: mpsc::Receiver<()>,
     /// Whether a change was told that nobody was told of yet.
     pending: bool,
 }
+
+/// The file, and what it leads to.
+type Trail = Arc<Mutex<Vec<PathBuf>>>;
 
 /// What tells a folder from another one that comes to have its name: device, number, and, as numbers are given again,
 /// when it was made.
@@ -42,19 +47,21 @@ impl Watch {
         let file = std::path::absolute(file)?;
         // One word is as good as many.
         let (tell, changed) = mpsc::channel(1);
+        let trail = Trail::default();
+        let ours = trail.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             // What can not be told is a change too, such as events that were lost.
-            if event.map_or(true, |event| changes_something(&event.kind)) {
+            if event.map_or(true, |event| event.need_rescan() || concerns(&event, &ours)) {
                 let _ = tell.try_send(());
             }
         })?;
-        let mut watch = Self { file, watcher, watched: BTreeMap::new(), changed, pending: false };
+        let mut watch = Self { file, trail, watcher, watched: BTreeMap::new(), changed, pending: false };
         watch.arm()?;
         Ok(watch)
     }
 
-    /// Returns a moment after the file may have changed. What others do in the same folders counts too, so whoever asks
-    /// compares what they find. May be cancelled: the change is told next time.
+    /// Returns a moment after the file may have changed; whoever asks compares what they find. May be cancelled: the change
+    /// is told next time.
     pub(crate) async fn changed(&mut self) {
         if !self.pending {
             // The sender lives in the watcher, which lives in us.
@@ -73,7 +80,9 @@ impl Watch {
     fn arm(&mut self) -> notify::Result<()> {
         // A folder may come to be while we look: what is armed is right once nothing is different any more.
         loop {
-            let wanted = folders(&self.file);
+            let trail = trail(&self.file);
+            let wanted = folders(&trail);
+            *self.trail.lock().unwrap_or_else(PoisonError::into_inner) = trail;
             if wanted == self.watched {
                 return Ok(());
             }
@@ -100,27 +109,44 @@ impl Watch {
     }
 }
 
-/// Whether something is another way than before; that somebody reads is no change.
-fn changes_something(kind: &EventKind) -> bool {
-    match kind {
-        EventKind::Access(kind) => matches!(kind, AccessKind::Close(AccessMode::Write)),
-        _ => true,
+/// Whether something of the file, or of a folder above it, is another way than before. That somebody reads is no change,
+/// and others have files in the same folders.
+fn concerns(event: &Event, trail: &Trail) -> bool {
+    if matches!(&event.kind, EventKind::Access(kind) if !matches!(kind, AccessKind::Close(AccessMode::Write))) {
+        return false;
     }
+    let trail = trail.lock().unwrap_or_else(PoisonError::into_inner);
+    event.paths.iter().any(|path| trail.iter().any(|file| file.starts_with(path)))
 }
 
-/// The folders in which a change of `file` shows: where it and what it leads to are, or would be.
-fn folders(file: &Path) -> BTreeMap<PathBuf, Identity> {
-    let mut found = BTreeMap::new();
+/// A file and what it leads to, over links.
+fn trail(file: &Path) -> Vec<PathBuf> {
+    let mut trail = vec![file.to_owned()];
     let mut at = file.to_owned();
-    for _ in 0..MOST_LINKS {
-        let existing = at.ancestors().skip(1).find_map(|folder| Some((folder, folder.metadata().ok()?)));
-        if let Some((folder, about)) = existing.filter(|(_, about)| about.is_dir()) {
-            found.insert(folder.to_owned(), (about.dev(), about.ino(), about.created().ok()));
-        }
-        let Ok(target) = at.read_link() else { break };
-        at = at.parent().unwrap_or(Path::new("/")).join(target);
+    while let Ok(target) = at.read_link()
+        && trail.len() < MOST_LINKS
+    {
+        at = without_dots(&at.parent().unwrap_or(Path::new("/")).join(target));
+        trail.push(at.clone());
     }
-    found
+    trail
+}
+
+/// A path that is compared with others, without `..` where what is before it is no link.
+fn without_dots(path: &Path) -> PathBuf {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return path.to_owned() };
+    folder.canonicalize().map_or_else(|_| path.to_owned(), |folder| folder.join(name))
+}
+
+/// The folders in which a change shows: where each of them is, or would be.
+fn folders(trail: &[PathBuf]) -> BTreeMap<PathBuf, Identity> {
+    let existing = trail.iter().filter_map(|file| {
+        file.ancestors()
+            .skip(1)
+            .find_map(|folder| Some((folder, folder.metadata().ok()?)))
+            .filter(|(_, about)| about.is_dir())
+    });
+    existing.map(|(folder, about)| (folder.to_owned(), (about.dev(), about.ino(), about.created().ok()))).collect()
 }
 
 #[cfg(test)]
@@ -151,7 +177,8 @@ mod tests {
         fs::rename(folder.path().join("c.new"), &file).unwrap();
         said(&mut watch).await;
         fs::read(&file).unwrap();
-        assert!(silent(&mut watch).await, "who reads changes nothing");
+        fs::write(folder.path().join("other.toml"), "a = 3").unwrap();
+        assert!(silent(&mut watch).await, "who reads changes nothing, and other files are nothing to us");
         fs::remove_file(&file).unwrap();
         said(&mut watch).await;
     }

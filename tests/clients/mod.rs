@@ -7,7 +7,7 @@ use std::process::Command;
 use steplatch_testkit::{Home, Said};
 
 /// Runs a script of this folder with the Python of `client`, and shows all that it said if it is not content.
-pub fn passes(home: &Home, client: &str, script: &str, arguments: &[&str]) {
+pub(crate) fn passes(home: &Home, client: &str, script: &str, arguments: &[&str]) {
     let programs = installed(Path::new("clients").join(client).join("bin").as_path());
     let python = programs.join("python");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(script);
@@ -21,7 +21,7 @@ pub fn passes(home: &Home, client: &str, script: &str, arguments: &[&str]) {
 }
 
 /// Asks for a method with the inspector of MCP, which has nothing to remark. Returns the answer.
-pub fn inspects(home: &Home, server: &[&str], era: &str, asked: &[&str]) -> serde_json::Value {
+pub(crate) fn inspects(home: &Home, server: &[&str], era: &str, asked: &[&str]) -> serde_json::Value {
     let program = "mcp-inspector/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js";
     let mut command = node(home);
     command.arg(installed(Path::new(program))).arg("--cli");
@@ -37,13 +37,13 @@ pub fn inspects(home: &Home, server: &[&str], era: &str, asked: &[&str]) -> serd
 }
 
 /// A Node that is new enough, ready to run in a home.
-pub fn node(home: &Home) -> Command {
+pub(crate) fn node(home: &Home) -> Command {
     let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
     home.inside(&installed(Path::new(&format!("node/node_modules/node-linux-{architecture}/bin/node"))))
 }
 
 /// Something that lies in the target folder, as this very program does.
-pub fn installed(path: &Path) -> PathBuf {
+pub(crate) fn installed(path: &Path) -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let found = exe.ancestors().map(|folder| folder.join(path)).find(|found| found.exists());
     found.unwrap_or_else(|| panic!("{} is not there; run cargo xtask test, which installs it", path.display()))

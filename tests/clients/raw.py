@@ -179,6 +179,25 @@ def somebody_listens_for_changes():
     return server.ends_with_its_input()
 
 
+def terminals_are_followed_in_both_ways():
+    server = Server()
+    server.handshake()
+    session = server.call("open_terminal")["session_id"]
+    screen, history = f"terminal://{session}/screen", f"terminal://{session}/history"
+    server.ask("resources/subscribe", uri=screen)
+    server.request("subscriptions/listen", _meta=MODERN, notifications={"resourceSubscriptions": [history]})
+    acknowledged = "notifications/subscriptions/acknowledged"
+    server.message(lambda message: message.get("method") == acknowledged, "the acknowledgement of listening")
+    server.call("send_input", session_id=session, input_text="echo told\n")
+    told = set()
+    while told != {screen, history}:
+        updated = lambda message: message.get("method") == "notifications/resources/updated"
+        told.add(server.message(updated, "word of an update")["params"]["uri"])
+    server.ask("resources/unsubscribe", uri=screen)
+    server.request("tools/call", name="exit_terminal", arguments={"session_id": session})
+    return server.ends_with_its_input()
+
+
 def both_generations_speak_on_one_connection():
     server = Server()
     discovered = server.ask("server/discover", _meta=MODERN)
@@ -202,6 +221,7 @@ def main():
         a_line_is_no_json,
         a_wait_is_under_way,
         somebody_listens_for_changes,
+        terminals_are_followed_in_both_ways,
         both_generations_speak_on_one_connection,
     ]
     failures = 0

@@ -65,7 +65,7 @@ async fn remotes(daemon: &TestDaemon) -> ListRemoteWorkflowsReply {
 /// The types of the events of a run that is over.
 async fn events(daemon: &TestDaemon, run: &RunReply) -> Vec<String> {
     let client = daemon.somebody("follower").await;
-    let verb = Subscribe { run_id: run.run_id.clone(), from_seq: None };
+    let verb = Subscribe { run_id: run.run_id.clone(), ..Subscribe::default() };
     let (_, mut events) = client.subscribe(verb).await.unwrap();
     let mut types = Vec::new();
     while let Some(event) = events.next().await {
@@ -179,7 +179,8 @@ async fn those_beyond_what_the_service_may_have_stand_in_line() {
     let second = deploy(&daemon, 0.0).await;
     let third = deploy(&daemon, 0.0).await;
     let client = daemon.somebody("follower").await;
-    let (_, mut told) = client.subscribe(Subscribe { run_id: third.run_id.clone(), from_seq: None }).await.unwrap();
+    let (_, mut told) =
+        client.subscribe(Subscribe { run_id: third.run_id.clone(), ..Subscribe::default() }).await.unwrap();
     while told.next().await.unwrap()["event_type"] != "remote_queued" {}
     let remote = remotes(&daemon).await.remotes.remove(0);
     assert_eq!((remote.running, remote.queued), (1, 2));

@@ -7,6 +7,7 @@ mod resources;
 mod tasks;
 mod tools;
 mod waiting;
+mod ways;
 
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -23,6 +24,7 @@ use tokio::sync::broadcast;
 use crate::offer::{Asker, Call, Called, Came, Changed, Listed, Offer, Outcome, Updates};
 use gates::{Caller, People, Reached};
 use registry::{Found, Registry};
+use ways::Ways;
 
 /// What an agent is told first. The most important comes first, because some clients cut at 2,048 characters.
 const INSTRUCTIONS: &str = "\
@@ -52,7 +54,7 @@ const TO_ITS_END: f64 = 7200.0;
 /// Everything that the daemon does for agents.
 #[derive(Debug)]
 pub struct Contract {
-    daemon: Steady,
+    ways: Ways,
     people: People,
     registry: Registry,
 }
@@ -61,15 +63,14 @@ impl Contract {
     /// What the daemon does that this leads to.
     #[must_use]
     pub fn new(daemon: Steady) -> Self {
-        Self { registry: Registry::new(daemon.clone()), people: People::default(), daemon }
+        // On a connection of its own, because a list that is looked at is nobody's call.
+        let registry = Registry::new(daemon.apart("mcp tools"));
+        Self { registry, people: People::default(), ways: Ways::new(daemon) }
     }
 
     /// The daemon, asked under the client's name.
     fn daemon_of(&self, asker: &Asker<'_>) -> Steady {
-        match asker.name() {
-            Some(client) => self.daemon.named(&client),
-            None => self.daemon.clone(),
-        }
+        self.ways.of(asker.name())
     }
 
     async fn run(&self, verb: &'static str, params: Value, call: &mut Call<'_>) -> Outcome<Called> {
@@ -221,11 +222,11 @@ impl Offer for Contract {
     }
 
     async fn follow(&self, uri: &str) -> Result<Option<Updates>, ErrorData> {
-        resources::follow(uri, &self.daemon).await.map_err(|error| internal(&error))
+        resources::follow(uri, self.ways.anybody()).await.map_err(|error| internal(&error))
     }
 
     async fn complete(&self, what: &Reference, argument: &ArgumentInfo) -> Vec<String> {
-        resources::complete(what, argument, &self.daemon).await.unwrap_or_else(|error| {
+        resources::complete(what, argument, self.ways.anybody()).await.unwrap_or_else(|error| {
             tracing::debug!(%error, "nothing can be completed");
             Vec::new()
         })

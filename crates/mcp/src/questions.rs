@@ -34,8 +34,7 @@ pub(crate) struct Arrived<'c> {
 /// A call under way.
 pub(crate) struct UnderWay<'c> {
     pub(crate) call: Call<'c>,
-    /// What it has in common with the same call made again.
-    same: String,
+    method: &'static str,
     rounds: usize,
 }
 
@@ -50,9 +49,9 @@ impl<'c> UnderWay<'c> {
     /// When the client carried something else than it was given.
     pub(crate) async fn new(arrived: Arrived<'c>, seals: &Seals) -> Result<Self, ErrorData> {
         let Arrived { method, name, arguments, answers, state, asker } = arrived;
-        let same = same_call(method, &name, &arguments.clone().map_or(Value::Null, Value::Object));
         let round = match (state, answers) {
             (Some(sealed), answers) => {
+                let same = same_call(method, &name, arguments.as_ref());
                 let carried = seals.open(&sealed, &same).await.map_err(|why| refused(&why))?;
                 let mut answers = answers.unwrap_or_default();
                 // What was not asked for is none of our business.
@@ -66,7 +65,7 @@ impl<'c> UnderWay<'c> {
             (None, None) => Round::default(),
         };
         let progress = Progress::of(asker.context());
-        Ok(Self { call: Call { name, arguments, asker, progress, round }, same, rounds: 0 })
+        Ok(Self { call: Call { name, arguments, asker, progress, round }, method, rounds: 0 })
     }
 
     /// Puts questions to the client. Returns the result that this round of the call ends with, or none when it goes on.
@@ -86,7 +85,10 @@ impl<'c> UnderWay<'c> {
         }
         if call.asker.is_modern() {
             let state = match carried {
-                Some(state) => Some(seals.close(questions.keys().cloned().collect(), state, &self.same).await),
+                Some(state) => {
+                    let same = same_call(self.method, &call.name, call.arguments.as_ref());
+                    Some(seals.close(questions.keys().cloned().collect(), state, &same).await)
+                }
                 None => None,
             };
             return Ok(Some(InputRequiredResult::new(Some(questions), state)));

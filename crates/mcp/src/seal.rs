@@ -8,7 +8,7 @@
 //! also after a restart. Each remembers for itself what was used. Where it matters that nothing is used twice, as with
 //! gates, what the seal leads to is closed by then, and refuses it as well.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use rmcp::model::{RequestStateCodec, RequestStateError, SealOptions};
+use rmcp::model::{JsonObject, RequestStateCodec, RequestStateError, SealOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use steplatch_protocol::ensure_private;
@@ -177,8 +177,11 @@ fn read_key(path: &Path) -> io::Result<Option<Key>> {
 }
 
 /// Returns what two calls have in common that are the same: what is asked for, and its arguments, in whatever order they stand.
-pub(crate) fn same_call(method: &str, name: &str, arguments: &Value) -> String {
-    format!("{method} {name} {}", sorted(arguments))
+pub(crate) fn same_call(method: &str, name: &str, arguments: Option<&JsonObject>) -> String {
+    let arguments: BTreeMap<_, _> =
+        arguments.into_iter().flatten().map(|(name, value)| (name, sorted(value))).collect();
+    let arguments = serde_json::to_string(&arguments).expect("arguments have only JSON in them");
+    format!("{method} {name} {arguments}")
 }
 
 fn sorted(value: &Value) -> Value {
@@ -201,6 +204,10 @@ mod tests {
 
     const CALL: &str = "tools/call";
 
+    fn get_run(arguments: Value) -> String {
+        same_call(CALL, "get_run", arguments.as_object())
+    }
+
     async fn sealed(seals: &Seals, call: &str) -> String {
         seals.close(vec!["gate".to_owned()], json!({"run": "run_x"}), call).await
     }
@@ -208,14 +215,14 @@ mod tests {
     #[tokio::test]
     async fn what_is_carried_counts_unchanged_for_the_same_call_and_once() {
         let seals = Seals::new(None);
-        let call = same_call(CALL, "get_run", &json!({"run_id": "run_x", "wait_seconds": 1}));
+        let call = get_run(json!({"run_id": "run_x", "wait_seconds": 1}));
         let carried = sealed(&seals, &call).await;
-        let same = same_call(CALL, "get_run", &json!({"wait_seconds": 1, "run_id": "run_x"}));
+        let same = get_run(json!({"wait_seconds": 1, "run_id": "run_x"}));
         let opened = seals.open(&carried, &same).await.unwrap();
         assert_eq!((opened.asked.as_slice(), &opened.state["run"]), (["gate".to_owned()].as_slice(), &json!("run_x")));
-        let other = same_call(CALL, "get_run", &json!({"run_id": "run_z", "wait_seconds": 1}));
+        let other = get_run(json!({"run_id": "run_z", "wait_seconds": 1}));
         assert!(matches!(seals.open(&carried, &other).await, Err(Unsealed::Foreign)));
-        let prompt = same_call("prompts/get", "get_run", &json!({"run_id": "run_x", "wait_seconds": 1}));
+        let prompt = same_call("prompts/get", "get_run", json!({"run_id": "run_x", "wait_seconds": 1}).as_object());
         assert!(matches!(seals.open(&carried, &prompt).await, Err(Unsealed::Foreign)));
         let middle = carried.len() / 2;
         let changed = if &carried[middle..=middle] == "A" { "B" } else { "A" };

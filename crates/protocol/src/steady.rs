@@ -197,6 +197,14 @@ impl Steady {
         Self { shared: self.shared.clone(), who: Some(who.into()) }
     }
 
+    /// Returns a way of its own, introduced as somebody called `who`: what they ask is not taken for anybody else's, however
+    /// many ask at once.
+    #[must_use]
+    pub fn apart(&self, who: &str) -> Self {
+        let Shared { place, starter, hello, .. } = &*self.shared;
+        Self::new(place.clone(), starter.clone(), Hello { client: who.to_owned(), ..hello.clone() })
+    }
+
     /// Returns a way of its own, introduced as the person whom this `surface` reaches.
     #[must_use]
     pub fn for_person(&self, surface: &str) -> Self {

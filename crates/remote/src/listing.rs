@@ -94,8 +94,8 @@ pub struct Listing {
     pub unreadable: BTreeSet<String>,
     /// There is more than is taken, so a workflow that is not in it may be there all the same.
     pub is_cut: bool,
-    /// Entries that were looked at.
-    seen: usize,
+    /// Entries that were looked at, also those that were left out.
+    pub seen: usize,
 }
 
 impl Listing {

@@ -263,7 +263,9 @@ mod tests {
     }
 
     fn list<const N: usize>(workflows: [RemoteWorkflow; N]) -> Listing {
-        Listing { workflows: workflows.into(), ..Listing::default() }
+        let mut listing = Listing::default();
+        listing.workflows.extend(workflows);
+        listing
     }
 
     fn names(catalog: &Catalog) -> Vec<String> {

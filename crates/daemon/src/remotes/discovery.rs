@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steplatch_nodes::{Call, Node, Nodes, Surroundings};
-use steplatch_remote::{Config, Listing, Page, pace};
+use steplatch_remote::{Config, Listing, pace};
 
 use super::catalog::Changed;
 use super::service::Setup;
@@ -136,12 +136,10 @@ async fn over_mcp(config: &Config, url: &str) -> Result<Listing, String> {
     if !result.success {
         return Err(result.error.unwrap_or_else(|| "the MCP server did not tell its list".to_owned()));
     }
-    let mut listing = Listing::default();
     // A tool that has nothing structured to say says it as text.
     let told = match result.output {
         Value::String(text) => json!({"content": [{"type": "text", "text": text}]}),
         structured => json!({"structuredContent": structured}),
     };
-    listing.add(Page::read_tool_result(told)?);
-    Ok(listing)
+    Listing::of_tool_result(told).await
 }

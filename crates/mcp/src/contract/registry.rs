@@ -218,7 +218,9 @@ fn described(workflow: ToolInfo) -> Option<(String, Workflow)> {
     if tools::named(&name).is_some() {
         return None;
     }
-    let description = format!("{description}{COMES_TO}");
+    let description = description.trim_end();
+    let stop = if description.ends_with(['.', '!', '?', ':']) { "" } else { "." };
+    let description = format!("{description}{stop}{COMES_TO}");
     let annotations = ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(true);
     let tool = Tool::new(name.clone(), description, Arc::new(input_schema))
         .with_title(title)

@@ -276,7 +276,6 @@ proptest! {
         prop_assert_eq!(&cleaned.schema["type"], "object");
         let validator = Validator::new(&cleaned.schema);
         prop_assert!(validator.is_ok());
-        prop_assert!(!cleaned.schema.to_string().contains("http://x") || !cleaned.schema.to_string().contains("\"$ref\":\"http"));
         let again = clean(&cleaned.schema);
         prop_assert_eq!(again.schema, cleaned.schema);
     }

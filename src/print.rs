@@ -20,8 +20,8 @@ pub(crate) const STRONG: Style = Style::new().bold();
 /// The variable that filters logs, in the syntax of `tracing_subscriber::EnvFilter`.
 pub(crate) const LOG_VARIABLE: &str = "STEPLATCH_LOG";
 
-/// What is logged when nobody says otherwise.
-pub(crate) const USUAL_LOG: &str = "warn,rmcp=error";
+/// What is logged when nobody says otherwise. To the library of MCP a client that goes away is an error.
+pub(crate) const USUAL_LOG: &str = "warn,rmcp=error,rmcp::service=off";
 
 /// Puts another filter in the place of the one that logs have; without one, that of the command line.
 type Refilter = Box<dyn Fn(Option<EnvFilter>) + Send + Sync>;

@@ -1,59 +1,44 @@
-//! The contract over HTTP, as MCP clients and the public test suite see it.
+//! The real program over HTTP, as MCP clients and the public test suite see it.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 mod clients;
 
-use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use serde_json::{Value, json};
-use steplatch_mcp::{HttpOptions, http_service};
-use steplatch_protocol::{Hello, Place, Starter, Steady};
 use steplatch_testkit::{Home, Said};
-use tokio_util::sync::CancellationToken;
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
-/// What agents get, on a port of the loopback, with a home of its own.
+/// A token, as whoever starts a server may choose one.
+const TOKEN: &str = "a-token-that-only-this-test-knows-0123456789";
+
+/// `steplatch mcp --http` in a home of its own, and a door to it behind which the token is shown.
 struct Served {
+    program: Child,
     address: SocketAddr,
-    ended: CancellationToken,
-    serving: Option<tokio::task::JoinHandle<std::io::Result<()>>>,
-    runtime: tokio::runtime::Runtime,
     home: Home,
 }
 
 impl Served {
     fn new() -> Self {
         let home = Home::new(STEPLATCH);
-        // Whatever starts the daemon, it is to live in this home and not in that of the tests.
-        let starter = home.path().join("starter");
-        let environment: String = home.environment().iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
-        fs::write(&starter, format!("#!/bin/sh\nexec env {environment} '{STEPLATCH}' \"$@\"\n")).unwrap();
-        fs::set_permissions(&starter, fs::Permissions::from_mode(0o755)).unwrap();
-        let told = home.runs(&["daemon", "start"]).well();
-        assert!(!told.is_empty());
-        let place = Place::new(home.path().join("state"), home.path().join("none"));
-        let hello =
-            Hello { client: "http".to_owned(), cwd: home.path().to_str().map(str::to_owned), ..Hello::default() };
-        let daemon = Steady::new(place, Starter { program: starter }, hello);
-
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        let options = HttpOptions::default();
-        let ended = options.ended.clone();
-        let over = ended.clone().cancelled_owned();
-        let (address, serving) = runtime.block_on(async {
-            let router = axum::Router::new().nest_service("/mcp", http_service(daemon, options));
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap();
-            let serving = async move { axum::serve(listener, router).with_graceful_shutdown(over).await };
-            (address, tokio::spawn(serving))
-        });
-        Self { address, ended, serving: Some(serving), runtime, home }
+        let mut program = home
+            .steplatch()
+            .args(["mcp", "--http", "--port", "0", "--json"])
+            .env("STEPLATCH_HTTP_TOKEN", TOKEN)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(program.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let port = told["url"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+        let address = clients::doorman::opens(SocketAddr::from(([127, 0, 0, 1], port)), TOKEN);
+        Self { program, address, home }
     }
 
     fn url(&self) -> String {
@@ -92,11 +77,8 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        self.ended.cancel();
-        let ended = self.runtime.block_on(self.serving.take().unwrap());
-        if !std::thread::panicking() {
-            ended.unwrap().unwrap();
-        }
+        self.program.kill().unwrap();
+        self.program.wait().unwrap();
     }
 }
 

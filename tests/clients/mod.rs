@@ -1,6 +1,8 @@
 //! Other people's MCP clients, and where `cargo xtask test` has installed them.
 #![allow(dead_code, reason = "no program uses all of them")]
 
+pub(crate) mod doorman;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

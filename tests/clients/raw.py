@@ -188,7 +188,8 @@ def terminals_are_followed_in_both_ways():
     server.request("subscriptions/listen", _meta=MODERN, notifications={"resourceSubscriptions": [history]})
     acknowledged = "notifications/subscriptions/acknowledged"
     server.message(lambda message: message.get("method") == acknowledged, "the acknowledgement of listening")
-    server.call("send_input", session_id=session, input_text="echo told\n")
+    # Its answer may come after what is told, and is not waited for.
+    server.request("tools/call", name="send_input", arguments={"session_id": session, "input_text": "echo told\n"})
     told = set()
     while told != {screen, history}:
         updated = lambda message: message.get("method") == "notifications/resources/updated"

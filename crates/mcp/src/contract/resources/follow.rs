@@ -1,54 +1,89 @@
 //! Resources that are followed: whoever follows one is told that it has changed, and looks for themselves.
 //!
-//! A terminal is joined as somebody who only watches; a run's events are followed. A task waits for either, and ends with
-//! whoever follows.
+//! A terminal is joined as somebody who only watches; a run's events are followed. A task waits for either, over as many
+//! daemons as it takes, and ends with whoever follows.
 
 use std::time::Duration;
 
 use serde_json::Value;
-use steplatch_protocol::{AskError, AttachTerminal, DescribeWorkflow, Events, GetWorkflowRun, Steady, TerminalEvent};
+use steplatch_protocol::{
+    AskError, AttachTerminal, CallError, Client, DescribeWorkflow, Events, RunEvent, Steady, Subscribe, TerminalEvent,
+};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::uri::Address;
 use crate::offer::Updates;
 
-/// The pauses between attempts to join a terminal again when the daemon went away. The terminal did not.
+/// The pauses between attempts to find a daemon again that went away. Nobody starts one only to follow something.
 const PAUSES_MS: [u64; 8] = [10, 50, 250, 1000, 2000, 4000, 8000, 16_000];
+
+/// What is followed.
+enum Followed {
+    /// A terminal, by its id or name. It outlives a daemon.
+    Terminal(String),
+    /// A run, and the number of its newest event that is no news.
+    Run { id: String, newest: u64 },
+}
 
 /// Follows a resource; `None` where there is none of that URI.
 ///
 /// # Errors
 /// When the daemon can not be asked.
 pub(in crate::contract) async fn follow(uri: &str, daemon: &Steady) -> Result<Option<Updates>, AskError> {
-    let (told, updates) = mpsc::channel(1);
-    match Address::parse(uri) {
-        Some(Address::Terminal { id, .. }) => {
-            let Some(events) = join(&id, &daemon.client().await?).await? else { return Ok(None) };
-            tokio::spawn(of_terminal(id, events, daemon.clone(), told));
-        }
-        Some(Address::Run(run) | Address::Events { run, .. }) => {
-            if daemon.call(GetWorkflowRun { run_id: run.clone() }).await?.run.is_none() {
-                return Ok(None);
-            }
-            tokio::spawn(of_run(run, daemon.clone(), told));
-        }
-        // Nobody tells when a file was edited.
+    let mut followed = match Address::parse(uri) {
+        Some(Address::Terminal { id, .. }) => Followed::Terminal(id),
+        Some(Address::Run(id) | Address::Events { run: id, .. }) => Followed::Run { id, newest: 0 },
         Some(Address::Workflow(name)) => {
-            if daemon.call(DescribeWorkflow { name }).await?.name.is_none() {
-                return Ok(None);
-            }
+            // Nobody tells when a file was edited, so no update ever comes.
+            let known = daemon.call(DescribeWorkflow { name }).await?.name.is_some();
+            return Ok(known.then(|| mpsc::channel(1).1));
         }
         None => return Ok(None),
-    }
+    };
+    let Some(events) = followed.join(&daemon.client().await?).await? else { return Ok(None) };
+    let (told, updates) = mpsc::channel(1);
+    tokio::spawn(tell_all(followed, events, daemon.clone(), told));
     Ok(Some(updates))
 }
 
-async fn join(id: &str, client: &steplatch_protocol::Client) -> Result<Option<Events>, AskError> {
-    // Secrets are hidden, though nothing of what is shown is passed on.
-    let verb = AttachTerminal { session_id: id.to_owned(), hold_key: None, masked: true };
-    let (reply, events) = client.subscribe(verb).await?;
-    Ok(reply.success.then_some(events))
+impl Followed {
+    /// Begins to listen; `None` where there is nothing to be followed.
+    async fn join(&mut self, client: &Client) -> Result<Option<Events>, CallError> {
+        match self {
+            Self::Terminal(id) => {
+                // Secrets are hidden, though nothing of what is shown is passed on.
+                let verb = AttachTerminal { session_id: id.clone(), hold_key: None, masked: true };
+                let (reply, events) = client.subscribe(verb).await?;
+                Ok(reply.success.then_some(events))
+            }
+            Self::Run { id, newest } => {
+                let verb = Subscribe { run_id: id.clone(), from_seq: Some(*newest + 1), ..Subscribe::default() };
+                let (reply, events) = client.subscribe(verb).await?;
+                // What has happened before is no news.
+                *newest = (*newest).max(reply.newest_seq);
+                Ok(reply.success.then_some(events))
+            }
+        }
+    }
+
+    /// Whether an event is news, and whether it is the last one.
+    fn hear(&mut self, event: Value) -> (bool, bool) {
+        match self {
+            Self::Terminal(_) => {
+                let event = serde_json::from_value(event);
+                (true, matches!(event, Ok(TerminalEvent::TerminalEnded { .. })))
+            }
+            Self::Run { newest, .. } => match serde_json::from_value::<RunEvent>(event) {
+                Ok(event) => {
+                    let is_news = event.seq > *newest;
+                    *newest = (*newest).max(event.seq);
+                    (is_news, event.is_last())
+                }
+                Err(_) => (false, false),
+            },
+        }
+    }
 }
 
 /// Says that there is something new. Returns whether anybody listens; who has not heard of the last time hears of both.
@@ -56,8 +91,7 @@ fn tell(told: &mpsc::Sender<()>) -> bool {
     !matches!(told.try_send(()), Err(TrySendError::Closed(())))
 }
 
-async fn of_terminal(id: String, mut events: Events, daemon: Steady, told: mpsc::Sender<()>) {
-    let is_end = |event: Value| matches!(serde_json::from_value(event), Ok(TerminalEvent::TerminalEnded { .. }));
+async fn tell_all(mut followed: Followed, mut events: Events, daemon: Steady, told: mpsc::Sender<()>) {
     loop {
         loop {
             let event = tokio::select! {
@@ -65,44 +99,32 @@ async fn of_terminal(id: String, mut events: Events, daemon: Steady, told: mpsc:
                 () = told.closed() => return,
             };
             let Some(event) = event else { break };
-            if !tell(&told) || is_end(event) {
+            let (is_news, is_last) = followed.hear(event);
+            if (is_news && !tell(&told)) || is_last {
                 return;
             }
         }
-        let Some(again) = joined_again(&id, &daemon).await else { return };
+        let again = tokio::select! {
+            again = joined_again(&mut followed, &daemon) => again,
+            () = told.closed() => return,
+        };
+        let Some(again) = again else { return };
         events = again;
-        // Nobody knows what was printed meanwhile.
+        // Nobody knows what happened meanwhile.
         if !tell(&told) {
             return;
         }
     }
 }
 
-async fn joined_again(id: &str, daemon: &Steady) -> Option<Events> {
+async fn joined_again(followed: &mut Followed, daemon: &Steady) -> Option<Events> {
     for pause in PAUSES_MS {
         tokio::time::sleep(Duration::from_millis(pause)).await;
         if let Ok(client) = daemon.running().await
-            && let Ok(joined) = join(id, &client).await
+            && let Ok(joined) = followed.join(&client).await
         {
             return joined;
         }
     }
     None
-}
-
-async fn of_run(run: String, daemon: Steady, told: mpsc::Sender<()>) {
-    let mut follower = daemon.follow(&run, 1);
-    let newest = follower.newest_seq().await.unwrap_or(0);
-    loop {
-        let event = tokio::select! {
-            event = follower.next() => event,
-            () = told.closed() => return,
-        };
-        match event {
-            // What has happened before is no news.
-            Ok(Some(event)) if event.seq <= newest => {}
-            Ok(Some(_)) if tell(&told) => {}
-            _ => return,
-        }
-    }
 }

@@ -43,6 +43,11 @@ impl Serving {
         Self::started(Home::new(STEPLATCH), &["mcp", "--http"], &[])
     }
 
+    /// A server that writes down all that it can, in `log` of its home.
+    pub(crate) fn talkative() -> Self {
+        Self::started(Home::new(STEPLATCH), &["--verbose", "serve"], &[])
+    }
+
     fn started(home: Home, command: &[&str], arguments: &[&str]) -> Self {
         // A thousand who follow need a thousand sockets here, too.
         let mut limit = getrlimit(Resource::Nofile);
@@ -50,6 +55,10 @@ impl Serving {
         setrlimit(Resource::Nofile, limit).unwrap();
         let mut program = home.steplatch();
         program.args(command).args(["--port", "0", "--json"]).args(arguments).stdout(Stdio::piped());
+        if command.contains(&"--verbose") {
+            let log = std::fs::File::create(home.path().join("log")).unwrap();
+            program.env("STEPLATCH_LOG", "trace").stderr(log);
+        }
         let mut process = program.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -141,7 +141,32 @@ fn a_page_that_is_allowed_may_ask_and_read_the_answer() {
 }
 
 #[test]
-fn a_new_token_counts_at_once_and_none_is_in_what_the_server_says() {
+fn no_token_is_in_what_the_server_writes_down() {
+    let mut serving = Serving::talkative();
+    assert_eq!(serving.gets("/api/v1/runs?limit=3").0, 200);
+    let wrong = "Bearer slt_wrong_0123456789abcdef";
+    assert_eq!(serving.sends("GET", "/api/v1/runs", &[("authorization", wrong)], b"").status, 401);
+    let bearer = format!("Bearer {}", serving.token);
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    serving.sends("POST", "/mcp", &headers, list.as_bytes());
+    assert_eq!(serving.ends(Signal::TERM), Some(0));
+    let log = std::fs::read_to_string(serving.home.path().join("log")).unwrap();
+    assert!(log.contains("answered") && log.contains("/api/v1/runs"), "{log}");
+    assert!(!log.contains("slt_"), "{log}");
+}
+
+#[test]
+fn who_has_no_token_sends_no_body() {
+    let serving = Serving::new();
+    for path in ["/health", "/api/openapi.json"] {
+        assert_eq!(serving.sends("GET", path, &[], b"{}").status, 401, "{path}");
+        assert_eq!(serving.sends("GET", path, &[], b"").status, 200, "{path}");
+    }
+}
+
+#[test]
+fn a_new_token_counts_at_once() {
     let mut serving = Serving::new();
     assert_eq!(serving.gets("/api/v1/runs").0, 200);
     let new = serving.home.runs(&["serve", "token", "--new", "--json"]).json();

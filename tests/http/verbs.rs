@@ -147,6 +147,7 @@ fn a_daemon_that_is_killed_is_seen_by_nobody() {
     let (status, told) = serving.gets(&format!("/api/v1/runs/{run}"));
     assert_eq!((status, &told["status"]), (200, &json!("waiting")), "{told}");
     let (status, health) = serving.gets("/health");
+    assert_eq!(serving.gets("/api/v1/status").1["success"], true);
     assert_eq!((status, &health["status"], &health["daemon"]["runs"]), (200, &json!("ok"), &json!(1)), "{health}");
     let open = serving.sends("GET", "/health", &[], b"").json();
     assert_eq!(open, json!({"success": true, "status": "ok"}), "without the token there is no more to learn");

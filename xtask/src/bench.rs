@@ -72,7 +72,7 @@ pub(crate) fn http(repository: &Repository) -> anyhow::Result<()> {
     let build = ["build", "--release", "--locked", "-p", "steplatch-mcp", "--example", "bare"];
     step::run("release build of the bare server", &mut repository.cargo(&build))?;
     let mut script = Command::new("python3");
-    script.arg(repository.root().join("xtask/bench/http.py"));
+    script.arg(repository.root().join("xtask/bench/over_http.py"));
     script.arg("--steplatch").arg(repository.target().join("release/steplatch"));
     script.arg("--bare").arg(repository.target().join("release/examples/bare"));
     step::run("measurements", &mut script)

@@ -69,6 +69,8 @@ impl Prepared {
         };
         let status = self.status(&reply, daemon, named.as_deref()).await?;
         if let Value::Object(fields) = &mut reply {
+            // A few replies can not be anything but a success, and do not say so.
+            fields.entry("success").or_insert(true.into());
             if !warnings.is_empty() {
                 match fields.entry("warnings").or_insert_with(|| json!([])) {
                     Value::Array(all) => all.extend(warnings.into_iter().map(Value::String)),

@@ -354,6 +354,10 @@ async fn look(app: &App, mut request: Request) -> Result<Looked, Refusal> {
     if request.body().is_end_stream() {
         return Ok(Looked::Request(request));
     }
+    if caller == Caller::Unknown {
+        // Nobody fills our memory who does not have the token.
+        return Err(Refusal::unauthorized());
+    }
     let too_large = || {
         let error = format!("The body is larger than {} MB, which is the most that is read", MAX_BODY >> 20);
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", error)

@@ -19,11 +19,15 @@ pub(crate) fn starter() -> Result<Starter, Failure> {
     Ok(Starter { program })
 }
 
+/// Variables that are for this program, and for nothing that is opened with it: tokens.
+const OURS: [&str; 2] = ["STEPLATCH_HTTP_TOKEN", "WORKFLOWS_API_TOKEN"];
+
 /// Introduces this program as `name`, with its folder and environment for what it opens.
 pub(crate) fn hello(name: &str) -> Hello {
     // What is no text can not travel; a variable of that kind is rarer than a client that needs it.
     let environment: BTreeMap<String, String> = std::env::vars_os()
         .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(key, _)| !OURS.contains(&key.as_str()))
         .collect();
     Hello {
         protocol_version: PROTOCOL_VERSION,

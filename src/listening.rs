@@ -110,13 +110,9 @@ fn token(place: &Place) -> Result<(Token, Option<String>, Option<PathBuf>), Fail
     }
 }
 
-/// A way to the daemon for a program that is no person. What it opens inherits this environment, without the token.
+/// A way to the daemon for a program that is no person.
 fn way(place: &Place, name: &str) -> Result<Steady, Failure> {
-    let mut hello = front::hello(name);
-    if let Some(environment) = &mut hello.environment {
-        environment.remove(TOKEN_VARIABLE);
-    }
-    Ok(Steady::new(place.clone(), front::starter()?, hello))
+    Ok(Steady::new(place.clone(), front::starter()?, front::hello(name)))
 }
 
 impl Listens {

@@ -161,10 +161,15 @@ pub(crate) fn visible(text: &str) -> String {
             '\t' => '⇥',
             '\u{7f}' => '␡',
             control if control < ' ' => char::from_u32(0x2400 + u32::from(control)).unwrap_or('␀'),
-            other if other.is_control() => '·',
+            other if other.is_control() || turns(other) => '·',
             other => other,
         })
         .collect()
+}
+
+/// Whether a character turns around the direction in which what follows is shown, and with it what a line seems to say.
+fn turns(character: char) -> bool {
+    matches!(character, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Text of several lines, each made [`visible`]; those after the first begin with `indent`.

@@ -220,7 +220,8 @@ async fn cancel(place: &Place, ids: &[String], json: bool) -> Result<ExitCode, F
     let failed = replies.iter().any(|reply| !reply.success);
     for reply in &replies {
         if !reply.success {
-            print::error(&format!("run '{}' not found; see which there are with: steplatch runs list", reply.run_id));
+            let why = reply.error.as_deref().unwrap_or("it is not known why");
+            print::error(&format!("run '{}' is not cancelled: {}", reply.run_id, print::visible(why)));
         } else if !json {
             print::line(format!("{}: {}", reply.run_id, reply.message))?;
         }

@@ -441,3 +441,55 @@ async fn a_list_can_come_from_an_mcp_server() {
     assert!(service.count(Route::Mcp) > 0);
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_run_whose_service_is_taken_out_says_so_and_can_be_cancelled() {
+    let service = FakeService::start().await;
+    service.offer("7", "Deploy");
+    service.script("7", vec![json!({"status": "RUNNING", "output": null})]);
+    let daemon = daemon_of(&service).await;
+    let run = deploy(&daemon, 0.0).await;
+    service.wait_for(Route::Status, 1).await;
+    daemon.configure(Configuration::default());
+    let client = daemon.somebody("watcher").await;
+    let (_, mut changes) = client.subscribe(Watch {}).await.unwrap();
+    let told = async {
+        loop {
+            let told = daemon.call(GetRun { run_id: run.run_id.clone(), wait_seconds: None }).await;
+            if let Some(error) = told.error {
+                return error;
+            }
+            changes.next().await;
+        }
+    };
+    let error = tokio::time::timeout(Duration::from_secs(20), told).await.unwrap();
+    assert!(error.contains("'team' is not configured"), "{error}");
+    let cancelled = daemon.call(CancelWorkflow { run_id: run.run_id.clone() }).await;
+    assert_eq!(cancelled.state, "cancelled", "{cancelled:?}");
+    assert!(end_of(&daemon, &run).await.error.unwrap().contains("the remote run may go on"));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_service_says_that_it_waits_for_is_bounded() {
+    let service = FakeService::start().await;
+    service.offer("7", "Deploy");
+    let gate =
+        json!({"prompt": "x".repeat(1 << 20), "choices": vec!["y".repeat(1 << 10); 200], "form": "z".repeat(1 << 20)});
+    service.script("7", vec![json!({"status": "RUNNING", "output": {"pending_gate": gate}})]);
+    let daemon = daemon_of(&service).await;
+    let run = deploy(&daemon, 30.0).await;
+    assert_eq!(run.status, "waiting");
+    let client = daemon.somebody("follower").await;
+    let verb = Subscribe { run_id: run.run_id.clone(), ..Subscribe::default() };
+    let (_, mut told) = client.subscribe(verb).await.unwrap();
+    let gate = loop {
+        let event = told.next().await.unwrap();
+        if event["event_type"] == "remote_status" && !event["data"]["pending_gate"].is_null() {
+            break event;
+        }
+    };
+    assert!(gate.to_string().len() < 20_000, "{} bytes", gate.to_string().len());
+    daemon.call(CancelWorkflow { run_id: run.run_id }).await;
+    daemon.stop().await;
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steplatch_nodes::{Call, Node, Nodes, Surroundings};
-use steplatch_remote::{Config, Listing, pace};
+use steplatch_remote::{Config, Listing, clean_text, jitter, pace};
 
 use super::catalog::Changed;
 use super::service::Setup;
@@ -15,6 +15,9 @@ use crate::moment;
 
 /// What came of a discovery.
 pub(super) type Refreshed = Result<Changed, String>;
+
+/// Characters of what an MCP server says went wrong.
+const LONGEST_WORDS: usize = 500;
 
 /// How long an MCP server may take to tell its list.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -41,7 +44,7 @@ pub(super) async fn keep_up(remotes: Remotes, service: Arc<Service>) {
         let due = match (is_new, failures, setup.config.discovery_interval) {
             (true, ..) => Some(Duration::ZERO),
             (_, 0, interval) => interval,
-            (_, failures, interval) => Some(pace::rediscovery(failures, interval, None, 0.0)),
+            (_, failures, interval) => Some(pace::rediscovery(failures, interval, None, jitter())),
         };
         tokio::select! {
             () = service.wake.notified() => {
@@ -122,7 +125,7 @@ async fn over_mcp(config: &Config, url: &str) -> Result<Listing, String> {
     };
     let mut server = json!({"url": url});
     let mut secrets = BTreeMap::new();
-    if let Some(token) = token {
+    if let Some(token) = &token {
         server["headers"] = json!({"Authorization": "Bearer {secret:TOKEN}"});
         secrets.insert("TOKEN".to_owned(), token.expose().to_owned());
     }
@@ -134,7 +137,9 @@ async fn over_mcp(config: &Config, url: &str) -> Result<Listing, String> {
     let result = nodes.run(&node, call).await;
     nodes.close().await;
     if !result.success {
-        return Err(result.error.unwrap_or_else(|| "the MCP server did not tell its list".to_owned()));
+        let words = result.error.unwrap_or_else(|| "The MCP server did not tell its list.".to_owned());
+        let words = clean_text(&words, LONGEST_WORDS);
+        return Err(token.map_or(words.clone(), |token| token.mask(&words)));
     }
     // A tool that has nothing structured to say says it as text.
     let told = match result.output {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use steplatch_remote::{Client, Config};
+use steplatch_remote::{Client, Config, Token};
 use steplatch_workflow::Timestamp;
 use tokio::sync::{Notify, OnceCell, oneshot, watch};
 
@@ -32,12 +32,13 @@ pub(crate) struct Setup {
     pub(crate) config: Config,
     pub(crate) client: Client,
     secrets: Arc<Secrets>,
-    /// Whether its token is known as a secret.
+    /// Whether the token of its keyring is known as a secret.
     hidden: OnceCell<()>,
 }
 
 impl Setup {
-    /// Sees to it that the token is shown nowhere, whoever prints it. One that can not be had now is asked for again.
+    /// Sees to it that the token is shown nowhere, whoever prints it: the one that is used from here on, which may be another
+    /// one than before. A keyring is asked once, since it may have to ask a person.
     pub(crate) async fn hide_token(&self) {
         let hide = || async {
             if let Some(token) = &self.config.token {
@@ -47,7 +48,10 @@ impl Setup {
             Ok::<_, ()>(())
         };
         // Without a token nothing is asked, and whoever asks says so.
-        let _ = self.hidden.get_or_try_init(hide).await;
+        let _ = match self.config.token {
+            Some(Token::Keyring(_)) => self.hidden.get_or_try_init(hide).await.map(drop),
+            _ => hide().await,
+        };
     }
 }
 

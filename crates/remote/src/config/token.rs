@@ -210,9 +210,16 @@ impl Secret {
         &self.0
     }
 
-    /// Takes the token out of a text, also as it stands in JSON.
+    /// Takes the token out of a text, also as it stands in JSON, and with characters in between that nobody sees: without
+    /// those it would be whole again. A text in which it is so hidden loses all that is unseen.
     #[must_use]
     pub fn mask(&self, text: &str) -> String {
+        if !text.is_ascii() || text.contains(char::is_control) {
+            let seen = text_seen(text);
+            if seen.contains(&self.0) && !text.contains(&self.0) {
+                return seen.replace(&self.0, MASK);
+            }
+        }
         let masked = text.replace(&self.0, MASK);
         let quoted = serde_json::Value::from(self.0.as_str()).to_string();
         masked.replace(&quoted[1..quoted.len() - 1], MASK)
@@ -223,7 +230,7 @@ impl Secret {
     pub fn mask_value(&self, value: serde_json::Value) -> serde_json::Value {
         use serde_json::Value;
         match value {
-            Value::String(text) if text.contains(&self.0) => self.mask(&text).into(),
+            Value::String(text) => self.mask(&text).into(),
             Value::Array(values) => values.into_iter().map(|value| self.mask_value(value)).collect(),
             Value::Object(fields) => {
                 fields.into_iter().map(|(name, value)| (self.mask(&name), self.mask_value(value))).collect()
@@ -233,9 +240,28 @@ impl Secret {
     }
 }
 
+/// A text as it is once it is cleaned, however long.
+fn text_seen(text: &str) -> String {
+    crate::text::clean(text, usize::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_token_is_found_with_unseen_characters_in_it() {
+        let secret = Secret::new("FLOWTOKEN-99887766").expect("a token");
+        for hidden in
+            ["a FLOWTOKEN-99887766 b", "a FLOWTO\u{200b}KEN-998\u{1b}[31m87766 b", "a FLOW\u{ad}TOKEN-99887766 b"]
+        {
+            let masked = secret.mask(hidden);
+            assert!(masked.starts_with("a ") && masked.ends_with(" b") && masked.len() < 24, "{masked:?}");
+            let masked = secret.mask_value(serde_json::json!([{hidden: hidden}]));
+            assert!(!text_seen(&masked.to_string()).contains(secret.expose()), "{masked}");
+        }
+        assert_eq!(secret.mask("a\u{200b}b"), "a\u{200b}b", "what has no token in it stays as it is");
+    }
 
     /// Programs that answer as `secret-tool` does when all is well, when it has nothing, when it is not there, and as it
     /// should not. The first one prints the first word that it is given.

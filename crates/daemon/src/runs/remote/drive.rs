@@ -4,9 +4,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use steplatch_remote::{
-    AskError, Cancelled, Ids, Looked, Pace, StartError, Started, State as There, Status, jitter, pace, result,
+    AskError, Cancelled, Config, Ids, Looked, Pace, StartError, Started, State as There, Status, clean_text, jitter,
+    pace, result,
 };
 use steplatch_store::Append;
 use steplatch_workflow::{Input, Timestamp};
@@ -22,6 +23,17 @@ use crate::runs::run::{About, Progress, RunState};
 
 /// How long the answer to a start is waited for when the daemon stops: without it, nobody knows what became of it.
 const LAST_ANSWER: Duration = Duration::from_secs(8);
+
+/// How long a service may take to answer a cancel: somebody waits for it.
+const CANCELS_WITHIN: Duration = Duration::from_secs(8);
+
+/// Changes at its service that are written down of one run: what it waits for may change as often as the service likes.
+const MOST_TOLD: u32 = 1_000;
+
+/// Characters of a question there that are kept, of each of its choices, and how many of these.
+const LONGEST_PROMPT: usize = 2_000;
+const LONGEST_CHOICE: usize = 200;
+const MOST_CHOICES: usize = 50;
 
 /// Times in a row that a service may not know a run which it started.
 const MOST_UNKNOWN: u32 = 3;
@@ -47,6 +59,8 @@ pub(super) struct Driver {
     seen: Option<Status>,
     /// Looks in a row at which the service did not know the run.
     unknown: u32,
+    /// How long the service's runs may take, as it was configured last.
+    longest: Duration,
     /// Why it can not go on just now.
     trouble: Option<String>,
 }
@@ -70,7 +84,8 @@ enum Came {
     Turn(Turn),
     Start(Result<Started, StartError>),
     Look(Box<Result<Status, AskError>>),
-    Cancel(Result<Cancelled, AskError>),
+    /// None if there was no answer in time.
+    Cancel(Option<Result<Cancelled, AskError>>),
 }
 
 impl Driver {
@@ -102,6 +117,7 @@ impl Driver {
             pace,
             seen: None,
             unknown: 0,
+            longest: Config::default().execution_timeout,
             trouble: None,
         };
         driver.publish();
@@ -113,13 +129,16 @@ impl Driver {
         let mut asking: Option<Asking> = None;
         let stopping = self.shared.stopping.clone();
         while self.state.end.is_none() {
+            if let Some(setup) = self.service.setup() {
+                self.longest = setup.config.execution_timeout;
+            }
             if asking.is_none() && !self.begin_next(&mut asking).await {
                 return;
             }
             if self.state.end.is_some() {
                 break;
             }
-            let late = self.limit().and_then(|limit| self.state.at_work_for(limit));
+            let late = self.state.at_work_for(self.limit());
             let goes_on = tokio::select! {
                 biased;
                 () = stopping.cancelled() => return self.leave(asking).await,
@@ -153,8 +172,14 @@ impl Driver {
                 self.fail(error, "UNKNOWN").await
             }
             Next::Start { not_before } => {
-                let turn = self.service.try_enter();
-                if turn.is_none() && !self.state.queued && !self.append(Entry::Queued { at: moment::now() }).await {
+                self.tell_of_service();
+                // One that is left alone for a while keeps no place.
+                let turn = if not_before.is_none() { self.service.try_enter() } else { None };
+                if turn.is_none()
+                    && not_before.is_none()
+                    && !self.state.queued
+                    && !self.append(Entry::Queued { at: moment::now() }).await
+                {
                     return false;
                 }
                 let service = self.service.clone();
@@ -175,16 +200,21 @@ impl Driver {
                 true
             }
             Next::Look => {
+                self.tell_of_service();
                 let (after, instance) = (self.look_after, self.instance());
                 *asking = Some(self.asks(What::Look, after, move |setup, workflow| async move {
                     Came::Look(Box::new(setup.client.status(&workflow, &instance).await))
                 }));
                 true
             }
+            Next::Cancel if !self.is_used() => {
+                self.give_up("its service is not configured and enabled any more, so the remote run may go on").await
+            }
             Next::Cancel => {
                 let instance = self.instance();
                 *asking = Some(self.asks(What::Cancel, Duration::ZERO, move |setup, workflow| async move {
-                    Came::Cancel(setup.client.cancel(&workflow, &instance).await)
+                    let asked = setup.client.cancel(&workflow, &instance);
+                    Came::Cancel(tokio::time::timeout(CANCELS_WITHIN, asked).await.ok())
                 }));
                 true
             }
@@ -233,7 +263,7 @@ impl Driver {
     }
 
     async fn late(&mut self, asking: &mut Option<Asking>) -> bool {
-        let seconds = self.limit().unwrap_or_default().as_secs_f64();
+        let seconds = self.limit().as_secs_f64();
         let reason = format!("It took longer than {seconds} s, which is its limit");
         *asking = None;
         self.append(Entry::Cancelling { at: moment::now(), reason, late: true }).await
@@ -241,6 +271,7 @@ impl Driver {
 
     /// Goes on with an answer. Returns false when this run is not ours to go on with.
     async fn came(&mut self, came: Came, asking: &mut Option<Asking>) -> bool {
+        self.trouble = None;
         match came {
             Came::Turn(turn) => {
                 self.turn = Some(turn);
@@ -311,16 +342,16 @@ impl Driver {
                 return true;
             }
         };
-        (self.unknown, self.trouble) = (0, None);
+        self.unknown = 0;
         let at = moment::now();
+        let gate = status.pending_gate.as_ref().map(bounded);
         let known = self.state.there.as_ref();
-        let is_same = known.is_some_and(|there| {
-            there.status.as_deref() == Some(status.word.as_str()) && there.gate == status.pending_gate
-        });
-        let is_as_seen = self.seen.as_ref() == Some(&status);
-        self.look_after = self.pace.next(if is_as_seen { Looked::Same } else { Looked::Changed }, jitter());
+        let is_same = known
+            .is_some_and(|there| there.status.as_deref() == Some(status.word.as_str()) && there.gate == gate)
+            || self.state.tellings >= MOST_TOLD;
+        self.look_after = self.pace.next(if is_same { Looked::Same } else { Looked::Changed }, jitter());
         let state = status.state;
-        let told = Entry::Told { at, status: status.word.clone(), gate: status.pending_gate.clone() };
+        let told = Entry::Told { at, status: status.word.clone(), gate };
         self.seen = Some(status);
         match state {
             There::Running if is_same => {
@@ -346,13 +377,14 @@ impl Driver {
         }
     }
 
-    async fn cancelled(&mut self, answer: Result<Cancelled, AskError>) -> bool {
+    async fn cancelled(&mut self, answer: Option<Result<Cancelled, AskError>>) -> bool {
         match answer {
-            Ok(Cancelled::Asked) => self.give_up("its service was asked to cancel it").await,
-            Ok(Cancelled::NotSupported) => {
+            Some(Ok(Cancelled::Asked)) => self.give_up("its service was asked to cancel it").await,
+            Some(Ok(Cancelled::NotSupported)) => {
                 self.give_up("its service takes no cancels, so the remote run goes on").await
             }
-            Err(error) => {
+            None => self.give_up("its service did not answer the cancel, so the remote run may go on").await,
+            Some(Err(error)) => {
                 let words =
                     format!("its service could not be asked to cancel it, so the remote run may go on: {error}");
                 self.give_up(&words).await
@@ -401,10 +433,25 @@ impl Driver {
     }
 
     /// Returns how long it may be at work there.
-    fn limit(&self) -> Option<Duration> {
+    fn limit(&self) -> Duration {
         let own = self.began.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        let service = self.service.setup().map(|setup| setup.config.execution_timeout);
-        own.into_iter().chain(service).min()
+        own.map_or(self.longest, |own| own.min(self.longest))
+    }
+
+    /// Whether the service is configured and used just now.
+    fn is_used(&self) -> bool {
+        self.service.setup().is_some_and(|setup| setup.config.enabled)
+    }
+
+    /// Says why it does not go on while its service is not used.
+    fn tell_of_service(&mut self) {
+        if !self.is_used() {
+            let service = &self.began.service;
+            self.trouble = Some(format!(
+                "the service '{service}' is not configured and enabled just now; the run goes on when it is, or cancel it"
+            ));
+            self.publish();
+        }
     }
 
     fn instance(&self) -> String {
@@ -473,6 +520,15 @@ impl Driver {
         self.progress.send_replace(self.now());
         self.shared.changes.run(&self.began.run);
     }
+}
+
+/// What a service says that a run waits for, as much of it as is kept: the question and what can be answered.
+fn bounded(gate: &Value) -> Value {
+    let text = |value: &Value, most| value.as_str().map(|text| clean_text(text, most));
+    let prompt = gate.get("prompt").and_then(|prompt| text(prompt, LONGEST_PROMPT)).unwrap_or_default();
+    let choices = gate.get("choices").and_then(Value::as_array).into_iter().flatten();
+    let choices: Vec<String> = choices.filter_map(|choice| text(choice, LONGEST_CHOICE)).take(MOST_CHOICES).collect();
+    json!({"prompt": prompt, "choices": choices})
 }
 
 /// Waits for the answer to what is asked; for ever if nothing is.

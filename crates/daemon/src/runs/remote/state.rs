@@ -18,6 +18,8 @@ pub(super) struct State {
     pub(super) paused: Option<Pause>,
     /// How often the service was asked to start it, and certainly did not.
     pub(super) refusals: u32,
+    /// How often it changed at its service.
+    pub(super) tellings: u32,
     /// Whether it stood in line.
     pub(super) queued: bool,
     /// The run there, once it is started.
@@ -112,6 +114,7 @@ impl State {
                 }
             }
             Entry::Told { status, gate, .. } => {
+                self.tellings += 1;
                 if let Some(there) = &mut self.there {
                     (there.status, there.gate) = (Some(status.clone()), gate.clone());
                 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use steplatch_testkit::fake::{Answer, Route, TOKEN};
-use steplatch_testkit::{Agent, FakeService, Home};
+use steplatch_testkit::{Agent, Era, FakeService, Home};
 
 use crate::client::{STEPLATCH, Serving, asking};
 
@@ -105,6 +105,28 @@ fn the_workflows_of_one_instance_are_tools_of_another_whatever_is_killed() {
     let cancelled = agent.calls("cancel_run", json!({"run_id": begun}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
     assert_eq!(north.waits_for(&gate)["status"], "cancelled");
+}
+
+#[test]
+fn a_call_of_a_remote_tool_comes_to_what_the_service_says() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let service = runtime.block_on(FakeService::start());
+    service.offer("7", "Deploy");
+    service.offer_entry(json!({"id": "8", "title": "Breaks", "executionType": "sync"}));
+    service.script("8", vec![json!({"status": "FAILED", "output": {"error": "the disk is full"}})]);
+    let home = Home::new(STEPLATCH);
+    configure(&home, &service.url(), TOKEN);
+    for agent in [Agent::of(Era::Handshake, &home), Agent::of(Era::Stateless, &home)] {
+        let _ = agent.calls("refresh_workflows", json!({}));
+        let good = agent.calls("workflow_deploy", json!({"to": "prod"}));
+        assert_eq!((&good["success"], &good["status"]), (&json!(true), &json!("COMPLETED")), "{good}");
+        assert_eq!((&good["originalWorkflowId"], &good["input"]), (&json!("7"), &json!({"to": "prod"})), "{good}");
+        assert!(good["correlationId"].is_string() && good["run_id"].is_string(), "{good}");
+        let bad = agent.begins("workflow_breaks", json!({})).answer();
+        assert_eq!(bad["result"]["isError"], true, "{bad}");
+        let told = &bad["result"]["structuredContent"];
+        assert_eq!((&told["status"], &told["error"]), (&json!("FAILED"), &json!("the disk is full")), "{bad}");
+    }
 }
 
 #[test]

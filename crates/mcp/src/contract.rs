@@ -90,6 +90,9 @@ impl Contract {
             Ok(Some((reached, warnings)))
         };
         match asked.await {
+            Ok(Some((Reached::Reply(data), warnings))) if verb == CallTool::NAME => {
+                Outcome::Done(Called::Result(finished(data, warnings)))
+            }
             Ok(Some((Reached::Reply(data), warnings))) => Outcome::Done(Called::Result(completed(data, warnings))),
             Ok(Some((Reached::Ask(ask), _))) => Outcome::Ask(ask),
             Ok(None) => {
@@ -137,6 +140,23 @@ fn completed(mut data: Value, warnings: Vec<String>) -> CallToolResult {
         // As text it would cost an agent a hundred thousand tokens and show it nothing.
         result.content.push(ContentBlock::image(png, "image/png"));
     }
+    result
+}
+
+/// The result of a workflow that was called as a tool: one that failed is a tool that failed. What a remote service said of its
+/// run stands where the service's users look for it, beside what is told of the run here.
+fn finished(mut data: Value, warnings: Vec<String>) -> CallToolResult {
+    let is_error = data["success"] == false;
+    let of_service =
+        |result: &Value| result.get("correlationId").is_some() && result.get("originalWorkflowId").is_some();
+    if let Value::Object(fields) = &mut data
+        && fields.get("result").is_some_and(of_service)
+        && let Some(Value::Object(result)) = fields.remove("result")
+    {
+        fields.extend(result);
+    }
+    let mut result = completed(data, warnings);
+    result.is_error = Some(is_error);
     result
 }
 
@@ -194,6 +214,9 @@ impl Offer for Contract {
         if begins && call.asker.takes_tasks() && matches!(call.round.came, Came::Nothing) {
             return match tasks::begin(verb, params, &self.daemon_of(&call.asker)).await {
                 Ok(Ok(task)) => Outcome::Done(Called::Task(task)),
+                Ok(Err((reply, warnings))) if verb == CallTool::NAME => {
+                    Outcome::Done(Called::Result(finished(reply, warnings)))
+                }
                 Ok(Err((reply, warnings))) => Outcome::Done(Called::Result(completed(reply, warnings))),
                 Err(error) => Outcome::Done(Called::Result(failed(verb, &call.name, &error))),
             };

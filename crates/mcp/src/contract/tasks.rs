@@ -117,7 +117,10 @@ impl People {
             "completed" | "failed" => {
                 let params = serde_json::json!({ "run_id": run_id });
                 let (reply, warnings) = daemon.call_raw(GetRun::NAME, params).await?;
-                let result = match serde_json::to_value(completed(reply, warnings)) {
+                let failed = run.state == "failed";
+                let mut result = completed(reply, warnings);
+                result.is_error = Some(failed);
+                let result = match serde_json::to_value(result) {
                     Ok(Value::Object(result)) => result,
                     other => unreachable!("the result of a tool is an object, not {other:?}"),
                 };

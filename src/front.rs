@@ -35,6 +35,7 @@ pub(crate) fn hello(name: &str) -> Hello {
         cwd: std::env::current_dir().ok().map(|folder| folder.display().to_string()),
         environment: Some(environment),
         person: name == "steplatch",
+        peer: None,
         // The program itself is the command line; others are called by what they are.
         surface: Some(if name == "steplatch" { "cli" } else { name }.to_owned()),
     }

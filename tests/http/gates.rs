@@ -68,3 +68,54 @@ fn a_gate_for_people_is_answered_with_their_passphrase_only() {
     let answered = serving.follows(&run, &[]).rest().into_iter().find(|event| event.kind == "gate_answered").unwrap();
     assert_eq!(answered.data["data"]["through"], "http", "{answered:?}");
 }
+
+/// A client of MCP that has dialogs and answers them itself.
+const CLIENT: &str = r#"
+import json, sys, urllib.error, urllib.request
+port, token, run = sys.argv[1:]
+meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+        "io.modelcontextprotocol/clientInfo": {"name": "somebody", "version": "1"}}
+headers = {"Authorization": "Bearer " + token, "Content-Type": "application/json",
+           "Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2026-07-28",
+           "Mcp-Method": "tools/call", "Mcp-Name": "get_run"}
+
+def call(**more):
+    params = {"name": "get_run", "arguments": {"run_id": run, "wait_seconds": 5}, "_meta": meta, **more}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}/mcp", body, headers)
+    text = urllib.request.urlopen(asked, timeout=60).read().decode()
+    lines = [line.removeprefix("data: ") for line in text.splitlines() if '"result"' in line]
+    return json.loads(lines[-1])["result"]
+
+asked = call()
+key = next(iter(asked["inputRequests"]))
+done = call(requestState=asked["requestState"], inputResponses={key: {"action": "accept", "content": {"decision": "yes"}}})
+print("it", done["structuredContent"]["status"] + ":", done["structuredContent"].get("next_step", ""))
+"#;
+
+#[test]
+fn a_dialog_over_http_is_believed_unless_it_comes_out_of_a_terminal_that_is_kept() {
+    let serving = Serving::new();
+    let run = serving.starts(&asking("human"));
+    serving.waits_for(&run);
+    let script = serving.home.path().join("client.py");
+    std::fs::write(&script, CLIENT).unwrap();
+    let (port, script) = (serving.port.to_string(), script.display().to_string());
+    let typed = format!("python3 {script} {port} {} {run}", serving.token);
+    serving.home.runs(&["terminal", "open", "--name", "agent"]).well();
+    let inside = serving.home.runs(&["terminal", "run", "agent", "sh", "-c", &typed]);
+    assert!(
+        inside.stdout.contains("it waiting:") && inside.stdout.contains("a terminal that steplatch keeps"),
+        "{inside:?}"
+    );
+    assert_eq!(serving.waits_for(&run)["status"], "waiting");
+
+    // It is not asked again about a gate that it was asked about in vain, so there is another one.
+    let run = serving.starts(&asking("human"));
+    serving.waits_for(&run);
+    let mut outside = std::process::Command::new("python3");
+    let said = outside.args([&script, &port, &serving.token, &run]).output().unwrap();
+    let told = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(told.contains("it completed:"), "{told}{}", String::from_utf8_lossy(&said.stderr));
+}

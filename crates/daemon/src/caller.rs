@@ -1,6 +1,7 @@
 //! Who asks, and from where.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use steplatch_protocol::Hello;
@@ -18,6 +19,8 @@ pub(crate) struct Caller {
     pub(crate) surface: Option<String>,
     /// The process that asks, where it came over the socket.
     pub(crate) process: Option<i32>,
+    /// From where they are served over the network, if the process that asks does so for somebody.
+    pub(crate) peer: Option<SocketAddr>,
 }
 
 /// The longest name of a surface, in characters: it is told with every answer.
@@ -85,6 +88,7 @@ impl Caller {
             person: false,
             surface: None,
             process: None,
+            peer: None,
         }
     }
 
@@ -100,6 +104,7 @@ impl Caller {
             person: hello.person,
             surface: hello.surface.map(|surface| surface.chars().take(LONGEST_SURFACE).collect()),
             process: None,
+            peer: hello.peer,
         }
     }
 }

@@ -14,6 +14,7 @@ mod library;
 mod lock;
 mod moment;
 mod nodes;
+mod peer;
 mod remotes;
 mod runs;
 mod secrets;

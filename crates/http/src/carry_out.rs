@@ -258,7 +258,7 @@ impl Thing {
 async fn answer_gate(daemon: &Steady, params: Value) -> Result<(Value, Vec<String>), AskError> {
     let has_passphrase = params["passphrase"].as_str().is_some_and(|given| !given.is_empty());
     if has_passphrase && daemon.call(GetApprover {}).await?.is_set {
-        return daemon.for_person("http").call_raw("ANSWER_GATE", params).await;
+        return daemon.for_person("http", None).call_raw("ANSWER_GATE", params).await;
     }
     daemon.call_raw("ANSWER_GATE", params).await
 }

@@ -21,7 +21,7 @@ use hyper::body::{Body as _, Frame, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use steplatch_protocol::Steady;
+use steplatch_protocol::{Peer, Steady};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -198,12 +198,12 @@ impl Server {
                 () = &mut end => break,
             };
             match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, address)) => {
                     let Some(seat) = app.connections.seat() else {
                         turn_away(&stream);
                         continue;
                     };
-                    let talk = talk(stream, seat, router.clone(), app.ended.clone());
+                    let talk = talk(stream, Peer(address), seat, router.clone(), app.ended.clone());
                     let gone = gone.clone();
                     tasks.spawn(async move {
                         tokio::select! {
@@ -242,7 +242,7 @@ fn turn_away(stream: &TcpStream) {
 }
 
 /// Answers one connection until its end.
-async fn talk(stream: TcpStream, seat: Seat, router: Router, ended: CancellationToken) {
+async fn talk(stream: TcpStream, peer: Peer, seat: Seat, router: Router, ended: CancellationToken) {
     // Answers are written in small pieces, and a delayed acknowledgement of one would hold up the next for 40 ms.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "small answers may be late");
@@ -251,6 +251,8 @@ async fn talk(stream: TcpStream, seat: Seat, router: Router, ended: Cancellation
     let service = service_fn(|mut request: hyper::Request<hyper::body::Incoming>| {
         let answering = connection.answers();
         request.extensions_mut().insert(connection.clone());
+        // Whoever asks for them can tell who they are.
+        request.extensions_mut().insert(peer);
         let router = router.clone();
         async move {
             let response = router.oneshot(request.map(Body::new)).await?;

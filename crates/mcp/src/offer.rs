@@ -16,6 +16,7 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use serde_json::Value;
+use steplatch_protocol::Peer;
 use tokio::sync::{broadcast, mpsc};
 
 use crate::progress::Progress;
@@ -230,6 +231,12 @@ impl<'c> Asker<'c> {
     #[must_use]
     pub fn name(&self) -> Option<String> {
         self.context.client_info().map(|client| client.name)
+    }
+
+    /// Where it is, over HTTP.
+    #[must_use]
+    pub fn peer(&self) -> Option<Peer> {
+        self.context.extensions.get::<http::request::Parts>()?.extensions.get::<Peer>().copied()
     }
 
     /// Whether it speaks the protocol of 2026-07-28 or a later one, in which nobody is asked but by a result.

@@ -1,9 +1,14 @@
 //! Verbs about the daemon itself.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// The address of somebody who is served over the network, beside a request of theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer(pub SocketAddr);
 
 /// Begin a connection: say who you are, and what terminals that you open inherit.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -22,6 +27,10 @@ pub struct Hello {
     /// A person asks, not a program on its own
     #[serde(default)]
     pub person: bool,
+    /// The address from which they are served over the network, where the client is a server that asks for them
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub peer: Option<SocketAddr>,
     /// Through what they ask, recorded with their answers: cli, commander, mcp
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub surface: Option<String>,

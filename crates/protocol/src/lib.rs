@@ -31,7 +31,7 @@ pub use codec::{Line, LineReader, MAX_LINE};
 pub use connect::{ConnectError, Starter, connect, connect_or_start};
 pub use daemon::{
     DaemonStatus, DaemonStatusReply, GetMetrics, GetMetricsReply, Hello, HelloReply, HostInfo, Metric, MetricKind,
-    Sample, StopDaemon, StopDaemonReply,
+    Peer, Sample, StopDaemon, StopDaemonReply,
 };
 pub use follow::{FollowError, Follower, SomeEvents};
 pub use library::{

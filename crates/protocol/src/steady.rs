@@ -15,7 +15,7 @@ use tokio::sync::Mutex;
 
 use crate::client::{CallError, Client};
 use crate::connect::{ConnectError, Starter, connect, connect_or_start};
-use crate::daemon::Hello;
+use crate::daemon::{Hello, Peer};
 use crate::follow::Follower;
 use crate::place::Place;
 use crate::runs::{RUN_WAIT_SECONDS, RunWorkflow};
@@ -205,11 +205,13 @@ impl Steady {
         Self::new(place.clone(), starter.clone(), Hello { client: who.to_owned(), ..hello.clone() })
     }
 
-    /// Returns a way of its own, introduced as the person whom this `surface` reaches.
+    /// Returns a way of its own, introduced as the person whom this `surface` reaches, over the network if they have an address
+    /// there.
     #[must_use]
-    pub fn for_person(&self, surface: &str) -> Self {
+    pub fn for_person(&self, surface: &str, peer: Option<Peer>) -> Self {
         let Shared { place, starter, hello, .. } = &*self.shared;
-        let hello = Hello { person: true, surface: Some(surface.to_owned()), ..hello.clone() };
+        let peer = peer.map(|Peer(address)| address);
+        let hello = Hello { person: true, surface: Some(surface.to_owned()), peer, ..hello.clone() };
         Self { who: self.who.clone(), ..Self::new(place.clone(), starter.clone(), hello) }
     }
 

@@ -176,6 +176,7 @@ fn hello(folder: &Path, name: &str, person: bool) -> Hello {
         cwd: Some(folder.display().to_string()),
         environment: Some(environment),
         person,
+        peer: None,
         surface: person.then(|| "cli".to_owned()),
     }
 }

@@ -361,6 +361,7 @@ mod tests {
             person: false,
             surface: None,
             process: None,
+            peer: None,
         };
         assert_eq!(Asker::of(&caller), Asker { named: Some("/l".into()), ..at("/p") });
     }

@@ -23,6 +23,7 @@ fn caller(folder: &TempDir, name: &str) -> Caller {
         person: false,
         surface: None,
         process: None,
+        peer: None,
     }
 }
 

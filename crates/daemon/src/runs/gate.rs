@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use steplatch_host::HostStatus;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{AnswerGate, AnswerGateReply, Decide, GateInfo, Passphrase};
 use steplatch_workflow::{AnsweredBy, By, Event, Field, Form, Gate, Input, Timestamp};
@@ -13,6 +14,7 @@ use super::{Runs, report};
 use crate::approver::{Approver, NotPassed};
 use crate::caller::{Caller, descends_from, mark_of};
 use crate::moment;
+use crate::peer::processes_at;
 use crate::secrets::Secrets;
 
 /// How long an answer may take to be written down.
@@ -328,7 +330,27 @@ impl Runs {
             return Some(FOR_A_PERSON.to_owned());
         }
         let hosts = self.shared.sessions.hosts().await;
-        let process = caller.process?;
+        if let Some(peer) = caller.peer.filter(|peer| peer.ip().to_canonical().is_loopback()) {
+            // They are on this machine, so they are looked at like anybody who asks here.
+            let found = tokio::task::spawn_blocking(move || processes_at(peer)).await.unwrap_or_default();
+            if found.is_empty() {
+                return Some(
+                    "This gate waits for a person, and who asks over the network is on this machine and can not be told; \
+                     answer it in a terminal of your own"
+                        .to_owned(),
+                );
+            }
+            for process in found {
+                if let Some(why) = self.is_ours(process, &hosts).await {
+                    return Some(why);
+                }
+            }
+        }
+        self.is_ours(caller.process?, &hosts).await
+    }
+
+    /// Says why a process is no person's: an agent may have started it through us.
+    async fn is_ours(&self, process: i32, hosts: &[HostStatus]) -> Option<String> {
         // This process itself asks in tests, and its host keeps no shell then that could be told from it.
         let us = i32::try_from(std::process::id()).unwrap_or(0);
         let keeps = |pid| pid != us && hosts.iter().any(|host| Ok(host.pid) == u32::try_from(pid));

@@ -71,6 +71,6 @@ impl Origin {
     pub(super) fn into_parts(self) -> (Caller, Seal) {
         let Self { name, folder, environment, person, secrets } = self;
         let environment = environment.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-        (Caller { name, folder, environment, person, surface: None, process: None }, Seal::knowing(secrets))
+        (Caller { name, folder, environment, person, surface: None, process: None, peer: None }, Seal::knowing(secrets))
     }
 }

@@ -208,7 +208,7 @@ pub(super) async fn answered(
 ) -> Result<Result<(), Refused>, AskError> {
     let client = asker.name().unwrap_or_else(|| "an MCP client".to_owned());
     let client: String = client.chars().take(40).collect();
-    let person = daemon.for_person(&format!("mcp elicitation in {client}"));
+    let person = daemon.for_person(&format!("mcp elicitation in {client}"), asker.peer());
     let reply = person.call(answer).await?;
     Ok(if reply.success { Ok(()) } else { Err(Refused { why: reply.error.unwrap_or_default(), again: reply.misread }) })
 }

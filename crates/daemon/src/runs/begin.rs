@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
-use steplatch_store::{AppendError, Appended, Journal, KnownRun, RunFilter};
+use steplatch_store::{Append, AppendError, Appended, Journal, KnownRun, RunFilter};
 use steplatch_workflow::{Definition, History, Input, Start};
 use tokio::sync::mpsc;
 
@@ -88,6 +88,27 @@ impl Shared {
             }
             Err(AppendError::Storage(error)) => {
                 self.lock().remove(&id);
+                Err(format!("the run was not started, because it can not be written down: {error}"))
+            }
+        }
+    }
+
+    /// Writes the beginning of a registered run down. Returns the number of its last entry, or the run that began before under
+    /// the same key or id.
+    ///
+    /// # Errors
+    /// In a whole sentence, when it can not be written.
+    pub(super) async fn begun(&self, run: &Run, append: Append) -> Result<Result<u64, Arc<Run>>, String> {
+        let written = self.write_first(append).await;
+        if !matches!(written, Ok(Appended::Written { .. })) {
+            self.lock().remove(&run.id);
+        }
+        match written {
+            Ok(Appended::Written { last }) => Ok(Ok(last)),
+            Ok(Appended::Existing { run: existing }) => self.known(&existing).await.map(Err),
+            // The id is that of the step that starts it, so it is the same run.
+            Err(AppendError::Conflict { run: existing, .. }) => self.known(&existing).await.map(Err),
+            Err(AppendError::Storage(error)) => {
                 Err(format!("the run was not started, because it can not be written down: {error}"))
             }
         }

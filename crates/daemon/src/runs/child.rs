@@ -15,7 +15,7 @@ use super::begin::Beginning;
 use super::catalog::TerminalTools;
 use super::function::{Begins, begin_saved, outcome_of};
 use super::remote::BeginsRemote;
-use super::run::Run;
+use super::run::{Run, RunState};
 use super::source::{Named, Source};
 use super::{Seal, Shared, remote};
 use crate::caller::Caller;
@@ -107,6 +107,31 @@ pub(super) async fn tell_of_waits(
             std::future::pending::<()>().await;
         }
     }
+}
+
+/// Returns what a run came to that is over and is no machine, as a machine that waits for it is told: with what it returned,
+/// where it returned something and that can be read.
+pub(super) fn outcome_with(run: &Run, returned: Option<Result<Value, String>>) -> Outcome {
+    let state = run.state();
+    let mut result = Map::new();
+    let mut tell = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
+    tell("success", (state == RunState::Completed).into());
+    tell("run_id", run.id.as_str().into());
+    tell("status", state.name().into());
+    tell("workflow_name", run.about.workflow.clone().into());
+    let mut error = run.progress().error;
+    match returned {
+        Some(Ok(returned)) => tell("result", returned),
+        Some(Err(unreadable)) => {
+            tell("success", false.into());
+            error = Some(format!("Run {} {unreadable}", run.id));
+        }
+        None => {}
+    }
+    if let Some(error) = error {
+        tell("error", error.into());
+    }
+    Outcome::Finished { result }
 }
 
 /// Cancels a run and waits until it has left nothing behind.

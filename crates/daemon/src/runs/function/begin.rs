@@ -10,7 +10,7 @@ use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
 use steplatch_protocol::{RunReply, RunWorkflow};
 use steplatch_python::{Declaration, Kind, Limits, Start};
-use steplatch_store::{Append, AppendError, Appended, Journal as _, KnownRun};
+use steplatch_store::{Append, Journal as _, KnownRun};
 use steplatch_workflow::substitute;
 
 use super::drive::{Driver, OwnFile};
@@ -208,12 +208,8 @@ impl Shared {
         let mut folded = Folded::default();
         folded.apply(&entry);
         append.texts = vec![entry.text()];
-        let written = self.write_first(append).await;
-        if !matches!(written, Ok(Appended::Written { .. })) {
-            self.lock().remove(&run.id);
-        }
-        match written {
-            Ok(Appended::Written { last }) => {
+        match self.begun(&run, append).await? {
+            Ok(last) => {
                 let driver = Driver {
                     shared: self.clone(),
                     caller,
@@ -237,11 +233,7 @@ impl Shared {
                 self.drivers.spawn(drive(driver, false));
                 Ok(run)
             }
-            Ok(Appended::Existing { run: existing }) => self.known(&existing).await,
-            Err(AppendError::Conflict { run: existing, .. }) => self.known(&existing).await,
-            Err(AppendError::Storage(error)) => {
-                Err(format!("the run was not started, because it can not be written down: {error}"))
-            }
+            Err(known) => Ok(known),
         }
     }
 

@@ -23,7 +23,7 @@ use crate::moment;
 use crate::nodes::FunctionWorkflow;
 use crate::runs::begin::Beginning;
 use crate::runs::catalog::TerminalTools;
-use crate::runs::child::{Watched, give_up, tell_of_waits};
+use crate::runs::child::{Watched, give_up, outcome_with, tell_of_waits};
 use crate::runs::remote::BeginsRemote;
 use crate::runs::run::{Run, RunState};
 use crate::runs::source::{Named, Source};
@@ -262,30 +262,11 @@ pub(in crate::runs) async fn result_of(shared: &Shared, run: &Run) -> Result<Nod
 
 /// Returns what a run of a function came to that is over, as the machine that waits for it is told.
 pub(in crate::runs) async fn outcome_of(shared: &Shared, run: &Run) -> Outcome {
-    let state = run.state();
-    let mut result = Map::new();
-    let mut tell = |name: &str, value: Value| result.insert(name.to_owned(), value);
-    tell("success", (state == RunState::Completed).into());
-    tell("run_id", run.id.as_str().into());
-    tell("status", state.name().into());
-    tell("workflow_name", run.about.workflow.clone().into());
-    let error = match state {
-        RunState::Completed => match returned(shared, run).await {
-            Ok(returned) => {
-                tell("result", returned);
-                None
-            }
-            Err(error) => {
-                tell("success", false.into());
-                Some(format!("Run {} {error}", run.id))
-            }
-        },
-        _ => run.progress().error,
+    let returned = match run.state() {
+        RunState::Completed => Some(returned(shared, run).await),
+        _ => None,
     };
-    if let Some(error) = error {
-        tell("error", error.into());
-    }
-    Outcome::Finished { result }
+    outcome_with(run, returned)
 }
 
 /// One of the runs below a run that nobody's run started, counted for as long as this is there.

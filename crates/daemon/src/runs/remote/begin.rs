@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::ToolInfo;
-use steplatch_store::{Append, AppendError, Appended, Journal as _, KnownRun};
+use steplatch_store::{Append, Journal as _, KnownRun};
 
 use super::drive::Driver;
 use super::entry::{Began, Entry};
@@ -97,22 +97,13 @@ impl Shared {
         append.key = key;
         let entry = Entry::Began(Box::new(began.clone()));
         append.texts = vec![entry.text()];
-        let written = self.write_first(append).await;
-        if !matches!(written, Ok(Appended::Written { .. })) {
-            self.lock().remove(&run.id);
-        }
-        match written {
-            Ok(Appended::Written { last }) => {
+        match self.begun(&run, append).await? {
+            Ok(last) => {
                 let driver = Driver::new(self.clone(), began, about, inputs, progress, State::default(), last);
                 self.drivers.spawn(driver.drive());
                 Ok(run)
             }
-            Ok(Appended::Existing { run: existing }) => self.known(&existing).await,
-            // The id is that of the step that starts it, so it is the same run.
-            Err(AppendError::Conflict { run: existing, .. }) => self.known(&existing).await,
-            Err(AppendError::Storage(error)) => {
-                Err(format!("the run was not started, because it can not be written down: {error}"))
-            }
+            Err(known) => Ok(known),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Runs of remote workflows, as they are told to who follows or asks.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use steplatch_protocol::{RunEvent, RunReply};
 use steplatch_store::{Journal as _, Record};
 use steplatch_workflow::Outcome;
@@ -9,6 +9,7 @@ use super::entry::{Began, Entry};
 use super::state::{Phase, State};
 use crate::moment;
 use crate::runs::Shared;
+use crate::runs::child::outcome_with;
 use crate::runs::event::{Unreadable, envelope};
 use crate::runs::run::{Run, RunState};
 use crate::secrets::Secrets;
@@ -122,23 +123,5 @@ pub(in crate::runs) async fn instance_of(shared: &Shared, run: &Run) -> Option<S
 
 /// Returns what a run came to that is over, as the machine that waits for it is told.
 pub(in crate::runs) async fn outcome_of(shared: &Shared, run: &Run) -> Outcome {
-    let state = run.state();
-    let mut result = Map::new();
-    let mut tell = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
-    tell("success", (state == RunState::Completed).into());
-    tell("run_id", run.id.as_str().into());
-    tell("status", state.name().into());
-    tell("workflow_name", run.about.workflow.clone().into());
-    let mut error = run.progress().error;
-    match result_of(shared, run).await {
-        Ok(returned) => tell("result", returned),
-        Err(unreadable) => {
-            tell("success", false.into());
-            error = Some(format!("Run {} {unreadable}", run.id));
-        }
-    }
-    if let Some(error) = error {
-        tell("error", error.into());
-    }
-    Outcome::Finished { result }
+    outcome_with(run, Some(result_of(shared, run).await))
 }

@@ -4,6 +4,7 @@
 //! is done because of it. A start is asked for at most once: what came of one that no
 //! answer was written down for is not known, and is said to be so.
 
+mod answer;
 mod begin;
 mod drive;
 mod entry;

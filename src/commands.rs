@@ -152,6 +152,11 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Remote(command) => command.run(&place).await,
         Command::Terminal(command) => command.run(&place).await,
         Command::Commander(command) => command.run(&place).await,
+        Command::Setup(_) if arguments.state_dir.is_some() => Err(Failure::usage(
+            "clients are given a server with the usual state folder; leave --state-dir out, and set STEPLATCH_STATE_DIR in the \
+             environment of the client's entry if it is to have another one"
+                .to_owned(),
+        )),
         Command::Setup(command) => command.run(),
         Command::Doctor(command) => command.run(&place).await,
         Command::Mcp(command) => command.run(place).await,

@@ -223,6 +223,20 @@ pub(crate) struct Shown {
 
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
+/// Tells what a service says of a run whose work it does.
+fn told_elsewhere(event: &RunEvent) -> String {
+    let text = |name: &str| visible(event.data.get(name).and_then(Value::as_str).unwrap_or_default());
+    let asked = event.data.get("pending_gate").and_then(|gate| gate.get("prompt")).and_then(Value::as_str);
+    match (event.event_type.as_str(), asked) {
+        ("remote_queued", _) => "stands in line: as many of its service's runs as may be are under way".to_owned(),
+        ("remote_refused", _) => format!("not started yet, asked again {}: {}", text("again_at"), text("error")),
+        ("remote_started", _) => format!("started by its service as {}", text("workflow_instance_id")),
+        ("remote_cancelling", _) => format!("its service is asked to cancel it: {}", text("reason")),
+        (_, Some(prompt)) => format!("waits there for an answer: {}", visible(prompt)),
+        _ => format!("its service says {}", text("status")),
+    }
+}
+
 /// A state that is over sooner than this shows no sign of being at work.
 const PATIENCE: Duration = Duration::from_millis(150);
 
@@ -280,6 +294,11 @@ impl Shown {
             "contract_checked" => {
                 self.story.check(event);
                 Vec::new()
+            }
+            remote if remote.starts_with("remote_") => {
+                let told = told_elsewhere(event);
+                let told = self.width(taken + 2).map_or(told.clone(), |width| fitted(&told, width));
+                vec![format!("  {QUIET}{told}{QUIET:#}")]
             }
             _ if event.is_last() => self.story.finished(event),
             _ => {

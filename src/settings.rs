@@ -195,7 +195,7 @@ impl Settings {
     /// With every problem of the file and of the environment, those included that alone would only be remarked.
     pub(crate) fn load() -> Result<Self, BadSettings> {
         let path = file();
-        let text = match path.as_deref().map(std::fs::read_to_string) {
+        let text = match path.as_deref().map(text_of) {
             Some(Ok(text)) => Some(text),
             Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
                 let place = path.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
@@ -396,6 +396,21 @@ impl Key {
         };
         Err(Problem { place: place.to_owned(), problem })
     }
+}
+
+/// The most bytes of a file of settings.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Reads the text of a file. What is no file might never end, or never begin.
+fn text_of(path: &Path) -> std::io::Result<String> {
+    let about = std::fs::metadata(path)?;
+    if !about.is_file() {
+        return Err(std::io::Error::other("it is no file"));
+    }
+    if about.len() > MOST_BYTES {
+        return Err(std::io::Error::other(format!("it has {} bytes, and at most {MOST_BYTES} are read", about.len())));
+    }
+    std::fs::read_to_string(path)
 }
 
 /// The file of this user, whether it is there or not.

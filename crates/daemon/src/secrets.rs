@@ -153,6 +153,39 @@ impl Secrets {
         Some(if part { MASK.to_owned() } else { group })
     }
 
+    /// Returns how many bytes around a portion of a text have to be known, so that no secret which it cuts off is missed.
+    pub(crate) fn reach(&self) -> usize {
+        self.values().first().map_or(0, |longest| longest.len().saturating_sub(1))
+    }
+
+    /// Returns a portion of a text without any part of a secret in it that the whole text has.
+    pub(crate) fn masked_portion(&self, text: &str, portion: std::ops::Range<usize>) -> String {
+        let mut hidden: Vec<(usize, usize)> = Vec::new();
+        for secret in &self.values() {
+            for (at, found) in text.match_indices(secret.as_str()) {
+                let (begin, end) = (at.max(portion.start), (at + found.len()).min(portion.end));
+                if begin < end {
+                    hidden.push((begin, end));
+                }
+            }
+        }
+        hidden.sort_unstable();
+        let (mut masked, mut at) = (String::new(), portion.start);
+        for (begin, end) in hidden {
+            if end <= at {
+                continue;
+            }
+            // One that begins within the last one is told as a part of it.
+            if begin >= at {
+                masked.push_str(&text[at..begin]);
+                masked.push_str(MASK);
+            }
+            at = end;
+        }
+        masked.push_str(&text[at.min(portion.end)..portion.end]);
+        masked
+    }
+
     /// Hides what a cut left of a secret at the end of `head` and at the beginning of `tail`.
     pub(crate) fn masked_cut(&self, head: String, tail: Option<String>) -> (String, Option<String>) {
         let (mut head, mut tail) = (self.masked(head), self.masked_if(tail));
@@ -256,6 +289,23 @@ mod tests {
     use steplatch_terminal::{Rgb, Run, Style};
 
     use super::*;
+
+    #[test]
+    fn a_portion_of_a_text_shows_no_part_of_a_secret_that_it_cuts_off() {
+        let secrets = Secrets::default();
+        secrets.add("FLOWTOKEN-99");
+        let text = "the FLOWTOKEN-99 of FLOWTOKEN-99.";
+        for begin in 0..text.len() {
+            for end in begin..=text.len() {
+                let masked = secrets.masked_portion(text, begin..end);
+                let plain: String = masked.replace(MASK, "");
+                assert!(plain.chars().all(|shown| "the of.".contains(shown)), "{begin}..{end}: {masked}");
+            }
+        }
+        assert_eq!(secrets.masked_portion(text, 2..text.len()), format!("e {MASK} of {MASK}."));
+        assert_eq!(secrets.reach(), 11);
+        assert_eq!(Secrets::default().masked_portion("abc", 1..2), "b");
+    }
 
     #[test]
     fn a_secret_is_removed_wherever_it_stands() {

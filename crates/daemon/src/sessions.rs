@@ -39,7 +39,7 @@ use trouble::{Trouble, held};
 use crate::caller::Caller;
 use crate::daemon::Ending;
 use crate::moment;
-use crate::secrets::Secrets;
+use crate::secrets::{MASK, Secrets};
 
 /// Terminals, as sessions. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -343,6 +343,10 @@ impl Sessions {
                 let limit = if verb.offset.is_some() { Limit::Head(most) } else { Limit::HeadAndTail(most) };
                 let excerpt = terminal.read(part, limit).await?;
                 let (truncated, next) = (excerpt.left_out > 0, excerpt.next);
+                let excerpt = match verb.offset {
+                    Some(offset) => whole_secrets_hidden(&terminal, &secrets, offset, excerpt).await?,
+                    None => excerpt,
+                };
                 // Before it is told, so that the words between do not stand between the halves of a secret.
                 let (head, tail) = secrets.masked_cut(excerpt.head, excerpt.tail);
                 (Some(told(Excerpt { head, tail, ..excerpt })), truncated, Some(next))
@@ -507,6 +511,35 @@ impl Sessions {
             output,
         })
     }
+}
+
+/// Hides in the output from `offset` on what it has of secrets that it cuts off: whoever reads a character at a time would read
+/// them.
+async fn whole_secrets_hidden(
+    terminal: &HostedTerminal,
+    secrets: &Secrets,
+    offset: u64,
+    excerpt: Excerpt,
+) -> Result<Excerpt, Trouble> {
+    let reach = secrets.reach();
+    if reach == 0 || excerpt.head.is_empty() {
+        return Ok(excerpt);
+    }
+    let begin = excerpt.dropped_before.map_or(offset, |dropped| dropped.max(offset));
+    let from = begin.saturating_sub(reach as u64);
+    let most = excerpt.head.chars().count() + 2 * reach;
+    let around = terminal.read(Part::From(from), Limit::Head(most)).await?;
+    let first = around.dropped_before.map_or(from, |dropped| dropped.max(from));
+    let at = usize::try_from(begin.saturating_sub(first)).unwrap_or(usize::MAX);
+    let head = if around.head.get(at..).is_some_and(|rest| rest.starts_with(&excerpt.head)) {
+        secrets.masked_portion(&around.head, at..at + excerpt.head.len())
+    } else if secrets.masked(around.head.clone()) == around.head {
+        excerpt.head
+    } else {
+        // What was there moved meanwhile, or a position is within a character: there is a secret near, and nobody knows where.
+        MASK.to_owned()
+    };
+    Ok(Excerpt { head, ..excerpt })
 }
 
 /// A screen that was painted, as what was asked for.

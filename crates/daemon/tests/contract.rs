@@ -566,3 +566,43 @@ async fn a_password_that_was_typed_unseen_is_hidden_wherever_it_comes_back() {
     assert_eq!(said.output, "hunter2 and more\n", "elsewhere these may be ordinary words");
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn a_secret_is_not_read_character_by_character_either() {
+    let daemon = TestDaemon::new().await;
+    let bash = daemon.bash().await;
+    let secret = SendInput {
+        session_id: bash.id.clone(),
+        input_text: "echo before; echo FLOWTOKEN-99; echo after\n".to_owned(),
+        ..SendInput::default()
+    };
+    // Known as one before it is shown.
+    let typed = SendInput { input_text: "FLOWTOKEN-99".to_owned(), secret: true, ..secret.clone() };
+    daemon.call(typed).await;
+    daemon.call(SendInput { input_text: "\u{15}".to_owned(), ..secret.clone() }).await;
+    daemon.call(secret).await;
+    bash.sees("(?m)^after").await;
+    let (mut read, mut offset) = (String::new(), 0);
+    loop {
+        let page = daemon
+            .call(GetScreenContent {
+                session_id: bash.id.clone(),
+                content_mode: ContentMode::History,
+                offset: Some(offset),
+                limit: Some(1),
+                ..GetScreenContent::default()
+            })
+            .await;
+        let next = page.next_offset.unwrap();
+        if next == offset {
+            break;
+        }
+        offset = next;
+        let shown = page.screen_content.unwrap();
+        read.push_str(shown.split("[…").next().unwrap_or_default());
+    }
+    let plain: String = read.chars().filter(|shown| *shown != '•' && !shown.is_whitespace()).collect();
+    assert!(plain.contains("before") && plain.contains("after"), "{read:?}");
+    assert!(!plain.contains("TOKEN") && !plain.contains("-99"), "{read:?}");
+    daemon.stop().await;
+}

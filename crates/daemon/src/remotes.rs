@@ -21,7 +21,7 @@ use tokio::sync::watch::Receiver;
 use crate::changes::Changes;
 use crate::configuration::Configuration;
 use crate::secrets::Secrets;
-use catalog::Catalog;
+use catalog::{Catalog, Listed};
 pub(crate) use line::Turn;
 pub(crate) use numbers::Ended;
 pub(crate) use service::{Service, Setup};
@@ -67,38 +67,27 @@ impl Remotes {
     fn configure(&self, configuration: &Configuration) {
         let known: Vec<String> = self.services().keys().cloned().collect();
         for config in &configuration.remotes {
-            let (service, is_new) = self.service_of(&config.name);
-            service.configure(config.clone(), &self.inner.secrets, &self.inner.catalog);
-            if is_new {
-                tokio::spawn(discovery::keep_up(self.clone(), service));
-            }
+            self.service(&config.name).configure(config.clone(), &self.inner.secrets, &self.inner.catalog);
         }
         for name in known {
             if !configuration.remotes.iter().any(|config| config.name == name) {
-                self.service_of(&name).0.retire();
+                self.service(&name).retire();
             }
         }
         // What is a tool may depend on it.
         self.inner.changes.tools();
     }
 
-    /// Returns the service of this name, made when there is none, and whether it was.
-    fn service_of(&self, name: &str) -> (Arc<Service>, bool) {
+    /// Returns the service of this name, made when there is none; runs that another daemon left may wait for one that is not
+    /// configured any more.
+    pub(crate) fn service(&self, name: &str) -> Arc<Service> {
         let mut services = self.services();
         if let Some(service) = services.get(name) {
-            return (service.clone(), false);
+            return service.clone();
         }
         let service = Arc::new(Service::new(name));
         services.insert(name.to_owned(), service.clone());
-        (service, true)
-    }
-
-    /// Returns the service of this name; runs that another daemon left may wait for one that is not configured any more.
-    pub(crate) fn service(&self, name: &str) -> Arc<Service> {
-        let (service, is_new) = self.service_of(name);
-        if is_new {
-            tokio::spawn(discovery::keep_up(self.clone(), service.clone()));
-        }
+        tokio::spawn(discovery::keep_up(self.clone(), service.clone()));
         service
     }
 
@@ -112,24 +101,32 @@ impl Remotes {
         services.into_iter().filter_map(|service| Some((service.clone(), service.setup()?))).collect()
     }
 
+    /// Returns what the services that are used offer, each with its service, sorted by the names of the tools.
+    fn offered(&self) -> Vec<(Arc<Service>, Listed)> {
+        let used = self.configured().into_iter().filter(|(_, setup)| setup.config.enabled);
+        let offered = used.flat_map(|(service, setup)| {
+            let listed = self.inner.catalog.listed(&service.name, &setup.config);
+            listed.into_iter().map(move |listed| (service.clone(), listed))
+        });
+        let mut offered: Vec<_> = offered.collect();
+        offered.sort_by(|(_, one), (_, other)| one.tool.cmp(&other.tool));
+        offered
+    }
+
     /// Returns the tools of all services that are used, sorted by name.
     pub(crate) fn tools(&self) -> Vec<ToolInfo> {
-        let mut tools: Vec<ToolInfo> = self
-            .configured()
-            .into_iter()
-            .filter(|(_, setup)| setup.config.enabled)
-            .flat_map(|(service, setup)| {
-                let listed = self.inner.catalog.listed(&service.name, &setup.config);
-                listed.into_iter().map(|listed| listed.tool(&service.name)).collect::<Vec<_>>()
-            })
-            .collect();
-        tools.sort_by(|one, other| one.name.cmp(&other.name));
-        tools
+        self.offered().into_iter().map(|(service, listed)| listed.tool(&service.name)).collect()
+    }
+
+    /// Returns the names of these tools, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.offered().into_iter().map(|(_, listed)| listed.tool).collect()
     }
 
     /// Returns the tool of this name.
     pub(crate) fn tool(&self, name: &str) -> Option<ToolInfo> {
-        self.tools().into_iter().find(|tool| tool.name == name)
+        let (service, listed) = self.offered().into_iter().find(|(_, listed)| listed.tool == name)?;
+        Some(listed.tool(&service.name))
     }
 
     /// Returns the names that saved workflows have as tools, by their own names.

@@ -193,7 +193,7 @@ impl Runs {
         };
         let mut available_workflows = self.shared.workflows.available(caller).await;
         let room = MOST_AVAILABLE.saturating_sub(available_workflows.len());
-        available_workflows.extend(self.shared.remotes.tools().into_iter().take(room).map(|tool| tool.name));
+        available_workflows.extend(self.shared.remotes.names().into_iter().take(room));
         RunReply { available_workflows, ..reply }
     }
 

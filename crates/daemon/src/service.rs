@@ -2,7 +2,6 @@
 //!
 //! One `match` says who answers what; the work is done where its things are kept.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -11,8 +10,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use steplatch_host::{HostState, Hosts};
 use steplatch_protocol::{
-    Command, DaemonStatusReply, ErrorCode, GetMetricsReply, Hello, HelloReply, HostInfo, Metric, MetricKind,
-    PROTOCOL_VERSION, Place, Refusal, Sample, StopDaemonReply, VerbInfo, WatchReply,
+    Command, DaemonStatusReply, ErrorCode, GetMetricsReply, Hello, HelloReply, HostInfo, Metric, PROTOCOL_VERSION,
+    Place, Refusal, StopDaemonReply, VerbInfo, WatchReply,
 };
 use steplatch_store::OpenError;
 use tokio::sync::{Notify, watch};
@@ -309,20 +308,14 @@ impl Service {
 
     async fn metrics(&self) -> Vec<Metric> {
         let status = self.status().await;
-        let gauge = |name: &str, help: &str, value: f64| Metric {
-            name: format!("steplatch_{name}"),
-            help: help.to_owned(),
-            kind: MetricKind::Gauge,
-            samples: vec![Sample { suffix: String::new(), labels: BTreeMap::new(), value }],
-        };
         #[allow(clippy::cast_precision_loss, reason = "there are fewer than 2^53 of each")]
         let number = |count: usize| count as f64;
         let mut metrics = self.remotes.metrics();
         metrics.extend([
-            gauge("clients", "Connected clients.", number(status.clients)),
-            gauge("runs_under_way", "Runs that have not ended.", number(status.runs)),
-            gauge("terminals", "Open terminals.", number(status.terminals)),
-            gauge("uptime_seconds", "Seconds since the daemon began.", status.uptime_seconds),
+            Metric::gauge("steplatch_clients", "Connected clients.", number(status.clients)),
+            Metric::gauge("steplatch_runs_under_way", "Runs that have not ended.", number(status.runs)),
+            Metric::gauge("steplatch_terminals", "Open terminals.", number(status.terminals)),
+            Metric::gauge("steplatch_uptime_seconds", "Seconds since the daemon began.", status.uptime_seconds),
         ]);
         metrics.sort_by(|one, other| one.name.cmp(&other.name));
         metrics

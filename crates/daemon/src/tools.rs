@@ -88,6 +88,10 @@ impl Tools {
         name: &str,
         arguments: &Map<String, Value>,
     ) -> Result<ToolInfo, NotCalled> {
+        if let Some(tool) = self.remotes.tool(name) {
+            // Its arguments are checked where its run begins, however that is asked for.
+            return Ok(tool);
+        }
         let tools = self.offered(caller).await.map_err(NotCalled::Unknown)?;
         let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
             return Err(NotCalled::Unknown(unknown(name, &tools)));

@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use steplatch_protocol::{GetMetrics, Metric, MetricKind, Sample};
+use steplatch_protocol::{GetMetrics, Histogram, Metric, MetricKind, Sample};
 
 use crate::refusal::Refusal;
 use crate::server::App;
@@ -26,13 +26,16 @@ pub(crate) struct Metrics {
     routes: Mutex<BTreeMap<(String, String), Answers>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Answers {
     by_status: BTreeMap<u16, u64>,
-    /// Those that took no longer than each bound, and longer than the one before.
-    buckets: [u64; BOUNDS.len()],
-    count: u64,
-    seconds: f64,
+    took: Histogram,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self { by_status: BTreeMap::new(), took: Histogram::new(&BOUNDS) }
+    }
 }
 
 impl Metrics {
@@ -44,12 +47,7 @@ impl Metrics {
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         let answers = routes.entry((route.to_owned(), method.to_owned())).or_default();
         *answers.by_status.entry(status.as_u16()).or_default() += 1;
-        let seconds = took.as_secs_f64();
-        if let Some(bucket) = BOUNDS.iter().position(|bound| seconds <= *bound) {
-            answers.buckets[bucket] += 1;
-        }
-        answers.count += 1;
-        answers.seconds += seconds;
+        answers.took.note(took);
     }
 
     /// Returns what was noted.
@@ -62,16 +60,9 @@ impl Metrics {
                 own.into_iter().chain(more).map(|(name, value)| (name.to_owned(), value)).collect()
             };
             for (status, count) in &answers.by_status {
-                requests.push(sample("", of(Some(("status", status.to_string()))), *count as f64));
+                requests.push(Sample::new("", of(Some(("status", status.to_string()))), *count as f64));
             }
-            let mut so_far = 0;
-            for (bound, count) in BOUNDS.iter().zip(answers.buckets) {
-                so_far += count;
-                durations.push(sample("_bucket", of(Some(("le", bound.to_string()))), so_far as f64));
-            }
-            durations.push(sample("_bucket", of(Some(("le", "+Inf".to_owned()))), answers.count as f64));
-            durations.push(sample("_sum", of(None), answers.seconds));
-            durations.push(sample("_count", of(None), answers.count as f64));
+            durations.extend(answers.took.samples(&of(None)));
         }
         vec![
             metric(
@@ -85,16 +76,8 @@ impl Metrics {
     }
 }
 
-fn sample(suffix: &str, labels: BTreeMap<String, String>, value: f64) -> Sample {
-    Sample { suffix: suffix.to_owned(), labels, value }
-}
-
 fn metric(name: &str, help: &str, kind: MetricKind, samples: Vec<Sample>) -> Metric {
     Metric { name: name.to_owned(), help: help.to_owned(), kind, samples }
-}
-
-fn gauge(name: &str, help: &str, value: usize) -> Metric {
-    metric(name, help, MetricKind::Gauge, vec![sample("", BTreeMap::new(), value as f64)])
 }
 
 /// Answers `/metrics`. A daemon that can not be reached is a number, too: whoever monitors wants to be told.
@@ -106,9 +89,9 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Ref
     }
     let mut all = asked.map(|reply| reply.metrics).unwrap_or_default();
     all.extend(app.metrics.told());
-    all.push(gauge("steplatch_http_connections", "Open connections", app.connections.count()));
-    all.push(gauge("steplatch_http_event_streams", "Clients that follow a run", app.streams.open()));
-    all.push(gauge("steplatch_daemon_up", "Whether the daemon answers", usize::from(reached)));
+    all.push(Metric::gauge("steplatch_http_connections", "Open connections", app.connections.count() as f64));
+    all.push(Metric::gauge("steplatch_http_event_streams", "Clients that follow a run", app.streams.open() as f64));
+    all.push(Metric::gauge("steplatch_daemon_up", "Whether the daemon answers", f64::from(u8::from(reached))));
     all.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], exposition(&all)).into_response())
 }
@@ -158,8 +141,8 @@ mod tests {
     fn numbers_are_told_as_monitors_read_them() {
         let labels = BTreeMap::from([("remote".to_owned(), "a \"b\"\\\n".to_owned())]);
         let metrics = [
-            metric("steplatch_runs_total", "Runs\nso far", MetricKind::Counter, vec![sample("", labels, 3.0)]),
-            gauge("steplatch_terminals", "Open terminals", 2),
+            metric("steplatch_runs_total", "Runs\nso far", MetricKind::Counter, vec![Sample::new("", labels, 3.0)]),
+            Metric::gauge("steplatch_terminals", "Open terminals", 2.0),
         ];
         expect![[r#"
             # HELP steplatch_runs_total Runs\nso far

@@ -90,10 +90,7 @@ impl Contract {
             Ok(Some((reached, warnings)))
         };
         match asked.await {
-            Ok(Some((Reached::Reply(data), warnings))) if verb == CallTool::NAME => {
-                Outcome::Done(Called::Result(finished(data, warnings)))
-            }
-            Ok(Some((Reached::Reply(data), warnings))) => Outcome::Done(Called::Result(completed(data, warnings))),
+            Ok(Some((Reached::Reply(data), warnings))) => Outcome::Done(Called::Result(replied(verb, data, warnings))),
             Ok(Some((Reached::Ask(ask), _))) => Outcome::Ask(ask),
             Ok(None) => {
                 let error = "inputResponses come with the requestState of the question that they answer";
@@ -122,7 +119,7 @@ fn failed(verb: &str, tool: &str, error: &AskError) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(error)])
 }
 
-/// The result of a call that the daemon replied to.
+/// A reply as a result.
 fn completed(mut data: Value, warnings: Vec<String>) -> CallToolResult {
     let mut image = None;
     if let Value::Object(fields) = &mut data {
@@ -141,6 +138,11 @@ fn completed(mut data: Value, warnings: Vec<String>) -> CallToolResult {
         result.content.push(ContentBlock::image(png, "image/png"));
     }
     result
+}
+
+/// The result of a call that the daemon replied to, by what was asked.
+fn replied(verb: &str, data: Value, warnings: Vec<String>) -> CallToolResult {
+    if verb == CallTool::NAME { finished(data, warnings) } else { completed(data, warnings) }
 }
 
 /// The result of a workflow that was called as a tool: one that failed is a tool that failed. What a remote service said of its
@@ -214,10 +216,7 @@ impl Offer for Contract {
         if begins && call.asker.takes_tasks() && matches!(call.round.came, Came::Nothing) {
             return match tasks::begin(verb, params, &self.daemon_of(&call.asker)).await {
                 Ok(Ok(task)) => Outcome::Done(Called::Task(task)),
-                Ok(Err((reply, warnings))) if verb == CallTool::NAME => {
-                    Outcome::Done(Called::Result(finished(reply, warnings)))
-                }
-                Ok(Err((reply, warnings))) => Outcome::Done(Called::Result(completed(reply, warnings))),
+                Ok(Err((reply, warnings))) => Outcome::Done(Called::Result(replied(verb, reply, warnings))),
                 Err(error) => Outcome::Done(Called::Result(failed(verb, &call.name, &error))),
             };
         }

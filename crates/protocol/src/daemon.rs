@@ -90,58 +90,6 @@ pub struct HostInfo {
     pub state: String,
 }
 
-/// Tell the daemon's numbers, for whoever monitors it.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-pub struct GetMetrics {}
-
-/// The daemon's numbers, since it began.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct GetMetricsReply {
-    /// Whether they could be told
-    pub success: bool,
-    /// The numbers, sorted by name
-    #[serde(default)]
-    pub metrics: Vec<Metric>,
-}
-
-/// Something that is measured, named as Prometheus names it (<https://prometheus.io/docs/practices/naming/>).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Metric {
-    /// Its name, such as steplatch_runs_started_total
-    pub name: String,
-    /// What it says
-    pub help: String,
-    /// What kind of number it is
-    pub kind: MetricKind,
-    /// Its values; of a histogram those of its buckets, sum and count, by the ends of their names
-    pub samples: Vec<Sample>,
-}
-
-/// A kind of metric (<https://prometheus.io/docs/concepts/metric_types/>).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum MetricKind {
-    /// It only grows.
-    Counter,
-    /// It goes up and down.
-    Gauge,
-    /// Counts of how many were no larger than a bound.
-    Histogram,
-}
-
-/// One value of a metric.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Sample {
-    /// What comes after the metric's name: nothing, or _bucket, _sum or _count
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub suffix: String,
-    /// What it is of, such as the name of a remote service
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-    /// The value
-    pub value: f64,
-}
-
 /// Stop the daemon. Its terminals are closed, unless they are to be kept, and its runs end.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StopDaemon {

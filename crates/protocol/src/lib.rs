@@ -14,6 +14,7 @@ mod daemon;
 mod follow;
 mod library;
 mod message;
+mod metrics;
 mod nodes;
 mod place;
 mod remote;
@@ -29,10 +30,8 @@ pub use arguments::{InvalidArguments, Read, check, read};
 pub use client::{CallError, Client, Events};
 pub use codec::{Line, LineReader, MAX_LINE};
 pub use connect::{ConnectError, Starter, connect, connect_or_start};
-pub use daemon::{
-    DaemonStatus, DaemonStatusReply, GetMetrics, GetMetricsReply, Hello, HelloReply, HostInfo, Metric, MetricKind,
-    Peer, Sample, StopDaemon, StopDaemonReply,
-};
+pub use daemon::{DaemonStatus, DaemonStatusReply, Hello, HelloReply, HostInfo, Peer, StopDaemon, StopDaemonReply};
+
 pub use follow::{FollowError, Follower, SomeEvents};
 pub use library::{
     BrokenWorkflow, CreateWorkflow, CreateWorkflowReply, DeclarationInfo, DeleteWorkflow, DeleteWorkflowReply,
@@ -41,6 +40,7 @@ pub use library::{
     WorkflowMetadata,
 };
 pub use message::{ErrorCode, FromClient, FromDaemon, Refusal};
+pub use metrics::{GetMetrics, GetMetricsReply, Histogram, Metric, MetricKind, Sample};
 pub use nodes::{
     BrokenNode, DescribeNode, DescribeNodeReply, GraphInfo, ListGraphs, ListGraphsReply, ListNodes, ListNodesReply,
     NodeInfo, NodeReply, RunGraph, RunNode,

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::arguments::{InvalidArguments, Read, read};
-use crate::{approver, daemon, library, nodes, remote, runs, terminals, tools};
+use crate::{approver, daemon, library, metrics, nodes, remote, runs, terminals, tools};
 
 /// Something that can be asked of the daemon. The type holds the parameters.
 pub trait Verb: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static {
@@ -133,7 +133,7 @@ macro_rules! verbs {
 verbs! {
     daemon::Hello => HelloReply, "HELLO", None, "Begin a connection", READS;
     daemon::DaemonStatus => DaemonStatusReply, "DAEMON_STATUS", None, "Tell how the daemon is", READS;
-    daemon::GetMetrics => GetMetricsReply, "GET_METRICS", None, "Tell numbers for monitoring", READS;
+    metrics::GetMetrics => GetMetricsReply, "GET_METRICS", None, "Tell numbers for monitoring", READS;
     daemon::StopDaemon => StopDaemonReply, "STOP_DAEMON", None, "Stop the daemon", ENDS;
 
     terminals::OpenTerminal => OpenTerminalReply, "OPEN_TERMINAL", Some("open_terminal"), "Open a terminal", OPENS;

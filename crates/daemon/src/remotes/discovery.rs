@@ -64,7 +64,10 @@ pub(super) async fn keep_up(remotes: Remotes, service: Arc<Service>) {
             continue;
         }
         asked = Some(setup.clone());
-        let came = taken(&remotes, &service, came);
+        // It is written down, too.
+        let (told, whose) = (remotes.clone(), service.clone());
+        let taking = tokio::task::spawn_blocking(move || taken(&told, &whose, came));
+        let came = taking.await.unwrap_or_else(|error| Err(format!("the list could not be taken over: {error}")));
         failures = if came.is_ok() { 0 } else { failures + 1 };
         for wanted in wanted {
             let _ = wanted.send(came.clone());

@@ -7,7 +7,7 @@ use steplatch_protocol::{
     RefreshWorkflows, RefreshWorkflowsReply, RemoteInfo, Sample,
 };
 
-use super::numbers::BOUNDS;
+use super::numbers::Counts;
 use super::service::Health;
 use super::{Remotes, Service, Setup};
 use crate::moment;
@@ -165,67 +165,56 @@ impl Remotes {
 
     /// Returns the numbers of all services.
     pub(crate) fn metrics(&self) -> Vec<Metric> {
+        use MetricKind::{Counter, Gauge, Histogram};
         let services = self.configured();
-        let labels = |service: &Service| [("remote".to_owned(), service.name.clone())].into_iter().collect();
-        let sample = |service: &Service, value: f64| Sample { suffix: String::new(), labels: labels(service), value };
-        let each =
-            |value: &dyn Fn(&Used) -> f64| services.iter().map(|used| sample(&used.0, value(used))).collect::<Vec<_>>();
+        let labels = |service: &Service| [("remote".to_owned(), service.name.clone())].into();
+        let each = |value: &dyn Fn(&Used) -> u64| {
+            #[allow(clippy::cast_precision_loss, reason = "nobody starts 2^53 runs")]
+            let sample = |used: &Used| Sample::new("", labels(&used.0), value(used) as f64);
+            services.iter().map(sample).collect::<Vec<_>>()
+        };
+        let counted = |count: fn(&Counts) -> u64| each(&|(service, _)| count(&service.numbers.counts()));
+        let durations = services.iter().flat_map(|(service, _)| service.numbers.counts().durations(&labels(service)));
+        let listed = |(service, setup): &Used| self.inner.catalog.listed(&service.name, &setup.config).len() as u64;
+        let running = each(&|(service, _)| service.counts().0 as u64);
+        let queued = each(&|(service, _)| service.counts().1 as u64);
+        let up = each(&|(service, _)| u64::from(service.health().reachable));
         let metric = |name: &str, help: &str, kind, samples| Metric {
             name: format!("steplatch_remote_{name}"),
             help: help.to_owned(),
             kind,
             samples,
         };
-        #[allow(clippy::cast_precision_loss, reason = "nobody starts 2^53 runs")]
-        let number = |value: u64| value as f64;
-        let counted = |which: usize| each(&|(service, _)| number(service.numbers.counts()[which].1));
-        let mut durations = Vec::new();
-        for (service, _) in &services {
-            let (buckets, sum) = service.numbers.durations();
-            let ended: u64 = service.numbers.counts().iter().skip(1).map(|(_, count)| count).sum();
-            for (bound, count) in BOUNDS.iter().zip(buckets) {
-                let mut labels: std::collections::BTreeMap<_, _> = labels(service);
-                labels.insert("le".to_owned(), bound.to_string());
-                durations.push(Sample { suffix: "_bucket".to_owned(), labels, value: number(count) });
-            }
-            let mut all: std::collections::BTreeMap<_, _> = labels(service);
-            all.insert("le".to_owned(), "+Inf".to_owned());
-            durations.push(Sample { suffix: "_bucket".to_owned(), labels: all, value: number(ended) });
-            durations.push(Sample { suffix: "_sum".to_owned(), labels: labels(service), value: sum });
-            durations.push(Sample { suffix: "_count".to_owned(), labels: labels(service), value: number(ended) });
-        }
-        let listed = |(service, setup): &Used| self.inner.catalog.listed(&service.name, &setup.config).len();
-        use MetricKind::{Counter, Gauge, Histogram};
         vec![
-            metric("runs_cancelled_total", "Runs of remote workflows that were cancelled.", Counter, counted(3)),
-            metric("runs_completed_total", "Runs of remote workflows that were completed.", Counter, counted(1)),
-            metric("run_duration_seconds", "How long runs of remote workflows took.", Histogram, durations),
-            metric("runs_failed_total", "Runs of remote workflows that failed.", Counter, counted(2)),
+            metric("queue_length", "Calls that wait for their turn.", Gauge, queued),
+            metric("run_duration_seconds", "How long runs of remote workflows took.", Histogram, durations.collect()),
             metric(
-                "queue_length",
-                "Calls that wait for their turn.",
-                Gauge,
-                each(&|(service, _)| number(service.counts().1 as u64)),
+                "runs_cancelled_total",
+                "Runs of remote workflows that were cancelled.",
+                Counter,
+                counted(|counts| counts.cancelled),
             ),
             metric(
-                "runs_running",
-                "Runs under way at the service.",
-                Gauge,
-                each(&|(service, _)| number(service.counts().0 as u64)),
-            ),
-            metric("runs_started_total", "Runs of remote workflows that were started.", Counter, counted(0)),
-            metric(
-                "up",
-                "Whether the last discovery succeeded.",
-                Gauge,
-                each(&|(service, _)| f64::from(u8::from(service.health().reachable))),
+                "runs_completed_total",
+                "Runs of remote workflows that were completed.",
+                Counter,
+                counted(|counts| counts.completed),
             ),
             metric(
-                "workflows_discovered",
-                "Workflows that the service offers.",
-                Gauge,
-                each(&|used| number(listed(used) as u64)),
+                "runs_failed_total",
+                "Runs of remote workflows that failed.",
+                Counter,
+                counted(|counts| counts.failed),
             ),
+            metric("runs_running", "Runs under way at the service.", Gauge, running),
+            metric(
+                "runs_started_total",
+                "Runs of remote workflows that were started.",
+                Counter,
+                counted(|counts| counts.started),
+            ),
+            metric("up", "Whether the last discovery succeeded.", Gauge, up),
+            metric("workflows_discovered", "Workflows that the service offers.", Gauge, each(&listed)),
         ]
     }
 }

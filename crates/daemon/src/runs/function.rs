@@ -21,3 +21,4 @@ pub(super) use child::{Begins, begin_saved, outcome_of, result_of};
 pub(super) use drive::OwnFile;
 pub(super) use gate::Question;
 pub(super) use told::{event, report};
+pub(super) use work::{due, until};

@@ -58,7 +58,6 @@ struct Shared {
 /// The workflows that are tools, as they were told last.
 #[derive(Debug, Default, PartialEq)]
 struct Known {
-    told: bool,
     workflows: BTreeMap<String, Workflow>,
 }
 
@@ -168,7 +167,7 @@ impl Shared {
             Err(error) => return tracing::warn!(%error, "the tools can not be listed"),
         };
         let workflows = workflows.into_iter().filter_map(described).take(MOST_WORKFLOWS).collect();
-        let now = Known { told: true, workflows };
+        let now = Known { workflows };
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let changed = known.workflows != now.workflows;
         *known = Arc::new(now);

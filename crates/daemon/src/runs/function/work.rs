@@ -149,12 +149,12 @@ pub(super) async fn after(at: Timestamp, seconds: Option<f64>) {
 }
 
 /// Waits for a point in time.
-pub(super) async fn until(at: Timestamp) {
+pub(in crate::runs) async fn until(at: Timestamp) {
     tokio::time::sleep(at.since(moment::now())).await;
 }
 
 /// The same, or for ever without one.
-pub(super) async fn due(at: Option<Timestamp>) {
+pub(in crate::runs) async fn due(at: Option<Timestamp>) {
     match at {
         Some(at) => until(at).await,
         None => std::future::pending().await,

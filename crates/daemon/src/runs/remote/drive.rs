@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use steplatch_remote::{AskError, Cancelled, Config, Pace, StartError, Started, Status};
 use steplatch_store::Append;
-use steplatch_workflow::{Input, Timestamp};
+use steplatch_workflow::Input;
 use tokio::sync::{mpsc, watch};
 
 use super::entry::{Began, Entry};
@@ -15,6 +15,7 @@ use crate::moment;
 use crate::remotes::{Ended, Service, Setup, Turn};
 use crate::runs::Shared;
 use crate::runs::drive::ENTRY_VERSION;
+use crate::runs::function::{due, until};
 use crate::runs::run::{About, Progress, RunState};
 
 /// How long the answer to a start is waited for when the daemon stops: without it, nobody knows what became of it.
@@ -135,7 +136,7 @@ impl Driver {
                     asking = None;
                     self.came(came, &mut asking).await
                 }
-                () = reached(late) => self.late(&mut asking).await,
+                () = due(late) => self.late(&mut asking).await,
             };
             if !goes_on {
                 return;
@@ -305,7 +306,7 @@ impl Driver {
     /// Writes, and tells who follows. Returns false when this run is not ours to go on with.
     pub(super) async fn append(&mut self, entry: Entry) -> bool {
         self.state.apply(&entry);
-        let mut append = Append::new(self.about_run(), self.seq, ENTRY_VERSION, vec![entry.text()]);
+        let mut append = Append::new(self.began.run.clone(), self.seq, ENTRY_VERSION, vec![entry.text()]);
         let state = self.state.run_state();
         if self.told != Some(state) {
             self.told = Some(state);
@@ -317,10 +318,6 @@ impl Driver {
             self.publish();
         }
         true
-    }
-
-    fn about_run(&self) -> steplatch_ids::RunId {
-        self.began.run.clone()
     }
 
     async fn finish(mut self) {
@@ -370,17 +367,6 @@ impl Driver {
 async fn answer(asking: &mut Option<Asking>) -> Came {
     match asking {
         Some(asking) => asking.answer.as_mut().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn until(at: Timestamp) {
-    tokio::time::sleep(at.since(moment::now())).await;
-}
-
-async fn reached(at: Option<Timestamp>) {
-    match at {
-        Some(at) => until(at).await,
         None => std::future::pending().await,
     }
 }

@@ -238,6 +238,14 @@ impl Sessions {
         })
     }
 
+    /// Closes the terminal that a step opened, if it opened one that is still there and no person holds it.
+    pub(crate) async fn exit_opened_by(&self, caller: &Caller, step: &str) {
+        if let Some(terminal) = self.hosts.opened_by(step).await {
+            let session_id = terminal.id().to_string();
+            self.exit(caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+        }
+    }
+
     /// Types; as the same `step` only once.
     pub(crate) async fn send(&self, caller: &Caller, verb: SendInput, step: Option<String>) -> SendInputReply {
         let session_id = verb.session_id.clone();

@@ -227,27 +227,50 @@ pub(crate) struct Terminals {
     given: Option<String>,
     open: Vec<String>,
     last_opened: Option<String>,
+    /// Terminals that an action named although it reported failure. No action works on them.
+    failed: Vec<String>,
+    /// Steps whose opening has no known outcome: each may have opened a terminal.
+    unclaimed: Vec<StepId>,
 }
 
 impl Terminals {
     /// Takes over what an action did to the terminals.
-    pub(crate) fn record(&mut self, tool: &str, params: &Map<String, Value>, result: &Map<String, Value>) {
-        let session = |fields: &Map<String, Value>| fields.get("session_id").and_then(Value::as_str).map(str::to_owned);
-        if !tool::succeeded(result) {
-            return;
-        }
-        if tool == tool::OPEN_TERMINAL
-            && let Some(opened) = session(result)
-        {
-            if !self.open.contains(&opened) {
-                self.open.push(opened.clone());
+    pub(crate) fn record(&mut self, current: &CurrentStep, outcome: &Outcome, result: &Map<String, Value>) {
+        let session = |fields: &Map<String, Value>| {
+            fields.get("session_id").and_then(Value::as_str).filter(|id| !id.is_empty()).map(str::to_owned)
+        };
+        let succeeded = tool::succeeded(result);
+        match (current.tool.as_str(), outcome) {
+            (tool::OPEN_TERMINAL, Outcome::TimedOut | Outcome::Unknown) => self.abandon(current),
+            (tool::OPEN_TERMINAL, Outcome::Finished { .. }) => {
+                let Some(opened) = session(result) else { return };
+                let kept = if succeeded { &mut self.open } else { &mut self.failed };
+                if !kept.contains(&opened) {
+                    kept.push(opened.clone());
+                }
+                if succeeded {
+                    self.last_opened = Some(opened);
+                }
             }
-            self.last_opened = Some(opened);
-        } else if tool == tool::EXIT_TERMINAL
-            && let Some(closed) = session(params).or_else(|| session(result))
-        {
-            self.open.retain(|open| *open != closed);
+            (tool::EXIT_TERMINAL, _) if succeeded => {
+                if let Some(closed) = session(&current.params).or_else(|| session(result)) {
+                    self.open.retain(|open| *open != closed);
+                }
+            }
+            _ => {}
         }
+    }
+
+    /// Notes that the outcome of a step never comes: if it was opening a terminal, there may be one.
+    pub(crate) fn abandon(&mut self, current: &CurrentStep) {
+        if current.tool == tool::OPEN_TERMINAL {
+            self.unclaimed.push(current.step.clone());
+        }
+    }
+
+    /// Returns what has to be closed when the run ends without completing: terminals, and steps that may have opened one.
+    pub(crate) fn leftover(&self) -> (impl Iterator<Item = &String>, &[StepId]) {
+        (self.open.iter().chain(&self.failed), &self.unclaimed)
     }
 
     /// Returns the terminals that the run opened and did not close.
@@ -430,7 +453,7 @@ impl History {
             self.child = None;
             let result = outcome.result(&step.place, &current.tool, current.limit);
             self.variables.record(&step.place, &result);
-            self.terminals.record(&current.tool, &current.params, &result);
+            self.terminals.record(&current, outcome, &result);
             if current.tool == tool::RUN_WORKFLOW
                 && let Some(reached) = result.get("recursion_depth").and_then(Value::as_u64)
             {
@@ -450,7 +473,9 @@ impl History {
     fn end(&mut self, status: Status, at: Timestamp) {
         self.status = status;
         self.ended_at = Some(at);
-        self.current = None;
+        if let Some(current) = self.current.take() {
+            self.terminals.abandon(&current);
+        }
         self.exchange = None;
         self.gate = None;
         self.child = None;

@@ -271,7 +271,8 @@ impl<'a> Stage<'a> {
             | Effect::PauseChild { .. }
             | Effect::ResumeChild { .. }
             | Effect::Abandon { .. }
-            | Effect::CloseTerminal { .. } => return Ok(None),
+            | Effect::CloseTerminal { .. }
+            | Effect::CloseOpened { .. } => return Ok(None),
         };
         Ok(Some(input))
     }

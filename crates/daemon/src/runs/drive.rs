@@ -412,6 +412,13 @@ impl Driver {
                     shared.sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
                 }));
             }
+            // This driver performs the opening: `close_what_is_opened` closes the terminal when its id arrives.
+            Effect::CloseOpened { step } if self.opening.as_ref() == Some(&step) => {}
+            Effect::CloseOpened { step } => {
+                self.closing.push(tokio::spawn(async move {
+                    shared.sessions.exit_opened_by(&caller, &step.to_string()).await;
+                }));
+            }
         }
     }
 
@@ -437,7 +444,7 @@ impl Driver {
 
 /// Whether an effect of a run that is over takes its time.
 fn leaves_work(effect: &Effect) -> bool {
-    matches!(effect, Effect::CloseTerminal { .. } | Effect::Abandon { .. })
+    matches!(effect, Effect::CloseTerminal { .. } | Effect::CloseOpened { .. } | Effect::Abandon { .. })
 }
 
 /// Returns the text that an action types as a secret.

@@ -499,6 +499,37 @@ fn a_restart_asks_again_for_what_has_no_outcome() {
 }
 
 #[test]
+fn a_terminal_is_closed_also_when_the_run_never_learned_that_it_was_opened() {
+    // The run ends while the terminal is being opened, or learns nothing of how that went.
+    let ends: [(&str, fn(&mut Machine)); 4] = [
+        ("cancelled", |run| drop(run.input(Input::Cancel { reason: "enough".into() }).clone())),
+        ("out of time", |run| drop(run.input(Input::DeadlinePassed).clone())),
+        ("timed out", |run| drop(run.outcome(Outcome::TimedOut).clone())),
+        ("unknown", |run| drop(run.outcome(Outcome::Unknown).clone())),
+    ];
+    for (name, end) in ends {
+        let mut run = Machine::start(&terminals());
+        let step = run.step();
+        end(&mut run);
+        assert!(run.history.error().is_some(), "{name}");
+        let close = Effect::CloseOpened { step };
+        assert!(run.last.effects.contains(&close), "{name}: {:?}", run.last.effects);
+        assert_eq!(resume(&run.history, run.now), [close], "{name}: a daemon that takes the run over closes it");
+    }
+    // The opening reports failure and names a terminal all the same.
+    let mut run = Machine::start(&terminals());
+    run.result(&json!({"success": false, "error": "no prompt came", "session_id": "term_1"}));
+    assert!(run.history.error().is_some());
+    let close = [Effect::CloseTerminal { session_id: "term_1".into() }];
+    assert_eq!(run.last.effects, close);
+    assert_eq!(resume(&run.history, run.now), close);
+    // One that failed without a terminal leaves nothing to close.
+    let mut run = Machine::start(&terminals());
+    run.result(&json!({"success": false, "error": "no such program", "session_id": ""}));
+    assert_eq!(resume(&run.history, run.now), []);
+}
+
+#[test]
 fn a_history_that_a_definition_does_not_know_fails_instead_of_panicking() {
     let mut run = Machine::start(&two_states());
     run.definition = definition(&looping());

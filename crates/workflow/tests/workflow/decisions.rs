@@ -97,7 +97,7 @@ fn a_start_records_everything_that_a_replay_needs() {
         &two_states(),
         Start { session_id: Some("term_1".into()), variables, limits, keep_terminals: true, ..start() },
     );
-    let [Event::Started { definition, variables, semantics_version: 3, .. }, Event::StateEntered { .. }] =
+    let [Event::Started { definition, variables, semantics_version: 4, .. }, Event::StateEntered { .. }] =
         &run.last.events[..]
     else {
         panic!("{:?}", run.last.events)
@@ -260,12 +260,35 @@ fn an_await_that_found_nothing_goes_on_timeout_only_when_no_transition_holds() {
 }
 
 #[test]
-fn an_await_that_broke_does_not_count_as_one_that_found_nothing() {
-    let mut document = deciding("await_output", &json!({"condition": "success"}));
+fn any_action_that_failed_goes_on_timeout_when_no_transition_holds() {
+    // Document 000, lines 1252-1301 (test_timeout_handling): the recovery of a wait in a session that is not there.
+    let broken = json!({"success": false, "error": "Session 'x' not found"});
+    for tool in ["await_output", "send_input", "open_terminal", "list_terminal_sessions"] {
+        let mut document = deciding(tool, &json!({"condition": "success"}));
+        document["states"]["first"]["on_timeout"] = "mend".into();
+        document["states"]["mend"] = typing(&json!([]));
+        let mut run = Machine::start(&document);
+        run.result(&broken);
+        assert_eq!((run.state(), run.because()), ("mend", "the action failed"), "{tool}");
+
+        document["states"]["first"]["transitions"][0]["condition"] = "failure".into();
+        let mut run = Machine::start(&document);
+        run.result(&broken);
+        assert_eq!(run.state(), "then", "a transition comes first: {tool}");
+
+        let mut run = Machine::start(&document);
+        run.result(&json!({"success": true, "match_text": "x"}));
+        assert!(run.completed(), "{tool}");
+    }
+}
+
+#[test]
+fn an_unknown_outcome_is_no_failure_that_on_timeout_would_mend() {
+    let mut document = deciding("send_input", &json!({"condition": "success"}));
     document["states"]["first"]["on_timeout"] = "then".into();
     let mut run = Machine::start(&document);
-    run.result(&json!({"success": false, "error": "Session 'x' not found"}));
-    expect!["State 'first' failed: Session 'x' not found"].assert_eq(run.error());
+    run.outcome(Outcome::Unknown);
+    assert!(run.error().starts_with("State 'first' failed: It is not known whether 'send_input' happened"));
 }
 
 #[test]
@@ -321,7 +344,8 @@ fn the_deadline_breaks_the_run_off_where_it_is() {
     run.result(&json!({"success": true, "session_id": "term_1"}));
     let step = run.step();
     run.input(Input::DeadlinePassed);
-    expect!["Workflow execution timed out after 1800s in state 'type'"].assert_eq(run.error());
+    // Document 000, line 453, and then the state.
+    expect!["Workflow execution timeout (1800.0s) exceeded in state 'type'"].assert_eq(run.error());
     assert_eq!(run.last.effects[0], Effect::Abandon { step });
     assert_eq!(run.closed(), ["term_1"]);
     assert_eq!(run.history.current(), None);
@@ -414,7 +438,9 @@ fn parameters_take_variables_from_the_states_before() {
         json!({"input_text": "3", "wait_for_quiet_ms": 3, "text": "{user} it's/{user} it's/false/oh"})
     );
     run.result(&json!({"success": true, "match_text": null}));
-    assert_eq!(run.params(), json!({"input_text": r"'{user} it'\''s' ", "again": "{third_x}"}));
+    // A null overwrites nothing.
+    let quoted = r"'{user} it'\''s' {user} it's";
+    assert_eq!(run.params(), json!({"input_text": quoted, "again": "{third_x}"}));
 }
 
 #[test]

@@ -48,6 +48,7 @@ fn a_child_gets_what_it_is_given_and_nothing_else() {
         variables: [("WHO".into(), "ana".into()), ("N".into(), "3".into())].into(),
         limits: Limits::new(7, 60.0).unwrap(),
         keep_terminals: true,
+        save_on_success: true,
         depth: 1,
     };
     assert_eq!(*child(&run), expected);

@@ -6,7 +6,7 @@ use expect_test::expect;
 use serde_json::{Value, json};
 use steplatch_workflow::{
     Decision, Effect, Event, FailureReason, History, Input, Limits, LogEntry, Outcome, Start, Status, Timestamp,
-    decide, resume,
+    decide, resume, wants_screen,
 };
 
 use crate::machine::{Machine, definition, fields, start};
@@ -199,6 +199,49 @@ fn every_condition_holds_when_the_table_says_so() {
         run.result(result);
         assert_eq!(run.state() == "then", holds, "{tool} {transition} {result}");
     }
+}
+
+#[test]
+fn a_pattern_is_searched_on_the_screen_of_the_terminal_when_the_result_has_no_text() {
+    // Document 001, lines 303-304: pattern_match looks at the current screen.
+    let session = |run: &Machine, outcome: &Outcome| wants_screen(&run.definition, &run.history, &run.step(), outcome);
+    let given = || Start { session_id: Some("term_1".into()), ..start() };
+    let listed = Outcome::Finished { result: fields(&json!({"success": true, "total_sessions": 1})) };
+    let ready = json!({"condition": {"success": true, "pattern_match": "^ready$"}});
+    let document = deciding("list_terminal_sessions", &ready);
+    for (screen, expected) in [(Some("$ make\nready"), "then"), (Some("$ make"), "(none)"), (None, "(none)")] {
+        let mut run = Machine::start_with(&document, given());
+        assert_eq!(session(&run, &listed).as_deref(), Some("term_1"));
+        let (step, session_id) = (run.step(), "term_1".to_owned());
+        let read = Input::ScreenRead { step, session_id, screen: screen.map(str::to_owned) };
+        assert_eq!(run.input(read.clone()).effects, []);
+        assert_eq!(session(&run, &listed), None, "it is read once");
+        assert_eq!(*run.input(read), Decision::default());
+        assert_eq!(History::from_iter(&run.events), run.history);
+        run.outcome(listed.clone());
+        assert_eq!((run.state(), run.history.variables().get("screen_content")), (expected, None));
+    }
+    // What timed out has no text, and the terminal that it worked on is looked at.
+    let mut document = deciding("send_input", &json!({"condition": {"pattern_match": "ready"}}));
+    document["states"]["first"]["action"]["params"]["session_id"] = "term_2".into();
+    let run = Machine::start_with(&document, given());
+    assert_eq!(session(&run, &Outcome::TimedOut).as_deref(), Some("term_2"));
+    document["states"]["first"]["on_timeout"] = "then".into();
+    let run = Machine::start_with(&document, given());
+    assert_eq!(session(&run, &Outcome::TimedOut), None, "it goes on without a condition");
+    // Nobody looks where there is a text, no terminal, or no pattern to be decided.
+    let wants = |transition: &Value, start: Start, result: &Value| {
+        let run = Machine::start_with(&deciding("list_terminal_sessions", transition), start);
+        session(&run, &Outcome::Finished { result: fields(result) }).is_some()
+    };
+    assert!(!wants(&ready, given(), &json!({"success": true, "screen_content": ""})));
+    assert!(!wants(&ready, given(), &json!({"success": false})));
+    assert!(!wants(&ready, start(), &json!({"success": true})));
+    assert!(!wants(&json!({"condition": "success"}), given(), &json!({"success": true})));
+    let closing = json!({"condition": {"pattern_match": "ready"}});
+    let run = Machine::start_with(&deciding("exit_terminal", &closing), given());
+    let closed = Outcome::Finished { result: fields(&json!({"success": true, "session_id": "term_1"})) };
+    assert_eq!(session(&run, &closed), None, "it is gone");
 }
 
 #[test]

@@ -313,7 +313,8 @@ impl Runs {
         }
         let (definition, source) = asked?;
         let limits = limits(&verb).map_err(|error| not_started("execution_error", error.to_string()))?;
-        if let Some(session) = &verb.session_id {
+        let named = verb.initial_variables.as_ref().and_then(|variables| variables.get("session_id"));
+        if let Some(session) = verb.session_id.as_ref().or(named).filter(|session| !session.is_empty()) {
             let found = self.shared.sessions.exists(session).await;
             found.map_err(|error| not_started("execution_error", error))?;
         }
@@ -324,6 +325,7 @@ impl Runs {
             variables: variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect(),
             limits,
             keep_terminals: verb.keep_terminals,
+            save_on_success: verb.save_on_success,
             parent: None,
             depth: 0,
         };

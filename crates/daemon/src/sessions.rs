@@ -316,6 +316,14 @@ impl Sessions {
         }
     }
 
+    /// Returns the screen of a terminal as a run reads it for itself; nothing where there is no such terminal. Nobody is taken to
+    /// have seen it.
+    pub(crate) async fn screen(&self, session: &str) -> Option<String> {
+        let terminal = self.find(session).await.ok()?;
+        let view = terminal.view(false).await.ok()?;
+        Some(self.secrets.within(terminal.id()).masked_screen(view.screen))
+    }
+
     async fn try_read(&self, caller: &Caller, verb: GetScreenContent) -> Result<GetScreenContentReply, Trouble> {
         let format = match verb.format {
             ScreenFormat::Text => None,

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::rules::Rules;
 use crate::substitute;
 
 pub(crate) use schema::KEYWORDS;
@@ -33,6 +34,7 @@ pub struct ContractVariable {
     pub(crate) required: bool,
     pub(crate) default: Option<String>,
     pub(crate) secret: bool,
+    pub(crate) export: Option<bool>,
     pub(crate) schema: Option<ValueSchema>,
 }
 
@@ -65,6 +67,13 @@ impl ContractVariable {
     #[must_use]
     pub fn is_secret(&self) -> bool {
         self.secret
+    }
+
+    /// Tells whether an argument goes into the environment of the run's terminal, where every program finds it. A secret
+    /// does so only if its declaration says `"export": true`. `{NAME}` stands for its value either way.
+    #[must_use]
+    pub fn is_exported(&self) -> bool {
+        self.export.unwrap_or(!self.secret)
     }
 
     /// Returns what the value must look like.
@@ -105,6 +114,20 @@ impl Contract {
     pub(crate) fn given(&self, initial: &Map<String, Value>) -> BTreeMap<String, String> {
         let value = |name: &str| Some((name.to_owned(), substitute::as_text(initial.get(name)?)));
         self.names().filter_map(value).collect()
+    }
+
+    /// Leaves of these arguments those that a run exports.
+    pub(crate) fn exported(&self, rules: Rules, mut values: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let is_exported = |name: &str| self.get(name).is_some_and(ContractVariable::is_exported);
+        values.retain(|name, _| rules.exports_secrets() || is_exported(name));
+        values
+    }
+
+    /// Leaves of these arguments those that no shell is told, and for which `{NAME}` stands.
+    pub(crate) fn substituted(&self, rules: Rules, mut values: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let is_exported = |name: &str| self.get(name).is_none_or(ContractVariable::is_exported);
+        values.retain(|name, _| !rules.exports_secrets() && !is_exported(name));
+        values
     }
 
     /// Returns the defaults of those that have no value.

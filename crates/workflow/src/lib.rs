@@ -20,6 +20,7 @@ mod history;
 mod log;
 mod question;
 mod rehearsal;
+mod rules;
 pub mod substitute;
 mod time;
 mod tool;
@@ -28,7 +29,7 @@ mod variables;
 pub use child::{Child, ChildWorkflow, MOST_LEVELS, child_outcome};
 pub use condition::{Condition, ConditionError};
 pub use contract::{Contract, ContractVariable, ValueSchema};
-pub use decide::{Decision, Effect, Input, NONE_OF_THESE, Onward, Start, Way, decide, resume};
+pub use decide::{Decision, Effect, Input, NONE_OF_THESE, Onward, Start, Way, decide, resume, wants_screen};
 pub use definition::{
     Action, Definition, LONGEST_DOCUMENT, Problem, Problems, Severity, State, ToolCatalog, Transition, documentation,
     schema, suggestion,

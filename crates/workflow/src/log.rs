@@ -121,6 +121,7 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
     match event {
         Event::Started { .. }
         | Event::StateEntered { .. }
+        | Event::ScreenRead { .. }
         | Event::GateOpened { .. }
         | Event::GateAnswered { .. }
         | Event::GateAsked { .. }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_ids::{RunId, StepId};
@@ -9,6 +10,7 @@ use steplatch_protocol::ExitTerminal;
 use steplatch_store::{Append, AppendError, Appended, Journal};
 use steplatch_workflow::{
     Decision, Definition, Effect, History, Input, Outcome, SEMANTICS_VERSION, Start, Status, decide, resume,
+    wants_screen,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -22,6 +24,9 @@ use crate::moment;
 
 /// Version of the entries that are written here: the events of `workflow` in JSON, sealed.
 pub(super) const ENTRY_VERSION: u16 = SEMANTICS_VERSION as u16;
+
+/// How long the screen is waited for that a condition is to be searched on. Without it, nothing is found.
+const SCREEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// Drives one run.
 pub(super) struct Driver {
@@ -155,6 +160,7 @@ impl Driver {
             };
             // The sender is ours as well, so there is always another one.
             let Some(input) = input else { return self.leave() };
+            let Some(input) = self.look(input) else { continue };
             if let Input::Outcome { step, .. } = &input {
                 self.opening.take_if(|opening| opening == step);
             }
@@ -168,6 +174,24 @@ impl Driver {
             () = stopping.cancelled() => return self.leave(),
         }
         Box::pin(self.finish()).await;
+    }
+
+    /// Has the screen read that an outcome is decided with, if it wants one: then the input comes back behind it.
+    fn look(&mut self, input: Input) -> Option<Input> {
+        let Input::Outcome { step, outcome } = &input else { return Some(input) };
+        let Some(session_id) = wants_screen(&self.definition, &self.history, step, outcome) else { return Some(input) };
+        let (inputs, sessions, step) = (self.inputs.clone(), self.shared.sessions.clone(), step.clone());
+        let reading = {
+            let step = step.clone();
+            async move {
+                let screen = tokio::time::timeout(SCREEN_WITHIN, sessions.screen(&session_id)).await.ok().flatten();
+                // A run that is over does not mind.
+                let _ = inputs.send(Box::new(Input::ScreenRead { step, session_id, screen }));
+                let _ = inputs.send(Box::new(input));
+            }
+        };
+        self.in_flight = Some((step, tokio::spawn(reading).abort_handle()));
+        None
     }
 
     /// Does what follows from an input. Returns false when this run is not ours to go on with.

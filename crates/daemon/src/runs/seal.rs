@@ -20,7 +20,7 @@ const CLOSE: char = '\u{FDD1}';
 
 /// Where an entry may hold what somebody else wrote. Everything else is words of ours, which no secret can be part of
 /// by more than chance; and an entry must stay readable when its marks stand for nothing any more.
-const FOREIGN: [&str; 13] = [
+const FOREIGN: [&str; 15] = [
     "variables",
     "definition",
     "params",
@@ -34,6 +34,8 @@ const FOREIGN: [&str; 13] = [
     "choices",
     "choice",
     "question",
+    "screen",
+    "substituted",
 ];
 
 /// The secrets of one run.

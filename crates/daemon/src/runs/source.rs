@@ -190,13 +190,19 @@ impl Shared {
             }
         };
         let definition = parsed.map_err(|problems| invalid(format!("the workflow is not valid:\n{problems}")))?;
-        let definition = Box::new(definition);
-        if !verb.save_on_success {
-            return Ok(Asked::Machine(definition, Source::Given));
+        let source = self.given(caller, verb.save_on_success).await;
+        Ok(Asked::Machine(Box::new(definition), source))
+    }
+
+    /// Returns the source of a definition that is given as a whole: it is saved in the caller's library if it runs to its
+    /// end, unless `save_on_success` is false.
+    pub(super) async fn given(&self, caller: &Arc<Caller>, save_on_success: bool) -> Source {
+        if !save_on_success {
+            return Source::Given;
         }
         let (workflows, caller) = (self.workflows.clone(), caller.clone());
         let folder = tokio::task::spawn_blocking(move || workflows.folder(&caller)).await;
-        Ok(Asked::Machine(definition, folder.map_or(Source::Given, |folder| Source::ToKeep { folder })))
+        folder.map_or(Source::Given, |folder| Source::ToKeep { folder })
     }
 
     /// Does what the end of a run means for the library. Returns where the definition is, if it is there.

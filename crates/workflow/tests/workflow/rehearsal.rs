@@ -164,7 +164,7 @@ fn a_run_that_goes_round_for_ever_ends_at_its_limits() {
         "Maximum states limit (10) reached - possible infinite loop"
     );
     let late = failed(Limits::new(100, 60.0).expect("limits"));
-    assert_eq!(late, "Workflow execution timed out after 60s in state 'wait'");
+    assert_eq!(late, "Workflow execution timeout (60.0s) exceeded in state 'wait'");
 }
 
 #[test]

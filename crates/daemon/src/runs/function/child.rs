@@ -225,6 +225,7 @@ async fn begin_machine(
         variables,
         limits: RunLimits::default(),
         keep_terminals: false,
+        save_on_success: true,
         parent: Some(step),
         depth,
     };

@@ -81,7 +81,7 @@ pub(super) fn perform(
                 let kept = run.progress().kept;
                 result.insert("workflow_name".to_owned(), run.about.workflow.clone().into());
                 result.insert("workflow_saved".to_owned(), kept.as_ref().is_some_and(|kept| kept.saved).into());
-                if let Some(kept) = kept {
+                if let Some(kept) = kept.filter(|kept| kept.saved) {
                     result.insert("saved_workflow_name".to_owned(), kept.name.as_str().into());
                 }
                 Outcome::Finished { result }

@@ -68,6 +68,9 @@ const USUAL_WAIT: f64 = 20.0;
 /// How long anybody may wait in one go, in seconds.
 const LONGEST_WAIT: f64 = 7200.0;
 
+/// Characters of a name that a reply repeats.
+const LONGEST_NAMED: usize = 80;
+
 /// Names of workflows that a reply tells.
 const MOST_AVAILABLE: usize = 50;
 
@@ -153,6 +156,8 @@ impl Runs {
             _ => {}
         }
         let RunReply { success, run_id, status: state, result, return_values, error, .. } = self.report(&run).await;
+        // The command has done its work also for a run that goes on.
+        let success = success || RunState::named(&state).is_some_and(|state| !state.is_over());
         let result = match state == RunState::Completed.name() {
             true => Some(result.unwrap_or_else(|| return_values.into())),
             false => None,
@@ -184,12 +189,13 @@ impl Runs {
     /// the run that it started is the answer.
     pub(crate) async fn run(&self, caller: &Arc<Caller>, verb: RunWorkflow, step: Option<String>) -> RunReply {
         let wait = verb.wait_seconds.unwrap_or(USUAL_WAIT).clamp(0.0, LONGEST_WAIT);
+        let meant = meant(&verb);
         let reply = match self.start(caller, verb, None, step).await {
             Ok(run) => {
                 self.at_rest(&run, Duration::from_secs_f64(wait)).await;
                 self.report(&run).await
             }
-            Err(reply) => *reply,
+            Err(reply) => RunReply { workflow_name: meant.workflow_name, session_id: meant.session_id, ..*reply },
         };
         let mut available_workflows = self.shared.workflows.available(caller).await;
         let room = MOST_AVAILABLE.saturating_sub(available_workflows.len());
@@ -223,12 +229,13 @@ impl Runs {
             idempotency_key,
             ..RunWorkflow::default()
         };
+        let meant = meant(&verb);
         match self.start(caller, verb, Some(given), step).await {
             Ok(run) => {
                 self.at_rest(&run, Duration::from_secs_f64(wait)).await;
                 self.report(&run).await
             }
-            Err(reply) => *reply,
+            Err(reply) => RunReply { workflow_name: meant.workflow_name, ..*reply },
         }
     }
 
@@ -467,6 +474,7 @@ impl Runs {
 
     async fn report(&self, run: &Arc<Run>) -> RunReply {
         let (gate, progress) = (self.pending_gates(run).into_iter().next(), run.progress());
+        let next_step = report::next_step(&run.id, &progress, gate.as_ref(), &self.shared.secrets);
         let unreadable = |error: &dyn std::fmt::Display| RunReply {
             run_id: run.id.to_string(),
             status: run.state().name().to_owned(),
@@ -488,7 +496,8 @@ impl Runs {
                 report::of(&told, progress, records, gate, &secrets)
             }
         });
-        report.await.unwrap_or_else(|error| unreadable(&error))
+        let report = report.await.unwrap_or_else(|error| unreadable(&error));
+        RunReply { next_step: report.next_step.or(next_step), ..report }
     }
 }
 
@@ -498,6 +507,21 @@ fn limits(verb: &RunWorkflow) -> Result<Limits, InvalidLimits> {
         verb.max_states.unwrap_or(usual.max_states()),
         verb.execution_timeout.unwrap_or(usual.execution_timeout().as_secs_f64()),
     )
+}
+
+/// What a reply says of a run that did not start: the workflow and the terminal that were named.
+struct Meant {
+    workflow_name: Option<String>,
+    session_id: Option<String>,
+}
+
+fn meant(verb: &RunWorkflow) -> Meant {
+    let own = || verb.workflow_definition.as_ref()?.get("name")?.as_str().map(str::to_owned);
+    let shown = |text: String| text.chars().take(LONGEST_NAMED).collect();
+    Meant {
+        workflow_name: verb.workflow_name.clone().or_else(own).map(shown),
+        session_id: verb.session_id.clone().map(shown),
+    }
 }
 
 fn not_started(final_state: &str, error: String) -> Box<RunReply> {

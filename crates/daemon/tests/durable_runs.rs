@@ -57,7 +57,7 @@ async fn a_gate_waits_over_a_restart_and_its_answer_is_taken_once() {
     let daemon = TestDaemon::new().await;
     let begun = begin(&daemon, judged()).await;
     let waiting = end_of(&daemon, &begun.run_id).await;
-    assert_eq!((waiting.status.as_str(), waiting.success), ("waiting", true), "{waiting:?}");
+    assert_eq!((waiting.status.as_str(), waiting.success), ("waiting", false), "{waiting:?}");
     let gate = waiting.pending_gate.unwrap();
     assert_eq!(gate.choices, ["it is good", "it is bad", "none of these"]);
     let daemon = daemon.restarted().await;

@@ -169,9 +169,11 @@ async fn a_start_returns_at_once_and_the_run_goes_on() {
     let definition = machine("wait", json!({"wait": last("sleep", &json!({"seconds": 0.3}))}));
     let verb = RunWorkflow { workflow_definition: Some(definition), wait_seconds: Some(0.0), ..RunWorkflow::default() };
     let started = daemon.call(verb).await;
-    assert_eq!((started.success, started.status.as_str()), (true, "running"));
+    // Document 000, line 184, and document 001, line 680: `success` tells that the workflow has succeeded.
+    assert_eq!((started.success, started.status.as_str(), started.error.as_deref()), (false, "running", None));
+    assert!(started.next_step.unwrap().contains(&format!("get_run {{\"run_id\": \"{}\"", started.run_id)));
     let over = daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: Some(20.0) }).await;
-    assert_eq!(over.status, "completed");
+    assert_eq!((over.success, over.status.as_str(), over.next_step), (true, "completed", None));
     let record = daemon.call(GetWorkflowRun { run_id: started.run_id }).await.run.unwrap();
     assert_eq!((record.state.as_str(), record.workflow_id.as_str()), ("completed", "test"));
     assert!(record.completed_at.is_some());

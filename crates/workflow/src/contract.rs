@@ -5,6 +5,7 @@
 //! default fills in and what does not fit is decided here; the shell is asked by
 //! whoever performs effects.
 
+mod outline;
 mod schema;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use serde_json::{Map, Value};
 use crate::rules::Rules;
 use crate::substitute;
 
+pub use outline::{contract_variables, workflow_signature};
 pub(crate) use schema::KEYWORDS;
 pub use schema::ValueSchema;
 

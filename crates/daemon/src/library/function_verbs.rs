@@ -35,10 +35,12 @@ pub(super) fn list(folders: &Folders, project: &Project, machines: &[WorkflowNam
             run_count,
             success_count,
             last_run,
+            created: metadata.created.clone(),
             file: shown(&loaded.path),
             // A machine of the same library can have come there by hand only, or with git.
             hidden: workflow.library == folders.first && is_machine(),
             note: loaded.note.clone().or_else(|| trouble.clone()),
+            ..WorkflowInfo::default()
         }
     });
     infos.collect()

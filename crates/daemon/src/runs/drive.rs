@@ -54,6 +54,8 @@ pub(super) struct Driver {
     closing: Vec<JoinHandle<()>>,
     /// Where the definition is now that it is over.
     kept: Option<Kept>,
+    /// Why it could not be saved.
+    unsaved: Option<String>,
     /// Whether another daemon saw the run end.
     ended_before: bool,
 }
@@ -97,6 +99,7 @@ impl Driver {
             deadline: None,
             closing: Vec::new(),
             kept: None,
+            unsaved: None,
             ended_before: false,
         }
     }
@@ -316,7 +319,10 @@ impl Driver {
                 at: self.history.ended_at().unwrap_or_else(moment::now),
                 again: self.ended_before,
             };
-            self.kept = self.shared.keep(&self.about.source, &self.definition, &self.seal, ending).await;
+            match self.shared.keep(&self.about.source, &self.definition, &self.seal, ending).await {
+                Ok(kept) => self.kept = kept,
+                Err(why) => self.unsaved = Some(self.shared.secrets.masked(why)),
+            }
             let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, Vec::new());
             append.summary = Some(self.now().summary(&self.about));
             if !self.append(append).await {
@@ -347,6 +353,7 @@ impl Driver {
             below: below.map(|current| RunId::started_by(&current.step)).into_iter().collect(),
             paused: self.history.paused().cloned(),
             kept: self.kept.clone(),
+            unsaved: self.unsaved.clone(),
             ..Progress::default()
         }
     }

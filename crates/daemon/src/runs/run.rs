@@ -69,6 +69,8 @@ pub(super) struct Progress {
     pub(super) paused: Option<Pause>,
     /// Where its definition is, once it is over.
     pub(super) kept: Option<Kept>,
+    /// Why its definition could not be saved, although it completed.
+    pub(super) unsaved: Option<String>,
     /// Why it can not go on just now.
     pub(super) trouble: Option<String>,
 }
@@ -84,6 +86,8 @@ struct Told {
     error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kept: Option<Kept>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unsaved: Option<String>,
 }
 
 /// The state of a run, as people know it.
@@ -137,8 +141,8 @@ impl Progress {
 
     /// Returns what the journal keeps beside the history. One that is finished is finished for good.
     pub(super) fn summary(&self, about: &About) -> Summary {
-        let Self { ended, error, kept, .. } = self.clone();
-        let told = Told { about: about.clone(), ended, error, kept };
+        let Self { ended, error, kept, unsaved, .. } = self.clone();
+        let told = Told { about: about.clone(), ended, error, kept, unsaved };
         let ended = self.ended.filter(|_| self.state.is_over());
         Summary {
             state: self.state.name().to_owned(),
@@ -170,7 +174,9 @@ impl Run {
         };
         let progress = Progress { seq, state: state.unwrap_or_default(), ..Progress::default() };
         let (about, progress) = match told {
-            Some(Told { about, ended, error, kept }) => (about, Progress { ended, error, kept, ..progress }),
+            Some(Told { about, ended, error, kept, unsaved }) => {
+                (about, Progress { ended, error, kept, unsaved, ..progress })
+            }
             None => {
                 let trouble = Some("what is kept about this run can not be read".to_owned());
                 let about = About {

@@ -180,7 +180,7 @@ pub(in crate::runs) fn report(run: &Run, records: &[Record], secrets: &Secrets) 
     let mut result = folded.end.and_then(|end| end.result).unwrap_or_default();
     secrets.mask_in(&mut result);
     Ok(RunReply {
-        success: matches!(progress.state, RunState::Running | RunState::Waiting | RunState::Completed),
+        success: progress.state == RunState::Completed,
         run_id: run.id.to_string(),
         status: progress.state.name().to_owned(),
         workflow_name: Some(run.about.workflow.clone()),

@@ -65,7 +65,7 @@ pub(in crate::runs) fn report(run: &Run, records: &[Record], secrets: &Secrets) 
         end.result
     });
     Ok(RunReply {
-        success: matches!(progress.state, RunState::Running | RunState::Waiting | RunState::Completed),
+        success: progress.state == RunState::Completed,
         run_id: run.id.to_string(),
         status: progress.state.name().to_owned(),
         workflow_name: Some(run.about.workflow.clone()),

@@ -298,16 +298,21 @@ impl Runs {
             };
         }
         let (definition, source) = asked?;
+        let variables = verb.initial_variables.clone().unwrap_or_default();
+        let variables: Map<String, Value> =
+            variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
+        if let Some(refusal) = definition.arguments().refusal(&variables) {
+            return Err(not_started("validation_failed", refusal));
+        }
         let limits = limits(&verb).map_err(|error| not_started("execution_error", error.to_string()))?;
         if let Some(session) = &verb.session_id {
             let found = self.shared.sessions.exists(session).await;
             found.map_err(|error| not_started("execution_error", error))?;
         }
-        let variables = verb.initial_variables.unwrap_or_default();
         let start = Start {
             run: RunId::random(),
             session_id: verb.session_id,
-            variables: variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect(),
+            variables,
             limits,
             keep_terminals: verb.keep_terminals,
             parent: None,

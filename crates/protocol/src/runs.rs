@@ -190,6 +190,9 @@ pub struct RunReply {
     /// The terminal it worked in last
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
+    /// The end of the last screen that a machine saw which failed; its terminals may be closed
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_screen: Option<String>,
     /// What the definition does, in one word: two that do the same have the same
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_signature: Option<String>,
@@ -295,6 +298,9 @@ pub struct AnswerGateReply {
     /// Whether it was not taken because the approver's passphrase is missing or wrong
     #[serde(default, skip_serializing_if = "is_false")]
     pub passphrase_wanted: bool,
+    /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u64>,
     /// Whether it was not taken because it is none that the gate takes; another one may be
     #[serde(default, skip_serializing_if = "is_false")]
     pub misread: bool,

@@ -190,6 +190,11 @@ async fn begin(
     };
     let definition = Definition::parse(&document, &TerminalTools)
         .map_err(|problems| format!("the workflow is not valid:\n{problems}"))?;
+    let variables: Map<String, Value> =
+        child.variables.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
+    if let Some(refusal) = definition.arguments().refusal(&variables) {
+        return Err(refusal);
+    }
     let session_id = child.terminal(&definition).map(str::to_owned);
     if let Some(session) = &session_id {
         shared.sessions.exists(session).await?;
@@ -197,7 +202,7 @@ async fn begin(
     let start = Start {
         run,
         session_id,
-        variables: child.variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect(),
+        variables,
         limits: child.limits,
         keep_terminals: child.keep_terminals,
         parent: Some(step),

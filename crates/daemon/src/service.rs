@@ -297,10 +297,8 @@ impl Service {
             Command::ListRemoteWorkflows(verb) => Answer::of(self.remotes.list(verb)),
             Command::RefreshWorkflows(verb) => Answer::of(self.remotes.refresh(verb).await),
             Command::CheckWorkflowStatus(verb) => {
-                let instance = self.runs.instance_of(&verb.run_id).await;
-                let run_id = instance.is_some().then(|| verb.run_id.clone());
-                let instance = instance.unwrap_or_else(|| verb.run_id.clone());
-                Answer::of(self.remotes.check(verb, instance, run_id).await)
+                let there = self.runs.there(&verb.run_id).await;
+                Answer::of(self.remotes.check(verb, there).await)
             }
         };
         (self.without_secrets(answer), None)

@@ -589,8 +589,9 @@ fn told(excerpt: Excerpt) -> String {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
+        // Counted in bytes, since counting characters would mean reading them: there are no more than that.
         text.push_str(&format!(
-            "[… {} bytes left out; read on with content_mode=history, offset={} …]\n",
+            "[… up to {} characters left out; read on with content_mode=history, offset={} …]\n",
             excerpt.left_out, excerpt.next
         ));
     }

@@ -223,9 +223,10 @@ async fn with_a_passphrase_nobody_answers_for_people_without_it() {
     let wrong = ann.call(with("open barley")).await.unwrap();
     assert!(!wrong.success && wrong.passphrase_wanted, "{wrong:?}");
     let error = wrong.error.unwrap();
-    assert_eq!(error, "This is not the approver's passphrase; the next one is looked at in 1 s");
+    assert_eq!(error, "Wrong passphrase; try again in 1 s");
     let hasty = ann.call(with("open sesame")).await.unwrap();
-    assert!(hasty.error.unwrap().starts_with("Wrong passphrases were given before"));
+    assert_eq!((hasty.success, hasty.retry_after_seconds), (false, Some(1)), "{hasty:?}");
+    assert!(hasty.error.unwrap().starts_with("The passphrase was not checked, because wrong ones were given before"));
     let taken = loop {
         let reply = ann.call(with("open sesame")).await.unwrap();
         if reply.success {

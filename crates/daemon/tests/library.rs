@@ -327,5 +327,8 @@ async fn the_example_that_agents_are_given_can_be_saved_and_the_documentation_na
         assert!(schema.documentation.contains(&format!("### {tool}\n")), "{tool}");
     }
     assert!(schema.json_schema["properties"]["states"].is_object());
+    let link =
+        schema.documentation.split("](").skip(1).find(|target| target.split(')').next().unwrap().contains(".md"));
+    assert_eq!(link, None, "no MCP client can read another page");
     daemon.stop().await;
 }

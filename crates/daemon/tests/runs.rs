@@ -422,6 +422,50 @@ async fn a_run_whose_arguments_are_missing_types_nothing() {
 }
 
 #[tokio::test]
+async fn a_variable_that_does_not_fit_its_argument_is_refused_before_anything_is_started() {
+    let daemon = TestDaemon::new().await;
+    let definition = json!({
+        "name": "release",
+        "arguments": {
+            "VERSION": {"schema": {"pattern": "^\\d+\\.\\d+\\.\\d+$"}},
+            "KEY": {"secret": true, "required": false, "schema": {"minLength": 20}}
+        },
+        "initial_state": "open",
+        "states": {"open": {"action": {"tool": "open_terminal"}}}
+    });
+    let given = |version: &str| {
+        Some([("VERSION".to_owned(), version.to_owned()), ("KEY".to_owned(), "too short".to_owned())].into())
+    };
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition.clone()),
+        initial_variables: given("1.2"),
+        ..RunWorkflow::default()
+    };
+    let refused = daemon.call(verb).await;
+    assert_eq!((refused.run_id.as_str(), refused.final_state.as_deref()), ("", Some("validation_failed")));
+    assert_eq!(
+        refused.error.as_deref(),
+        Some(
+            "Invalid arguments, so nothing was started: VERSION=\"1.2\" must match the pattern '^\\d+\\.\\d+\\.\\d+$'; \
+             KEY=•••••• must have at least 20 characters"
+        )
+    );
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+    assert_eq!(daemon.call(ListWorkflowRuns::default()).await.runs.len(), 0);
+
+    // A run that is started by another one as well.
+    let params = json!({"workflow_definition": definition, "initial_variables": {"VERSION": "1.2"}});
+    let above = daemon.run(machine("nest", json!({"nest": last("run_workflow", &params)}))).await;
+    assert_eq!((above.status.as_str(), above.states_executed), ("failed", 1), "{above:#?}");
+    assert!(
+        above.error.as_deref().unwrap().contains("Invalid arguments, so nothing was started: VERSION"),
+        "{above:#?}"
+    );
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_run_that_leaves_no_return_value_fails_and_one_with_another_program_says_so() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;

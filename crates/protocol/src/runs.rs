@@ -195,6 +195,9 @@ pub struct RunReply {
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub session_id: Option<String>,
+    /// The end of the last screen that a machine saw which failed; its terminals may be closed
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_screen: Option<String>,
     /// Its contract, {arguments, return_values, description}: each variable as {name, description, required}. Empty where
     /// the workflow has none or is not known
     #[serde(default)]
@@ -306,6 +309,9 @@ pub struct AnswerGateReply {
     /// Whether it was not taken because the approver's passphrase is missing or wrong
     #[serde(default, skip_serializing_if = "is_false")]
     pub passphrase_wanted: bool,
+    /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u64>,
     /// Whether it was not taken because it is none that the gate takes; another one may be
     #[serde(default, skip_serializing_if = "is_false")]
     pub misread: bool,

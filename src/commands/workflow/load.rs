@@ -180,7 +180,7 @@ fn show_machine(file: &str, reply: &CreateWorkflowReply) -> std::io::Result<()> 
 }
 
 fn show_functions(file: &str, reply: &LoadFunctionsReply) -> std::io::Result<()> {
-    print::line(format!("{file}: {}", reply.outcome.as_deref().unwrap_or("in order")))?;
+    print::line(format!("{file}: {}", reply.outcome.as_deref().unwrap_or("ok")))?;
     let rows: Vec<Vec<String>> = reply
         .declares
         .iter()

@@ -30,6 +30,9 @@ const BUDGET: usize = 30_000;
 /// Entries of the log that are told: so many from the beginning, and so many from the end.
 const ENTRIES: (usize, usize) = (10, 50);
 
+/// Lines of the last screen of a run that failed.
+const SCREEN_LINES: usize = 24;
+
 /// Variables that are told.
 const VARIABLES: usize = 300;
 
@@ -57,6 +60,7 @@ pub(super) fn of(
         secrets.mask_in(&mut value);
         value
     };
+    let last_screen = if progress.state == RunState::Failed { last_screen(&log, secrets) } else { None };
     let mut variables = history.variables().to_map();
     let left_out = variables.len().saturating_sub(VARIABLES);
     if left_out > 0 {
@@ -95,6 +99,7 @@ pub(super) fn of(
         final_variables: variables,
         return_values: history.return_values().iter().map(|(name, value)| (name.clone(), masked(value))).collect(),
         session_id: history.session_id().map(str::to_owned),
+        last_screen,
         recursion_depth: history.recursion_depth(),
         workflow_signature: signature,
         workflow_saved: saved.is_some(),
@@ -142,6 +147,18 @@ pub(super) fn next_step(
         ));
     }
     Some(format!("The run goes on without you. Wait for its end with {wait}."))
+}
+
+/// Returns the end of the last screen that a log has.
+fn last_screen(log: &[Value], secrets: &Secrets) -> Option<String> {
+    let screen = log.iter().rev().find_map(|entry| entry["result"]["screen_content"].as_str())?;
+    // A secret is looked for before anything is cut off it.
+    let screen = secrets.masked_screen(screen.trim_end().to_owned());
+    let lines: Vec<&str> = screen.lines().collect();
+    let end = lines[lines.len().saturating_sub(SCREEN_LINES)..].join("\n");
+    let length = end.chars().count();
+    let end: String = end.chars().skip(length.saturating_sub(LONGEST_TEXT)).collect();
+    (!end.is_empty()).then_some(end)
 }
 
 /// Folds a history and keeps the beginning and the end of its log.
@@ -197,6 +214,24 @@ pub(super) fn shorten(value: &mut Value, longest: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_screen_is_its_end_without_secrets() {
+        let secrets = Secrets::default();
+        secrets.add("open sesame");
+        let screen = |lines: usize| {
+            let lines: Vec<String> = (1..=lines).map(|line| format!("line {line} open sesame")).collect();
+            json!({"phase": "execution", "result": {"screen_content": format!("{}\n\n\n", lines.join("\n"))}})
+        };
+        let log = [screen(3), screen(100), json!({"phase": "execution", "result": {"success": false}}), json!({})];
+        let told = last_screen(&log, &secrets).unwrap();
+        assert!(told.starts_with("line 77 ••") && told.ends_with("••••••"), "{told}");
+        assert!(!told.contains("sesame") && told.lines().count() == SCREEN_LINES, "{told}");
+        let wide = json!({"result": {"screen_content": "x".repeat(100_000)}});
+        assert_eq!(last_screen(&[wide], &secrets).unwrap().chars().count(), LONGEST_TEXT);
+        assert_eq!(last_screen(&[json!({"result": {"screen_content": " \n"}})], &secrets), None);
+        assert_eq!(last_screen(&[], &secrets), None);
+    }
 
     #[test]
     fn a_long_text_keeps_its_ends_and_says_what_is_missing() {

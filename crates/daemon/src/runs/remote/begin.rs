@@ -99,6 +99,13 @@ impl Shared {
         append.texts = vec![entry.text()];
         match self.begun(&run, append).await? {
             Ok(last) => {
+                tracing::info!(
+                    run = %began.run,
+                    workflow = began.tool,
+                    service = began.service,
+                    workflow_id = began.workflow_id,
+                    "a run of a remote workflow started"
+                );
                 let driver = Driver::new(self.clone(), began, about, inputs, progress, State::default(), last);
                 self.drivers.spawn(driver.drive());
                 Ok(run)

@@ -226,9 +226,10 @@ pub(super) fn list(folders: &Folders, project: &Project, verb: &ListWorkflows) -
 }
 
 fn info(library: &Library, entry: &Entry, hidden: bool) -> WorkflowInfo {
-    let Metadata { status, run_count, success_count, last_run, .. } = &entry.metadata;
+    let Metadata { status, run_count, success_count, last_run, created, .. } = &entry.metadata;
     let description = entry.description.as_ref();
     WorkflowInfo {
+        created_at: Some(created.clone()).filter(|created| !created.is_empty()),
         name: entry.name.to_string(),
         kind: "machine".to_owned(),
         description: description.map(|text| text.chars().take(LONGEST_DESCRIPTION).collect()),
@@ -238,7 +239,7 @@ fn info(library: &Library, entry: &Entry, hidden: bool) -> WorkflowInfo {
         last_run: last_run.clone(),
         file: library.file(&entry.name).display().to_string(),
         hidden,
-        note: None,
+        ..WorkflowInfo::default()
     }
 }
 

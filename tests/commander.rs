@@ -442,6 +442,21 @@ async fn lines_are_completed_and_remembered_but_not_those_that_begin_with_a_blan
     assert!(!coloured.contains("\x1b[0;32m"), "{coloured:?}");
 }
 
+// Document 003, line 1152: other text is direct input to the current target.
+#[test]
+fn plain_text_goes_to_the_current_target() {
+    let project = Project::new();
+    let none = project.script("world\n");
+    assert!(none.code == 2 && none.stderr.contains("/target @NODE"), "{none:?}");
+    let sent = project.script("/target @greet\nworld\n/target\n/target off\n");
+    assert_eq!((sent.code, sent.stdout.as_str()), (0, "hello world\n"), "{sent:?}");
+    assert!(sent.stderr.contains("plain text is sent to @greet; /target off ends that"), "{sent:?}");
+    let unknown = project.script("/target @gret\n");
+    assert!(unknown.code == 2 && unknown.stderr.contains("did you mean @greet?"), "{unknown:?}");
+    let graph = project.script("/target @both\nworld\n");
+    assert!(graph.stderr.contains("plain text is sent to #both"), "{graph:?}");
+}
+
 #[test]
 fn a_script_reads_lines_and_ends_with_the_code_of_the_last_one() {
     let project = Project::new();

@@ -160,7 +160,8 @@ impl<'a> Conversation<'a> {
             Meaning::Order(word, _) => matches!(order::called(word), Ok(Order::Answer | Order::Quit)),
             _ => false,
         };
-        if !passes && line.trim_start().starts_with(['@', '#', '%', '/', ':']) {
+        let to_target = matches!(meaning, Meaning::Call(..));
+        if !passes && (to_target || line.trim_start().starts_with(['@', '#', '%', '/', ':'])) {
             self.screen.lines.remember(&line);
         }
         match self.does(meaning).await {

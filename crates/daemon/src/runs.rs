@@ -57,7 +57,7 @@ pub use catalog::TerminalTools;
 use function::FunctionFrom;
 use function::Given;
 use remote::BeginsRemote;
-use run::{Run, RunState};
+use run::{Progress, Run, RunState};
 use seal::Seal;
 pub use shared::KeptRuns;
 use shared::Shared;
@@ -137,18 +137,24 @@ impl Runs {
         verb: ExecuteWorkflow,
         step: Option<String>,
     ) -> ExecuteWorkflowReply {
-        let ExecuteWorkflow { workflow_id, input, params, session_id, wait, until, idempotency_key } = verb;
+        let ExecuteWorkflow { workflow_id, input, params, wait, until, idempotency_key, .. } = verb;
+        let refused = |error: Option<String>| ExecuteWorkflowReply { error, ..ExecuteWorkflowReply::default() };
+        let session_id = match self.terminal_of(caller, verb.session_id, verb.workspace).await {
+            Ok(terminal) => terminal,
+            Err(error) => return refused(Some(error)),
+        };
         let given = Given { input, params: params.unwrap_or_default() };
         let start = RunWorkflow {
             workflow_name: Some(workflow_id),
             session_id,
             initial_variables: Some(given.as_variables()),
+            execution_timeout: verb.timeout.or(verb.execution_timeout),
             idempotency_key,
             ..RunWorkflow::default()
         };
         let run = match self.start(caller, start, Some(given), step).await {
             Ok(run) => run,
-            Err(reply) => return ExecuteWorkflowReply { error: reply.error, ..ExecuteWorkflowReply::default() },
+            Err(reply) => return refused(reply.error),
         };
         let longest = Duration::from_secs_f64(LONGEST_WAIT);
         match until {
@@ -156,14 +162,31 @@ impl Runs {
             None if wait => run.over(longest).await,
             _ => {}
         }
-        let RunReply { success, run_id, status: state, result, return_values, error, .. } = self.report(&run).await;
-        // The command has done its work also for a run that goes on.
-        let success = success || RunState::named(&state).is_some_and(|state| !state.is_over());
-        let result = match state == RunState::Completed.name() {
-            true => Some(result.unwrap_or_else(|| return_values.into())),
-            false => None,
-        };
-        ExecuteWorkflowReply { success, run_id, state, result, error }
+        let report = self.report(&run).await;
+        let (result, run_id, state) = (returned(&report), report.run_id, report.status);
+        ExecuteWorkflowReply { success: true, run_id, state, result, error: report.error, traceback: report.traceback }
+    }
+
+    /// Returns the terminal that a start names in the place of a session, if it names any: the session itself is the
+    /// project of `caller`.
+    ///
+    /// # Errors
+    /// When it names something else.
+    async fn terminal_of(
+        &self,
+        caller: &Caller,
+        session_id: Option<String>,
+        workspace: Option<String>,
+    ) -> Result<Option<String>, String> {
+        let projects = &self.shared.projects;
+        if let Some(name) = workspace {
+            projects.session(caller, &name).await?;
+        }
+        let Some(name) = session_id else { return Ok(None) };
+        match projects.session(caller, &name).await {
+            Ok(()) => Ok(None),
+            Err(error) => self.shared.sessions.exists(&name).await.map(|()| Some(name)).map_err(|_| error),
+        }
     }
 
     /// Calls a node that makes calls itself, as a run, and waits for its end. Asked for again as the same `step`, it is
@@ -327,7 +350,8 @@ impl Runs {
             parent: None,
             depth: 0,
         };
-        let begun = self.shared.begin(caller, Beginning { definition, source, start, key }).await;
+        let beginning = Beginning { definition, source, start, key };
+        let begun = self.shared.begin_with(caller, beginning, given).await;
         begun.map_err(|error| not_started("execution_error", error))
     }
 
@@ -421,7 +445,14 @@ impl Runs {
 
     pub(crate) async fn record(&self, verb: &GetWorkflowRun) -> GetWorkflowRunReply {
         match self.find(&verb.run_id).await {
-            Ok(run) => GetWorkflowRunReply { success: true, run: Some(self.told(&run)), error: None },
+            Ok(run) => {
+                let mut record = self.told(&run);
+                if let Some(whole) = self.result_of(&run).await {
+                    (record.result, record.result_shortened) = (whole, false);
+                    self.shared.secrets.mask_in(&mut record.result);
+                }
+                GetWorkflowRunReply { success: true, run: Some(record), error: None }
+            }
             Err(error) => GetWorkflowRunReply { error: Some(error), ..GetWorkflowRunReply::default() },
         }
     }
@@ -447,7 +478,7 @@ impl Runs {
         };
         known.ok_or_else(|| {
             let shown: String = id.chars().take(80).collect();
-            format!("Run '{shown}' not found; list_runs tells which there are")
+            format!("Workflow run '{shown}' not found; list_runs tells which there are")
         })
     }
 
@@ -486,6 +517,29 @@ impl Runs {
         run.record(self.pending_gates(run), &self.shared.secrets)
     }
 
+    /// Returns the whole of what a run returned that is completed, from its history where its summary has a part only.
+    async fn result_of(&self, run: &Arc<Run>) -> Option<Value> {
+        let Progress { state: RunState::Completed, result, result_shortened, .. } = run.progress() else { return None };
+        match result.filter(|_| !result_shortened) {
+            Some(whole) => Some(Arc::unwrap_or_clone(whole)),
+            None => returned(&self.report(run).await),
+        }
+    }
+
+    /// Tells of a run as lists do.
+    async fn listed(&self, run: &Arc<Run>) -> RunRecord {
+        let mut record = self.told(run);
+        // An older daemon wrote its summary.
+        if run.state() == RunState::Completed
+            && run.progress().result.is_none()
+            && let Some(whole) = self.result_of(run).await
+        {
+            (record.result, record.result_shortened) = run::listed(&whole);
+            self.shared.secrets.mask_in(&mut record.result);
+        }
+        record
+    }
+
     async fn report(&self, run: &Arc<Run>) -> RunReply {
         let (gate, progress) = (self.pending_gates(run).into_iter().next(), run.progress());
         let next_step = report::next_step(&run.id, &progress, gate.as_ref(), &self.shared.secrets);
@@ -513,6 +567,12 @@ impl Runs {
         let report = report.await.unwrap_or_else(|error| unreadable(&error));
         RunReply { next_step: report.next_step.or(next_step), ..report }
     }
+}
+
+/// Returns what a run returned that is completed: the value of a function, or the return values of a machine.
+fn returned(report: &RunReply) -> Option<Value> {
+    let completed = report.status == RunState::Completed.name();
+    completed.then(|| report.result.clone().unwrap_or_else(|| report.return_values.clone().into()))
 }
 
 fn limits(verb: &RunWorkflow) -> Result<Limits, InvalidLimits> {

@@ -211,6 +211,16 @@ impl Service {
         }))
     }
 
+    /// Returns the answer to a command that names a session which is not the project of `caller`.
+    pub(crate) async fn other_session(&self, caller: &Caller, names: &[String]) -> Option<Answer> {
+        for name in names {
+            if let Err(error) = self.workflows.projects().session(caller, name).await {
+                return Some(self.without_secrets(Answer::failure(error)));
+            }
+        }
+        None
+    }
+
     /// Carries out a command. Some bring events, which follow the answer.
     ///
     /// With a `step`, opening and typing are not done again when they were done as that step before.

@@ -204,7 +204,7 @@ async fn a_cancelled_run_abandons_its_wait_and_closes_its_terminal() {
     let again = daemon.call(CancelWorkflow { run_id }).await;
     assert_eq!((again.success, again.message.as_str()), (true, "Run was already over: cancelled"));
     let unknown = daemon.call(CancelWorkflow { run_id: "run_x".into() }).await;
-    assert!(unknown.error.unwrap().starts_with("Run 'run_x' not found"));
+    assert!(unknown.error.unwrap().starts_with("Workflow run 'run_x' not found"));
 }
 
 #[tokio::test]
@@ -530,7 +530,7 @@ async fn a_nested_run_is_a_run_of_its_own_and_its_end_the_result() {
     assert_eq!(runs.len(), 2);
     let inner = runs.iter().find(|run| run.workflow_id == "inner").unwrap();
     assert_eq!(inner.parent_run_id.as_deref(), Some(reply.run_id.as_str()));
-    assert_eq!(inner.input, *json!({"ROOT": "/here"}).as_object().unwrap(), "and nothing else of its parent");
+    assert_eq!(inner.input, json!({"ROOT": "/here"}), "and nothing else of its parent");
 }
 
 #[tokio::test]

@@ -320,7 +320,10 @@ fn status_of(run: RunRecord, told: Option<RunReply>) -> Status {
         correlation_id: run.run_id.clone(),
         workflow_instance_id: run.run_id,
         original_workflow_id: run.workflow_id,
-        input: as_it_was_given(run.input),
+        input: as_it_was_given(match run.input {
+            Value::Object(fields) => fields,
+            _ => run.params,
+        }),
         output,
         snake: SnakeTimes { create_time: began, update_time: changed, start_time: began, end_time: ended },
         camel: CamelTimes { create_time: began, start_time: began, update_time: changed, end_time: ended },

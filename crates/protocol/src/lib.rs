@@ -20,6 +20,7 @@ mod place;
 mod remote;
 mod runs;
 mod schema;
+mod session;
 mod steady;
 mod terminals;
 mod tools;
@@ -57,6 +58,7 @@ pub use runs::{
     Subscribe, SubscribeReply, Until,
 };
 pub use schema::{offered, parameters, reply};
+pub use session::{DEFAULT_SESSION, take_session};
 pub use steady::{Again, AskError, Steady};
 pub use terminals::{
     AbsenceInfo, AttachTerminal, AttachTerminalReply, AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget,

@@ -204,13 +204,20 @@ pub struct ListWorkflowsReply {
 /// A saved workflow, in short.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkflowInfo {
+    /// Its id, which is its name
+    #[serde(default)]
+    pub id: String,
     /// Its name
     pub name: String,
     /// machine, function (an async function in Python syntax) or remote (done by another service)
     pub kind: String,
-    /// What it is for
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What it is for; empty where its author does not say
+    #[serde(default)]
     pub description: Option<String>,
+    /// When it was first saved or loaded (ISO 8601, UTC); null where that is not known
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
+    pub created_at: Option<String>,
     /// draft, or proven: it ran to its end as it is; remote, of those whose runs others do
     pub status: String,
     /// Runs of it that are over

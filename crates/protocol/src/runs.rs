@@ -98,15 +98,27 @@ pub struct ExecuteWorkflow {
     /// Its parameters: ctx.params of a function, the variables of a machine
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params: Option<Map<String, Value>>,
-    /// Terminal to work in, of a machine
+    /// The session that has the workflow: `default` or the name of the project, which both mean the project; of a machine,
+    /// also the terminal to work in
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
+    /// The same as session_id, without terminals
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
     /// Wait for its end
     #[serde(default, skip_serializing_if = "is_false")]
     pub wait: bool,
     /// With wait: what ends the wait before
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Until>,
+    /// Seconds that the run may take, gates and pauses not counted (machines: default 1800)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1.0, max = 7200.0))]
+    pub timeout: Option<f64>,
+    /// The same as timeout
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1.0, max = 7200.0))]
+    pub execution_timeout: Option<f64>,
     /// A name for this request: asked for again with the same one, the run that it started is returned
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
@@ -123,7 +135,7 @@ pub enum Until {
 /// A run that was started by name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ExecuteWorkflowReply {
-    /// Whether it is complete, or on its way there
+    /// Whether the run was started, or found; how it ended is its state
     pub success: bool,
     /// The run
     #[serde(default)]
@@ -134,9 +146,12 @@ pub struct ExecuteWorkflowReply {
     /// What a function returned, or the return values of a machine
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// What went wrong and what to do
+    /// Why nothing was started, or why the run failed: of a function, the text of its exception
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Where in a function's file the exception was raised
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceback: Option<String>,
 }
 
 /// Look at a run: how far it is, or how it ended.
@@ -231,6 +246,9 @@ pub struct RunReply {
     #[serde(default)]
     #[schemars(extend("nullable" = true))]
     pub error: Option<String>,
+    /// Where in a function's file the exception was raised that error tells
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceback: Option<String>,
 }
 
 /// A question that a run waits for.
@@ -408,23 +426,38 @@ pub struct RunRecord {
     pub state: String,
     /// When it began (ISO 8601, UTC)
     pub started_at: String,
-    /// When it ended (ISO 8601, UTC)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub completed_at: Option<String>,
-    /// Variables it began with
+    /// When it ended (ISO 8601, UTC); null until then
     #[serde(default)]
-    pub input: Map<String, Value>,
-    /// Why it failed
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("nullable" = true))]
+    pub completed_at: Option<String>,
+    /// What it was given as its input, of any kind; of a machine that was given variables, these
+    #[serde(default)]
+    pub input: Value,
+    /// The parameters that it was given besides
+    #[serde(default)]
+    pub params: Map<String, Value>,
+    /// What a function returned, or the return values of a machine; null unless it is completed
+    #[serde(default)]
+    pub result: Value,
+    /// Whether result is shortened, as long ones are in lists; the record of the run has the whole
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub result_shortened: bool,
+    /// Why it failed, of a function the text of its exception; null unless it did
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
     pub error: Option<String>,
+    /// Where in a function's file the exception was raised
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceback: Option<String>,
     /// Questions that it waits for, the oldest first
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_gates: Vec<GateInfo>,
     /// Since when it is paused, and by whom, while it is
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<PauseInfo>,
-    /// The oldest of them
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The oldest of them; null while it waits for none
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
     pub pending_gate: Option<GateInfo>,
     /// The run that started it
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -57,7 +57,10 @@ fn together(record: &RunRecord, report: &RunReply) -> Map<String, Value> {
     for (name, value) in fields(serde_json::to_value(report)) {
         // Whether the report was a success says nothing about the run, and its state is there already.
         if !matches!(name.as_str(), "success" | "status" | "workflow_name") {
-            all.entry(name).or_insert(value);
+            let known = all.entry(name).or_insert(Value::Null);
+            if known.is_null() {
+                *known = value;
+            }
         }
     }
     all
@@ -106,8 +109,18 @@ fn told(record: &RunRecord, report: &RunReply, is_open: bool) -> Vec<String> {
         say("parent", parent.clone());
     }
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), visible);
-    for (index, (name, value)) in record.input.iter().enumerate() {
-        say(if index == 0 { "input" } else { "" }, format!("{} = {}", visible(name), text(value)));
+    match &record.input {
+        Value::Object(fields) => {
+            for (index, (name, value)) in fields.iter().enumerate() {
+                say(if index == 0 { "input" } else { "" }, format!("{} = {}", visible(name), text(value)));
+            }
+        }
+        Value::Null => {}
+        Value::String(nothing) if nothing.is_empty() => {}
+        other => say("input", text(other)),
+    }
+    for (index, (name, value)) in record.params.iter().enumerate() {
+        say(if index == 0 { "params" } else { "" }, format!("{} = {}", visible(name), text(value)));
     }
     for (index, (name, value)) in report.return_values.iter().enumerate() {
         say(if index == 0 { "returned" } else { "" }, format!("{name} = {}", text(value)));
@@ -121,7 +134,8 @@ fn told(record: &RunRecord, report: &RunReply, is_open: bool) -> Vec<String> {
             }
         }
     }
-    let error = record.error.as_deref().map(for_people).unwrap_or_default();
+    // A traceback ends with the error.
+    let error = record.traceback.as_deref().or(record.error.as_deref()).map(for_people).unwrap_or_default();
     for (index, line) in error.lines().enumerate() {
         say(if index == 0 { "error" } else { "" }, visible(line));
     }

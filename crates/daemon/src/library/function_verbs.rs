@@ -29,6 +29,7 @@ pub(super) fn list(folders: &Folders, project: &Project, machines: &[WorkflowNam
         let is_machine = || machines.iter().any(|machine| machine.as_str() == workflow.id);
         WorkflowInfo {
             name: workflow.id.clone(),
+            created_at: Some(metadata.created.clone()).filter(|created| !created.is_empty()),
             kind: "function".to_owned(),
             description: description.map(|text| text.chars().take(LONGEST_DESCRIPTION).collect()),
             status: name_of(status).to_owned(),

@@ -242,6 +242,7 @@ fn info(library: &Library, entry: &Entry, hidden: bool) -> WorkflowInfo {
     let Metadata { status, created, run_count, success_count, last_run, .. } = &entry.metadata;
     let description = entry.description.as_ref();
     WorkflowInfo {
+        created_at: Some(created.clone()).filter(|created| !created.is_empty()),
         name: entry.name.to_string(),
         kind: "machine".to_owned(),
         description: description.map(|text| text.chars().take(LONGEST_DESCRIPTION).collect()),
@@ -255,7 +256,7 @@ fn info(library: &Library, entry: &Entry, hidden: bool) -> WorkflowInfo {
         state_count: entry.state_count,
         file: library.file(&entry.name).display().to_string(),
         hidden,
-        note: None,
+        ..WorkflowInfo::default()
     }
 }
 

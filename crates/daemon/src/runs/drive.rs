@@ -128,7 +128,8 @@ impl Driver {
     ) -> Result<(Appended, Vec<Effect>), AppendError> {
         let decision = self.decide(Input::Start(start));
         // Its secrets are known now.
-        self.shared.secrets.mask_fields(&mut self.about.input);
+        self.shared.secrets.mask_in(&mut self.about.input);
+        self.shared.secrets.mask_fields(&mut self.about.params);
         let append = Append { key, ..self.append_of(&decision) };
         let appended = self.shared.write_first(append).await?;
         if let Appended::Written { last } = &appended {
@@ -349,6 +350,11 @@ impl Driver {
             state,
             ended: self.history.ended_at(),
             error: self.shared.secrets.masked_if(self.history.error().map(str::to_owned)),
+            result: (state == RunState::Completed).then(|| {
+                let mut result = serde_json::json!(self.history.return_values());
+                self.shared.secrets.mask_in(&mut result);
+                Arc::new(result)
+            }),
             gate: self.history.gate().cloned(),
             below: below.map(|current| RunId::started_by(&current.step)).into_iter().collect(),
             paused: self.history.paused().cloned(),

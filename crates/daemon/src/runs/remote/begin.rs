@@ -81,10 +81,11 @@ impl Shared {
             input,
             timeout,
         };
-        let mut input = began.input.clone();
-        self.secrets.mask_fields(&mut input);
+        let mut input = Value::Object(began.input.clone());
+        self.secrets.mask_in(&mut input);
         let source = Source::Remote { service: began.service.clone() };
-        let about = About { workflow: tool.name, started: began.at, input, parent, signature: None, source };
+        let (workflow, params) = (tool.name, Map::new());
+        let about = About { workflow, started: began.at, input, params, parent, signature: None, source };
         let (run, inputs, progress) = Run::driven(run, about.clone());
         let run = Arc::new(run);
         if let Some(known) = self.register(&run)? {

@@ -362,6 +362,11 @@ impl Driver {
             state: self.state.run_state(),
             ended: end.map(|end| end.at),
             error: self.shared.secrets.masked_if(end.and_then(|end| end.error.clone())),
+            result: end.filter(|end| end.state == RunState::Completed).map(|end| {
+                let mut result = end.result.clone();
+                self.shared.secrets.mask_in(&mut result);
+                Arc::new(result)
+            }),
             paused: self.state.paused.clone(),
             asks_elsewhere: end.is_none() && self.state.gate().is_some(),
             trouble: self.trouble.clone().filter(|_| end.is_none()),

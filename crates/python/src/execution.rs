@@ -79,6 +79,9 @@ pub struct Execution {
     cancelling: bool,
     /// The calls that raised because of that and that the next progress tells.
     cancelled: Vec<u64>,
+    /// The number under which the program awaits that nothing else waits any more: its function is over, and functions
+    /// that it gathered may still clean up.
+    resting: Option<u32>,
     state: State,
 }
 
@@ -118,6 +121,7 @@ impl Execution {
             early: VecDeque::new(),
             cancelling: false,
             cancelled: Vec::new(),
+            resting: None,
             state: State::Waiting(Vec::new()),
         };
         let mut calls = Vec::new();
@@ -277,6 +281,10 @@ impl Execution {
                         }
                         paused.go_on(Resume::Later)
                     }
+                    Ok(Asked::Rest) => {
+                        self.resting = Some(number);
+                        paused.go_on(Resume::Later)
+                    }
                     Ok(Asked::Call { within, kind }) => {
                         let (wants_answer, stops) = (kind.wants_answer(), kind.stops());
                         if let CallKind::Ended { of, .. } = &kind {
@@ -312,6 +320,10 @@ impl Execution {
                         },
                     )),
                     None if !self.waits_for_others(&numbers) => {
+                        if let Some(number) = self.resting.take() {
+                            step = paused.go_on(Resume::Arrived(number, Arrival::Value(&Value::Null)));
+                            continue;
+                        }
                         let message = "the function waits for something that nobody was asked for";
                         self.end(State::Failed(Failure::new(FailureKind::Stuck, "RuntimeError", message)));
                         return;
@@ -432,6 +444,8 @@ enum Asked {
     Call { within: Option<u64>, kind: CallKind },
     /// To wait for the second answer to a call, as whose answer a function is executed here.
     Inline { of: u64 },
+    /// To wait until nothing else waits.
+    Rest,
 }
 
 /// Reads the arguments with which the prelude calls out: the name of the call, and what is asked.
@@ -444,6 +458,9 @@ fn read(arguments: Value) -> Result<Asked, String> {
     if call == "inline" {
         let of = asked.get("of").and_then(Value::as_u64).ok_or_else(meaningless)?;
         return Ok(Asked::Inline { of });
+    }
+    if call == "rest" {
+        return Ok(Asked::Rest);
     }
     let within = asked.remove("within").and_then(|within| within.as_u64());
     Ok(Asked::Call { within, kind: CallKind::read(&call, asked)? })

@@ -287,10 +287,16 @@ _exceptions = {
 }
 
 
+# Has an entry once the run is cancelled.
+_cancelled = []
+
+
 def _given(answer):
     if _len(answer) == 1:
         return answer[0]
     name, message = answer
+    if name == "asyncio.CancelledError":
+        _cancelled.append(name)
     if name in _exceptions:
         raise _exceptions[name](message)
     raise RuntimeError(f"{name}: {message}")
@@ -431,9 +437,14 @@ async def _steplatch_enter(start):
     one = _workflows.get(start["id"])
     if one is None:
         one = _nodes[start["id"]]
-    result = one.fn(WorkflowContext(None, start["input"], start["params"]))
-    if _isinstance(result, _coroutine):
-        result = await result
+    try:
+        result = one.fn(WorkflowContext(None, start["input"], start["params"]))
+        if _isinstance(result, _coroutine):
+            result = await result
+    finally:
+        if _cancelled:
+            # Until the functions that were gathered have cleaned up, too.
+            await _steplatch_ask("rest", {})
     return result
 
 

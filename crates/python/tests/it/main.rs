@@ -2,6 +2,7 @@
 
 mod declarations;
 mod functions;
+mod inline;
 mod limits;
 mod replay;
 mod story;

@@ -29,7 +29,7 @@ Workflow(id='it', session=session, fn=it)
 ";
 
 fn start(id: &str, input: serde_json::Value) -> Start {
-    Start { id: id.to_owned(), input, params: Map::new() }
+    Start { id: id.to_owned(), input, params: Map::new(), at: None }
 }
 
 fn result() -> Answer {

@@ -3,6 +3,7 @@
 mod blocking;
 mod declarations;
 mod functions;
+mod inline;
 mod limits;
 mod replay;
 mod story;

@@ -13,6 +13,7 @@ use steplatch_python::{Declaration, Kind, Limits, Start};
 use steplatch_store::{Append, Journal as _, KnownRun};
 use steplatch_workflow::substitute;
 
+use super::cancel::Ending;
 use super::drive::{Driver, OwnFile};
 use super::entry::{Entry, Started};
 use super::frame::Frame;
@@ -150,6 +151,7 @@ impl Shared {
             nodes,
             depth: 0,
             timeout: verb.execution_timeout,
+            one_heap: true,
         };
         let begun = self.clone().begin_written(caller.clone(), started, source, None, key).await;
         begun.map_err(|error| not_started("execution_error", error))
@@ -233,6 +235,7 @@ impl Shared {
                     depth,
                     timeout,
                     file,
+                    ending: Ending::default(),
                 };
                 self.drivers.spawn(drive(driver, false));
                 Ok(run)
@@ -298,6 +301,7 @@ impl Shared {
             depth: started.depth,
             timeout: started.limit(),
             file,
+            ending: Ending::default(),
         }))
     }
 
@@ -325,7 +329,8 @@ impl Shared {
             None => Frame::Once { node: id, input, timeout: started.timeout },
             Some(OwnFile { name, text }) => {
                 let (file, text, limits) = (name.clone(), text.clone(), limits.clone());
-                let function = Function { file, text, start: Start { id, input, params }, limits };
+                let start = Start { id, input, params, at: Some(started.at.as_seconds()) };
+                let function = Function { file, text, start, limits };
                 let execution = Box::new(self.workers.execution(function));
                 Frame::Function { execution, of: None, held: Vec::new() }
             }
@@ -358,6 +363,7 @@ impl Shared {
             nodes: project.documents(),
             depth: 0,
             timeout,
+            one_heap: true,
         };
         self.clone().begin_written(caller.clone(), started, Source::Function, None, key).await
     }

@@ -202,6 +202,7 @@ async fn begin_function(
         nodes: super::begin::nodes_of(shared, caller, &declared).await?,
         depth,
         timeout,
+        one_heap: true,
     };
     shared.clone().begin_written(caller.clone(), started, source, Some(step), None).await
 }

@@ -11,6 +11,7 @@ use steplatch_workflow::{By, Input};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::cancel::Ending;
 use super::entry::Entry;
 use super::frame::Frame;
 use super::gate::{Question, answer_of, step};
@@ -49,6 +50,8 @@ pub(super) struct Driver {
     pub(super) timeout: Option<f64>,
     /// The file of the run, as it is executed; none where it is a call of a node.
     pub(super) file: Option<Arc<OwnFile>>,
+    /// What is known of its end while it is cancelled.
+    pub(super) ending: Ending,
 }
 
 /// The file that a run was begun with.
@@ -63,6 +66,7 @@ enum Happened {
     Came { number: u64, came: Came, by: Option<By> },
     Child { number: u64, waits: Option<RunId> },
     Cancelled { reason: String },
+    CleanedUpTooLong,
     Paused { by: String, above: bool },
     Resumed { by: String, above: bool },
     ChildBegan { number: u64 },
@@ -79,6 +83,9 @@ impl Driver {
                 if !self.append(vec![Entry::Failed { at: moment::now(), error, traceback: None }]).await {
                     return;
                 }
+            }
+            if !Box::pin(self.resume_cancel()).await {
+                return;
             }
         } else {
             self.work.came(super::history::ROOT, Came::Begin);
@@ -114,6 +121,7 @@ impl Driver {
                 },
                 Some((number, came)) = self.work.next() => return Happened::Came { number, came, by: None },
                 () = due(out_of_time) => return Happened::OutOfTime,
+                () = due(self.ending.cleans_up_until) => return Happened::CleanedUpTooLong,
                 () = std::future::ready(()), if is_ready => if let Some((number, came)) = self.work.next_ready() {
                     return Happened::Came { number, came, by: None };
                 },
@@ -152,17 +160,15 @@ impl Driver {
         let at = moment::now();
         match happened {
             Happened::Stopping => false,
-            Happened::Cancelled { reason } => {
-                let entries = self.folded.ended_by(&self.run, at, Entry::Cancelled { at, reason });
-                self.append(entries).await
-            }
+            Happened::Cancelled { reason } => self.cancel(at, reason).await,
+            Happened::CleanedUpTooLong => self.cancel_at_once(at, String::new()).await,
             Happened::OutOfTime => {
                 let seconds = self.timeout.unwrap_or_default();
                 let error = format!("the run was at work for {seconds} s, which is its limit");
                 let entries = self.folded.ended_by(&self.run, at, Entry::Failed { at, error, traceback: None });
                 self.append(entries).await
             }
-            Happened::Paused { .. } if self.folded.paused.is_some() => true,
+            Happened::Paused { .. } if self.folded.paused.is_some() || self.folded.cancel.is_some() => true,
             Happened::Paused { by, above } => {
                 if !self.append(vec![Entry::Paused { at, by: by.clone(), above }]).await {
                     return false;
@@ -250,6 +256,7 @@ impl Driver {
         if entries.is_empty() {
             return true;
         }
+        let entries = self.with_cancelled_end(entries);
         for entry in &entries {
             self.folded.apply(entry);
         }

@@ -31,8 +31,18 @@ pub(in crate::runs) enum Entry {
         /// Whose call it is.
         #[serde(default, skip_serializing_if = "is_root")]
         frame: u64,
+        /// The call of a node within which it is made, where the frame executes that node itself; 0 where that is over.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        within: Option<u64>,
         /// What, with its number among the calls of its function.
         call: Call,
+    },
+    /// A call of a function node is executed by the function that makes it.
+    Inlined {
+        /// When.
+        at: Timestamp,
+        /// Which call.
+        number: u64,
     },
     /// It was answered.
     Answered {
@@ -102,6 +112,18 @@ pub(in crate::runs) enum Entry {
         /// Which call was answered.
         number: u64,
     },
+    /// Somebody ends it. What it had begun is ended next, and its function told.
+    Cancelling {
+        /// When.
+        at: Timestamp,
+        /// Why.
+        reason: String,
+    },
+    /// Its function was told that it is cancelled, wherever it waited.
+    Interrupted {
+        /// When.
+        at: Timestamp,
+    },
     /// It returned. The last entry, as the next two.
     Completed {
         /// When.
@@ -158,6 +180,10 @@ pub(in crate::runs) struct Started {
     /// Seconds that it may take, without those in which it waits for somebody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::runs) timeout: Option<f64>,
+    /// Whether its function executes function nodes of its file itself, with the same variables, and what these return
+    /// can be a whole result. Not so in runs that older daemons began.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(in crate::runs) one_heap: bool,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -195,6 +221,9 @@ impl Entry {
         match self {
             Self::Started(started) => started.at,
             Self::Called { at, .. }
+            | Self::Inlined { at, .. }
+            | Self::Cancelling { at, .. }
+            | Self::Interrupted { at }
             | Self::Answered { at, .. }
             | Self::Abandoned { at, .. }
             | Self::Graph { at, .. }

@@ -24,7 +24,8 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
             let data = json!({"input": started.input, "params": started.params, "file": started.file});
             (started.at, "workflow_started".to_owned(), data)
         }
-        Entry::Called { at, number, frame, call } => {
+        Entry::Called { at, number, frame, within: inner, call } => {
+            let frame = inner.unwrap_or(frame);
             let (event_type, data) = match call.kind {
                 CallKind::Run { node, input, .. } | CallKind::RunGraph { graph: node, input, .. } => {
                     ("node_started".to_owned(), within(frame, json!({"node_id": node, "call": number, "input": input})))
@@ -42,7 +43,9 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
                 ),
                 CallKind::Emit { event_type, data } => (told_as(&event_type), data),
                 CallKind::Log { text } => ("log".to_owned(), json!({"text": text})),
-                CallKind::Sleep { .. } | CallKind::Now {} | CallKind::Random {} => return Ok(None),
+                CallKind::Sleep { .. } | CallKind::Now {} | CallKind::Random {} | CallKind::Ended { .. } => {
+                    return Ok(None);
+                }
             };
             (at, event_type, data)
         }
@@ -105,7 +108,9 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
         }
         Entry::Paused { at, by, .. } => (at, "workflow_paused".to_owned(), json!({"by": by})),
         Entry::Resumed { at, by } => (at, "workflow_resumed".to_owned(), json!({"by": by})),
-        Entry::Told { .. } => return Ok(None),
+        Entry::Told { .. } | Entry::Inlined { .. } | Entry::Cancelling { .. } | Entry::Interrupted { .. } => {
+            return Ok(None);
+        }
         Entry::Completed { at, result } => (at, "workflow_completed".to_owned(), json!({"result": result})),
         Entry::Failed { at, error, traceback } => {
             let mut data = json!({"reason": "failed", "error": error});

@@ -103,7 +103,8 @@ fn a_run_with_many_states_is_told_of_a_few_times_a_second() {
     let call = agent.begins_with_progress("run_workflow", arguments);
     // It goes on until it is cancelled, so that a slow machine has the time to tell of it more than once.
     let mut told: Vec<_> = (0..3).map(|_| call.progress()).collect();
-    agent.calls("cancel_run", json!({"run_id": run_of(&agent, "busy")}));
+    let cancelled = agent.calls("cancel_run", json!({"run_id": run_of(&agent, "busy")}));
+    assert_eq!(cancelled["success"], true, "{cancelled}");
     let (rest, ended) = call.ends_with_progress();
     let most = 2 + began.elapsed().as_millis() / 250;
     told.extend(rest);

@@ -1,6 +1,7 @@
 //! Runs of functions in Python syntax, on the real binary.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
+mod document;
 mod examples;
 mod frames;
 mod nested;
@@ -33,7 +34,10 @@ fn a_function_waits_at_its_gate_while_the_daemon_is_killed_and_runs_no_command_t
     let still = story.looks(&waiting, 0.0);
     assert_eq!((&still["status"], &still["pending_gate"]), (&json!("waiting"), gate), "{still}");
     let no_choice = story.answers(&waiting, "perhaps");
-    assert!(no_choice.stderr.contains("'perhaps' is none of the choices"), "{no_choice:?}");
+    assert!(
+        no_choice.stderr.contains("Invalid choice 'perhaps'. Must be one of: ['publish', 'stop']"),
+        "{no_choice:?}"
+    );
     story.answers(&waiting, "publish").well();
     let over = story.looks(&waiting, 60.0);
     assert_eq!(over["status"], "completed", "{over}");

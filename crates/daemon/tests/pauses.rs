@@ -106,7 +106,7 @@ async fn a_paused_run_finishes_what_it_began_and_rests_over_a_restart() {
         assert_eq!((reply.success, reply.error.as_deref()), (false, Some("Run was already over: completed")));
     }
     let unknown = pause(&daemon, "run_x").await;
-    assert!(unknown.error.unwrap().starts_with("Run 'run_x' not found"));
+    assert!(unknown.error.unwrap().starts_with("Workflow run 'run_x' not found"));
     daemon.stop().await;
 }
 

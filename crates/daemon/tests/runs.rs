@@ -169,9 +169,11 @@ async fn a_start_returns_at_once_and_the_run_goes_on() {
     let definition = machine("wait", json!({"wait": last("sleep", &json!({"seconds": 0.3}))}));
     let verb = RunWorkflow { workflow_definition: Some(definition), wait_seconds: Some(0.0), ..RunWorkflow::default() };
     let started = daemon.call(verb).await;
-    assert_eq!((started.success, started.status.as_str()), (true, "running"));
+    // Document 000, line 184, and document 001, line 680: `success` tells that the workflow has succeeded.
+    assert_eq!((started.success, started.status.as_str(), started.error.as_deref()), (false, "running", None));
+    assert!(started.next_step.unwrap().contains(&format!("get_run {{\"run_id\": \"{}\"", started.run_id)));
     let over = daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: Some(20.0) }).await;
-    assert_eq!(over.status, "completed");
+    assert_eq!((over.success, over.status.as_str(), over.next_step), (true, "completed", None));
     let record = daemon.call(GetWorkflowRun { run_id: started.run_id }).await.run.unwrap();
     assert_eq!((record.state.as_str(), record.workflow_id.as_str()), ("completed", "test"));
     assert!(record.completed_at.is_some());
@@ -202,7 +204,7 @@ async fn a_cancelled_run_abandons_its_wait_and_closes_its_terminal() {
     let again = daemon.call(CancelWorkflow { run_id }).await;
     assert_eq!((again.success, again.message.as_str()), (true, "Run was already over: cancelled"));
     let unknown = daemon.call(CancelWorkflow { run_id: "run_x".into() }).await;
-    assert!(unknown.error.unwrap().starts_with("Run 'run_x' not found"));
+    assert!(unknown.error.unwrap().starts_with("Workflow run 'run_x' not found"));
 }
 
 #[tokio::test]
@@ -420,6 +422,50 @@ async fn a_run_whose_arguments_are_missing_types_nothing() {
 }
 
 #[tokio::test]
+async fn a_variable_that_does_not_fit_its_argument_is_refused_before_anything_is_started() {
+    let daemon = TestDaemon::new().await;
+    let definition = json!({
+        "name": "release",
+        "arguments": {
+            "VERSION": {"schema": {"pattern": "^\\d+\\.\\d+\\.\\d+$"}},
+            "KEY": {"secret": true, "required": false, "schema": {"minLength": 20}}
+        },
+        "initial_state": "open",
+        "states": {"open": {"action": {"tool": "open_terminal"}}}
+    });
+    let given = |version: &str| {
+        Some([("VERSION".to_owned(), version.to_owned()), ("KEY".to_owned(), "too short".to_owned())].into())
+    };
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition.clone()),
+        initial_variables: given("1.2"),
+        ..RunWorkflow::default()
+    };
+    let refused = daemon.call(verb).await;
+    assert_eq!((refused.run_id.as_str(), refused.final_state.as_deref()), ("", Some("validation_failed")));
+    assert_eq!(
+        refused.error.as_deref(),
+        Some(
+            "Invalid arguments, so nothing was started: VERSION=\"1.2\" must match the pattern '^\\d+\\.\\d+\\.\\d+$'; \
+             KEY=•••••• must have at least 20 characters"
+        )
+    );
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+    assert_eq!(daemon.call(ListWorkflowRuns::default()).await.runs.len(), 0);
+
+    // A run that is started by another one as well.
+    let params = json!({"workflow_definition": definition, "initial_variables": {"VERSION": "1.2"}});
+    let above = daemon.run(machine("nest", json!({"nest": last("run_workflow", &params)}))).await;
+    assert_eq!((above.status.as_str(), above.states_executed), ("failed", 1), "{above:#?}");
+    assert!(
+        above.error.as_deref().unwrap().contains("Invalid arguments, so nothing was started: VERSION"),
+        "{above:#?}"
+    );
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_run_that_leaves_no_return_value_fails_and_one_with_another_program_says_so() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
@@ -484,7 +530,7 @@ async fn a_nested_run_is_a_run_of_its_own_and_its_end_the_result() {
     assert_eq!(runs.len(), 2);
     let inner = runs.iter().find(|run| run.workflow_id == "inner").unwrap();
     assert_eq!(inner.parent_run_id.as_deref(), Some(reply.run_id.as_str()));
-    assert_eq!(inner.input, *json!({"ROOT": "/here"}).as_object().unwrap(), "and nothing else of its parent");
+    assert_eq!(inner.input, json!({"ROOT": "/here"}), "and nothing else of its parent");
 }
 
 #[tokio::test]

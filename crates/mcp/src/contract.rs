@@ -145,10 +145,11 @@ fn replied(verb: &str, data: Value, warnings: Vec<String>) -> CallToolResult {
     if verb == CallTool::NAME { finished(data, warnings) } else { completed(data, warnings) }
 }
 
-/// The result of a workflow that was called as a tool: one that failed is a tool that failed. What a remote service said of its
+/// The result of a workflow that was called as a tool: one that failed is a tool that failed, one that goes on or was
+/// cancelled is not. What a remote service said of its
 /// run stands where the service's users look for it, beside what is told of the run here.
 fn finished(mut data: Value, warnings: Vec<String>) -> CallToolResult {
-    let is_error = data["success"] == false;
+    let is_error = data["status"] == "failed";
     let of_service =
         |result: &Value| result.get("correlationId").is_some() && result.get("originalWorkflowId").is_some();
     if let Value::Object(fields) = &mut data

@@ -5,6 +5,7 @@
 //! default fills in and what does not fit is decided here; the shell is asked by
 //! whoever performs effects.
 
+mod outline;
 mod schema;
 
 use std::collections::BTreeMap;
@@ -14,11 +15,15 @@ use serde_json::{Map, Value};
 use crate::rules::Rules;
 use crate::substitute;
 
+pub use outline::{contract_variables, workflow_signature};
 pub(crate) use schema::KEYWORDS;
 pub use schema::ValueSchema;
 
 /// What stands in the place of a secret.
 pub(crate) const HIDDEN: &str = "••••••";
+
+/// Characters of a value that are shown in an error.
+const LONGEST_SHOWN: usize = 80;
 
 /// The variables of one side of a contract, in the order of the document.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -128,6 +133,22 @@ impl Contract {
         let is_exported = |name: &str| self.get(name).is_none_or(ContractVariable::is_exported);
         values.retain(|name, _| !rules.exports_secrets() && !is_exported(name));
         values
+    }
+
+    /// Says which of the variables that a run starts with do not fit their schemas; `None` if all do. Values of secrets
+    /// are not shown.
+    #[must_use]
+    pub fn refusal(&self, initial: &Map<String, Value>) -> Option<String> {
+        let given = self.given(initial);
+        let wrong = |variable: &ContractVariable| {
+            let value = given.get(&variable.name)?;
+            let problem = variable.schema.as_ref()?.problem(value)?;
+            let shown: String = value.chars().take(LONGEST_SHOWN).collect();
+            let shown = if variable.secret { HIDDEN.to_owned() } else { format!("{shown:?}") };
+            Some(format!("{}={shown} {problem}", variable.name))
+        };
+        let wrong: Vec<String> = self.variables.iter().filter_map(wrong).collect();
+        (!wrong.is_empty()).then(|| format!("Invalid arguments, so nothing was started: {}", wrong.join("; ")))
     }
 
     /// Returns the defaults of those that have no value.

@@ -243,6 +243,11 @@ pub enum Effect {
         /// The terminal's id.
         session_id: String,
     },
+    /// Close the terminal that a step opened, if it opened one: the outcome of the step never reached the run.
+    CloseOpened {
+        /// The step.
+        step: StepId,
+    },
 }
 
 /// Where a state leads.
@@ -376,7 +381,7 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
 pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
     match history.status() {
         Status::NotStarted | Status::Completed => Vec::new(),
-        Status::Failed { .. } | Status::Cancelled { .. } => closing(history.open_terminals(), history.keep_terminals()),
+        Status::Failed { .. } | Status::Cancelled { .. } => closing(history.terminals(), history.keep_terminals()),
         Status::Waiting => history.gate().into_iter().flat_map(gate::asking).collect(),
         Status::Running => {
             let deadline = (!history.stands_still()).then(|| Effect::ArmDeadline { after: history.time_left(now) });
@@ -409,7 +414,7 @@ pub fn wants_screen(definition: &Definition, history: &History, step: &StepId, o
             let named = current.params.get("session_id").and_then(Value::as_str);
             let named = named.filter(|_| current.tool != tool::EXIT_TERMINAL).map(str::to_owned);
             let mut terminals = history.terminals().clone();
-            terminals.record(&current.tool, &current.params, &result);
+            terminals.record(current, outcome, &result);
             return named.or_else(|| terminals.open_one().map(str::to_owned));
         }
         if condition.description().is_none() && matches!(condition.holds(ending, variables), Ok(Some(_))) {
@@ -482,7 +487,7 @@ impl<'a> Move<'a> {
 
     /// Takes an outcome in and goes where it leads.
     fn complete(mut self, current: &CurrentStep, outcome: Outcome) -> Decision {
-        let CurrentStep { step, tool, params, limit, entered_at } = current;
+        let CurrentStep { step, tool, limit, entered_at, .. } = current;
         let name = step.place.as_str();
         let elapsed = self.now.since(*entered_at);
         if self.history.child_waits() {
@@ -493,7 +498,7 @@ impl<'a> Move<'a> {
         self.record(Event::StateCompleted { at: self.now, step: step.clone(), outcome: outcome.clone(), elapsed });
         let result = outcome.result(name, tool, *limit);
         let mut terminals = self.history.terminals().clone();
-        terminals.record(tool, params, &result);
+        terminals.record(current, &outcome, &result);
         let ending = ending(self.history, current, &outcome, &result);
         let Some(state) = self.definition.state(name) else { return self.lost(name, &terminals) };
         let history = self.history;
@@ -590,17 +595,26 @@ impl<'a> Move<'a> {
     fn pass_deadline(self) -> Decision {
         let timeout = self.history.limits().execution_timeout().as_secs_f64();
         let place = self.history.last_state().map(|name| format!(" in state '{name}'")).unwrap_or_default();
-        let history = self.history;
         let error = format!("Workflow execution timeout ({timeout:?}s) exceeded{place}");
-        self.abandoning().fail(FailureReason::TimedOut, error, history.terminals())
+        let terminals = self.terminals_left();
+        self.abandoning().fail(FailureReason::TimedOut, error, &terminals)
     }
 
     fn cancel(self, reason: String) -> Decision {
+        let terminals = self.terminals_left();
         let mut cancel = self.abandoning();
         cancel.record(Event::Cancelled { at: cancel.now, reason });
-        let closing = closing(cancel.history.open_terminals(), cancel.history.keep_terminals());
-        cancel.decision.effects.extend(closing);
+        cancel.decision.effects.extend(closing(&terminals, cancel.history.keep_terminals()));
         cancel.decision
+    }
+
+    /// Returns the terminals as they are when the current step is abandoned.
+    fn terminals_left(&self) -> Terminals {
+        let mut terminals = self.history.terminals().clone();
+        if let Some(current) = self.history.current() {
+            terminals.abandon(current);
+        }
+        terminals
     }
 
     fn abandoning(mut self) -> Self {
@@ -626,7 +640,7 @@ impl<'a> Move<'a> {
 
     fn fail(mut self, reason: FailureReason, error: String, terminals: &Terminals) -> Decision {
         self.record(Event::Failed { at: self.now, reason, error });
-        self.decision.effects.extend(closing(terminals.open(), self.history.keep_terminals()));
+        self.decision.effects.extend(closing(terminals, self.history.keep_terminals()));
         self.decision
     }
 
@@ -777,9 +791,14 @@ fn hand_over(given: &BTreeMap<String, String>, params: &mut Map<String, Value>) 
     }
 }
 
-fn closing(open: &[String], keep: bool) -> Vec<Effect> {
-    let close = |session_id: &String| Effect::CloseTerminal { session_id: session_id.clone() };
-    if keep { Vec::new() } else { open.iter().map(close).collect() }
+/// Returns the effects that close what a run leaves open when it does not complete.
+fn closing(terminals: &Terminals, keep: bool) -> Vec<Effect> {
+    if keep {
+        return Vec::new();
+    }
+    let (open, unclaimed) = terminals.leftover();
+    let close = open.map(|session_id| Effect::CloseTerminal { session_id: session_id.clone() });
+    close.chain(unclaimed.iter().map(|step| Effect::CloseOpened { step: step.clone() })).collect()
 }
 
 fn action_error(state: &str, tool: &str, result: &Map<String, Value>) -> String {

@@ -236,6 +236,10 @@ pub(crate) struct Terminals {
     taken_over: Option<String>,
     /// The terminal that an error names when none is open.
     last: Option<String>,
+    /// Terminals that an action named although it reported failure. No action works on them.
+    failed: Vec<String>,
+    /// Steps whose opening has no known outcome: each may have opened a terminal.
+    unclaimed: Vec<StepId>,
 }
 
 impl Terminals {
@@ -244,24 +248,25 @@ impl Terminals {
     }
 
     /// Takes over what an action did to the terminals.
-    pub(crate) fn record(&mut self, tool: &str, params: &Map<String, Value>, result: &Map<String, Value>) {
-        let session = |fields: &Map<String, Value>| fields.get("session_id").and_then(Value::as_str).map(str::to_owned);
-        if !tool::succeeded(result) {
-            return;
-        }
-        match tool {
-            tool::OPEN_TERMINAL => {
-                if let Some(opened) = session(result) {
-                    self.add(opened);
-                }
-            }
-            tool::EXIT_TERMINAL => {
-                if let Some(closed) = session(params).or_else(|| session(result)) {
+    pub(crate) fn record(&mut self, current: &CurrentStep, outcome: &Outcome, result: &Map<String, Value>) {
+        let session = |fields: &Map<String, Value>| {
+            fields.get("session_id").and_then(Value::as_str).filter(|id| !id.is_empty()).map(str::to_owned)
+        };
+        let succeeded = tool::succeeded(result);
+        match current.tool.as_str() {
+            tool::OPEN_TERMINAL if matches!(outcome, Outcome::TimedOut | Outcome::Unknown) => self.abandon(current),
+            tool::OPEN_TERMINAL => match session(result) {
+                Some(opened) if succeeded => self.add(opened),
+                Some(opened) => self.failed.push(opened),
+                None => {}
+            },
+            tool::EXIT_TERMINAL if succeeded => {
+                if let Some(closed) = session(&current.params).or_else(|| session(result)) {
                     self.forget(&closed);
                 }
             }
-            tool::RUN_WORKFLOW if self.rules.follows_terminals() && self.open_one().is_none() => {
-                if let Some(left) = session(result).filter(|left| !left.is_empty()) {
+            tool::RUN_WORKFLOW if succeeded && self.rules.follows_terminals() && self.open_one().is_none() => {
+                if let Some(left) = session(result) {
                     let opened = result.get("open_terminals").and_then(Value::as_array).into_iter().flatten();
                     if opened.filter_map(Value::as_str).any(|opened| opened == left) {
                         self.add(left.clone());
@@ -271,6 +276,18 @@ impl Terminals {
             }
             _ => {}
         }
+    }
+
+    /// Notes that the outcome of a step never comes: if it was opening a terminal, there may be one.
+    pub(crate) fn abandon(&mut self, current: &CurrentStep) {
+        if current.tool == tool::OPEN_TERMINAL {
+            self.unclaimed.push(current.step.clone());
+        }
+    }
+
+    /// Returns what has to be closed when the run ends without completing: terminals, and steps that may have opened one.
+    pub(crate) fn leftover(&self) -> (impl Iterator<Item = &String>, &[StepId]) {
+        (self.open.iter().chain(&self.failed), &self.unclaimed)
     }
 
     fn add(&mut self, opened: String) {
@@ -483,7 +500,7 @@ impl History {
             self.child = None;
             let result = outcome.result(&step.place, &current.tool, current.limit);
             self.variables.record(&step.place, &result);
-            self.terminals.record(&current.tool, &current.params, &result);
+            self.terminals.record(&current, outcome, &result);
             if current.tool == tool::RUN_WORKFLOW
                 && let Some(reached) = result.get("recursion_depth").and_then(Value::as_u64)
             {
@@ -503,7 +520,9 @@ impl History {
     fn end(&mut self, status: Status, at: Timestamp) {
         self.status = status;
         self.ended_at = Some(at);
-        self.current = None;
+        if let Some(current) = self.current.take() {
+            self.terminals.abandon(&current);
+        }
         self.screen = None;
         self.exchange = None;
         self.gate = None;

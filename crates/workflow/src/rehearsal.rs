@@ -282,7 +282,8 @@ impl<'a> Stage<'a> {
             | Effect::PauseChild { .. }
             | Effect::ResumeChild { .. }
             | Effect::Abandon { .. }
-            | Effect::CloseTerminal { .. } => return Ok(None),
+            | Effect::CloseTerminal { .. }
+            | Effect::CloseOpened { .. } => return Ok(None),
         };
         Ok(Some(input))
     }
@@ -434,7 +435,7 @@ impl<'a> Stage<'a> {
         let mut say = |kind: &str, name: &str, count: Option<usize>, used: &BTreeMap<String, usize>| {
             let used = used.get(name).copied().unwrap_or(0);
             match count {
-                _ if used == 0 => sentences.push(format!("what is written for {kind} '{name}' was never asked for")),
+                _ if used == 0 => sentences.push(format!("stub for {kind} '{name}' was not used")),
                 Some(count) if count > used => {
                     sentences.push(format!("of {count} answers for {kind} '{name}' only {used} were asked for"));
                 }

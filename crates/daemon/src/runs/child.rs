@@ -202,6 +202,11 @@ async fn begin(
     };
     let definition = Definition::parse(&document, &TerminalTools)
         .map_err(|problems| format!("the workflow is not valid:\n{problems}"))?;
+    let variables: Map<String, Value> =
+        child.variables.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
+    if let Some(refusal) = definition.arguments().refusal(&variables) {
+        return Err(refusal);
+    }
     let mut session_id = child.terminal(&definition).map(str::to_owned);
     if let Some(session) = &session_id
         && let Err(error) = shared.sessions.exists(session).await
@@ -209,13 +214,13 @@ async fn begin(
         if !child.inherits {
             return Err(error);
         }
-        // Nobody asked for that terminal: the run above had it, and it was closed without that run knowing.
+        // The caller did not ask for that terminal: the run above had it, and it was closed without that run knowing.
         session_id = None;
     }
     let start = Start {
         run,
         session_id,
-        variables: child.variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect(),
+        variables,
         limits: child.limits,
         keep_terminals: child.keep_terminals,
         save_on_success: child.save_on_success,

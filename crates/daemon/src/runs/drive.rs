@@ -54,6 +54,8 @@ pub(super) struct Driver {
     closing: Vec<JoinHandle<()>>,
     /// Where the definition is now that it is over.
     kept: Option<Kept>,
+    /// Why it could not be saved.
+    unsaved: Option<String>,
     /// Whether another daemon saw the run end.
     ended_before: bool,
 }
@@ -97,6 +99,7 @@ impl Driver {
             deadline: None,
             closing: Vec::new(),
             kept: None,
+            unsaved: None,
             ended_before: false,
         }
     }
@@ -125,7 +128,8 @@ impl Driver {
     ) -> Result<(Appended, Vec<Effect>), AppendError> {
         let decision = self.decide(Input::Start(start));
         // Its secrets are known now.
-        self.shared.secrets.mask_fields(&mut self.about.input);
+        self.shared.secrets.mask_in(&mut self.about.input);
+        self.shared.secrets.mask_fields(&mut self.about.params);
         let append = Append { key, ..self.append_of(&decision) };
         let appended = self.shared.write_first(append).await?;
         if let Appended::Written { last } = &appended {
@@ -316,7 +320,10 @@ impl Driver {
                 at: self.history.ended_at().unwrap_or_else(moment::now),
                 again: self.ended_before,
             };
-            self.kept = self.shared.keep(&self.about.source, &self.definition, &self.seal, ending).await;
+            match self.shared.keep(&self.about.source, &self.definition, &self.seal, ending).await {
+                Ok(kept) => self.kept = kept,
+                Err(why) => self.unsaved = Some(self.shared.secrets.masked(why)),
+            }
             let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, Vec::new());
             append.summary = Some(self.now().summary(&self.about));
             if !self.append(append).await {
@@ -343,10 +350,16 @@ impl Driver {
             state,
             ended: self.history.ended_at(),
             error: self.shared.secrets.masked_if(self.history.error().map(str::to_owned)),
+            result: (state == RunState::Completed).then(|| {
+                let mut result = serde_json::json!(self.history.return_values());
+                self.shared.secrets.mask_in(&mut result);
+                Arc::new(result)
+            }),
             gate: self.history.gate().cloned(),
             below: below.map(|current| RunId::started_by(&current.step)).into_iter().collect(),
             paused: self.history.paused().cloned(),
             kept: self.kept.clone(),
+            unsaved: self.unsaved.clone(),
             ..Progress::default()
         }
     }
@@ -436,6 +449,13 @@ impl Driver {
                     shared.sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
                 }));
             }
+            // This driver performs the opening: `close_what_is_opened` closes the terminal when its id arrives.
+            Effect::CloseOpened { step } if self.opening.as_ref() == Some(&step) => {}
+            Effect::CloseOpened { step } => {
+                self.closing.push(tokio::spawn(async move {
+                    shared.sessions.exit_opened_by(&caller, &step.to_string()).await;
+                }));
+            }
         }
     }
 
@@ -461,7 +481,7 @@ impl Driver {
 
 /// Whether an effect of a run that is over takes its time.
 fn leaves_work(effect: &Effect) -> bool {
-    matches!(effect, Effect::CloseTerminal { .. } | Effect::Abandon { .. })
+    matches!(effect, Effect::CloseTerminal { .. } | Effect::CloseOpened { .. } | Effect::Abandon { .. })
 }
 
 /// Returns the text that an action types as a secret.

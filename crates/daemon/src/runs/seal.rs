@@ -62,8 +62,8 @@ impl Seal {
     /// Hides the variables that are secret by their names.
     pub(super) fn hide_named(&self, variables: &mut Map<String, Value>) {
         for name in &self.names {
-            if let Some(Value::String(value)) = variables.get_mut(name) {
-                MASK.clone_into(value);
+            if let Some(value) = variables.get_mut(name).filter(|value| !value.is_null()) {
+                *value = MASK.into();
             }
         }
     }

@@ -172,8 +172,10 @@ impl Shared {
                     Named::Function(workflow) => return Ok(Asked::Function(workflow)),
                     Named::Remote(tool) => return Ok(Asked::Remote(tool)),
                 };
-                let definition = Definition::parse(&saved.definition, &TerminalTools)
-                    .map_err(|problems| invalid(format!("the workflow '{}' is not valid:\n{problems}", saved.name)))?;
+                let definition = Definition::parse(&saved.definition, &TerminalTools).map_err(|problems| {
+                    let what = format!("the workflow '{}' is not valid:\n{problems}", saved.name);
+                    invalid(format!("Workflow definition validation failed: {what}"))
+                })?;
                 let source = Source::Saved { folder: saved.folder, name: saved.name };
                 return Ok(Asked::Machine(Box::new(definition), source));
             }
@@ -206,39 +208,43 @@ impl Shared {
     }
 
     /// Does what the end of a run means for the library. Returns where the definition is, if it is there.
+    ///
+    /// # Errors
+    /// With the reason why a definition that is to be saved was not.
     pub(super) async fn keep(
         &self,
         source: &Source,
         definition: &Definition,
         seal: &Seal,
         ending: Ending,
-    ) -> Option<Kept> {
+    ) -> Result<Option<Kept>, String> {
         let Ending { completed, states, at, again } = ending;
         let (folder, kept) = match source {
-            Source::Given | Source::Function | Source::SavedFunction { .. } | Source::Remote { .. } => return None,
+            Source::Given | Source::Function | Source::SavedFunction { .. } | Source::Remote { .. } => return Ok(None),
             Source::Saved { folder, name } => (folder, Kept { saved: false, name: name.clone() }),
-            Source::ToKeep { .. } if !completed => return None,
+            Source::ToKeep { .. } if !completed => return Ok(None),
             Source::ToKeep { folder } => {
                 let text = definition.document().to_string();
                 if seal.secrets().iter().any(|secret| text.contains(secret.as_str())) {
                     tracing::info!("a workflow with a secret in it is not saved, since libraries are shared");
-                    return None;
+                    return Err(
+                        "a secret stands in the definition, and libraries are shared. Make it an argument with \
+                                \"secret\": true, or say save_on_success: false."
+                            .to_owned(),
+                    );
                 }
-                match self.workflows.keep(folder, definition.document().clone()).await {
-                    Ok(kept) => (folder, Kept { saved: kept.saved, name: kept.name }),
-                    Err(error) => {
-                        tracing::warn!(error, "a workflow that ran to its end is not saved");
-                        return None;
-                    }
-                }
+                let kept = self.workflows.keep(folder, definition.document().clone()).await;
+                let kept =
+                    kept.inspect_err(|error| tracing::warn!(error, "a workflow that ran to its end is not saved"))?;
+                (folder, Kept { saved: kept.saved, name: kept.name })
             }
         };
         let signature = Signature::of(definition.document());
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(at.0).unwrap_or(0));
         if again && self.workflows.is_noted(folder, &kept.name, at).await {
-            return Some(kept);
+            return Ok(Some(kept));
         }
         self.workflows.note(folder, &kept.name, &signature, completed, u64::from(states), at).await;
-        Some(kept)
+        Ok(Some(kept))
     }
 }

@@ -30,7 +30,7 @@ impl Findings {
     pub(super) fn disjoint(&mut self, document: &Object<'_>, arguments: &Contract, return_values: &Contract) {
         let Some(place) = document.get("return_values") else { return };
         for name in return_values.names().filter(|name| arguments.get(name).is_some()) {
-            let message = format!("'{name}' cannot be both an argument and a return value");
+            let message = format!("Environment variables cannot be both arguments and return values: {name}");
             self.error(&format!("{}/{}", place.pointer, super::document::escaped(name)), message);
         }
     }
@@ -58,9 +58,8 @@ impl Findings {
             && name.bytes().all(|byte| upper(byte) || byte.is_ascii_digit() || byte == b'_');
         if !well_formed {
             let message = format!(
-                "'{name}' is not a name for an environment variable (a capital letter, then at most {} capital \
-                 letters, digits or '_')",
-                LONGEST_VARIABLE - 1
+                "Environment variable '{name}' must be uppercase, start with letter, contain only letters, numbers, and \
+                 underscores, and have at most {LONGEST_VARIABLE} characters"
             );
             self.error(&place.pointer, message);
         }

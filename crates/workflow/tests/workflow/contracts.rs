@@ -83,8 +83,8 @@ fn every_mistake_in_a_contract_is_told_with_its_place() {
         &json!({"BOTH": "and there"}),
     );
     expect![[r#"
-        /arguments/home: 'home' is not a name for an environment variable (a capital letter, then at most 63 capital letters, digits or '_')
-        /arguments/PATH~1X: 'PATH/X' is not a name for an environment variable (a capital letter, then at most 63 capital letters, digits or '_')
+        /arguments/home: Environment variable 'home' must be uppercase, start with letter, contain only letters, numbers, and underscores, and have at most 64 characters
+        /arguments/PATH~1X: Environment variable 'PATH/X' must be uppercase, start with letter, contain only letters, numbers, and underscores, and have at most 64 characters
         /arguments/A/descripton: unknown key 'descripton' in a variable of a contract, did you mean 'description'?
         /arguments/A/name: 'name' must be the variable's key 'A', not 'B'
         /arguments/A/required: 'required' must be true or false, not the text "yes"
@@ -94,7 +94,7 @@ fn every_mistake_in_a_contract_is_told_with_its_place() {
         /arguments/E/default: the default must be red or green, as its schema has it
         /arguments/F/schema/minimun: 'minimun' is not understood in the schema of a variable, did you mean 'minimum'?
         /arguments/G/schema/pattern: pattern '(' does not compile: unclosed group at position 0
-        /return_values/BOTH: 'BOTH' cannot be both an argument and a return value"#]]
+        /return_values/BOTH: Environment variables cannot be both arguments and return values: BOTH"#]]
     .assert_eq(&problems(&document));
 
     let many = |count: usize| (0..count).map(|index| (format!("V{index}"), json!("x"))).collect::<Value>();
@@ -123,7 +123,18 @@ fn arguments_are_exported_looked_up_and_filled_in_before_the_first_state() {
         serde_json::to_value(&run.log()[0]).unwrap(),
         json!({
             "phase": "pre_execution_validation", "success": true,
-            "variables": {"MODE": "debug", "ROOT": "/src", "USER": "ana"}, "timestamp": 1_700_000_000.003
+            "validation_result": {
+                "valid": true,
+                "missing_vars": [],
+                "validation_log": [
+                    {"variable": "ROOT", "status": "present", "required": true},
+                    {"variable": "USER", "status": "present", "required": true},
+                    {"variable": "MODE", "status": "present", "required": false},
+                    {"variable": "EXTRA", "status": "missing", "required": false}
+                ],
+                "validation_type": "arguments"
+            },
+            "variables": {"MODE": "debug", "ROOT": "/src", "USER": "ana"}
         })
     );
 }

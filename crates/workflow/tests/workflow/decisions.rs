@@ -568,6 +568,37 @@ fn a_restart_asks_again_for_what_has_no_outcome() {
 }
 
 #[test]
+fn a_terminal_is_closed_also_when_the_run_never_learned_that_it_was_opened() {
+    // The run ends while the terminal is being opened, or learns nothing of how that went.
+    let ends: [(&str, fn(&mut Machine)); 4] = [
+        ("cancelled", |run| drop(run.input(Input::Cancel { reason: "enough".into() }).clone())),
+        ("out of time", |run| drop(run.input(Input::DeadlinePassed).clone())),
+        ("timed out", |run| drop(run.outcome(Outcome::TimedOut).clone())),
+        ("unknown", |run| drop(run.outcome(Outcome::Unknown).clone())),
+    ];
+    for (name, end) in ends {
+        let mut run = Machine::start(&terminals());
+        let step = run.step();
+        end(&mut run);
+        assert!(run.history.error().is_some(), "{name}");
+        let close = Effect::CloseOpened { step };
+        assert!(run.last.effects.contains(&close), "{name}: {:?}", run.last.effects);
+        assert_eq!(resume(&run.history, run.now), [close], "{name}: a daemon that takes the run over closes it");
+    }
+    // The opening reports failure and names a terminal all the same.
+    let mut run = Machine::start(&terminals());
+    run.result(&json!({"success": false, "error": "no prompt came", "session_id": "term_1"}));
+    assert!(run.history.error().is_some());
+    let close = [Effect::CloseTerminal { session_id: "term_1".into() }];
+    assert_eq!(run.last.effects, close);
+    assert_eq!(resume(&run.history, run.now), close);
+    // One that failed without a terminal leaves nothing to close.
+    let mut run = Machine::start(&terminals());
+    run.result(&json!({"success": false, "error": "no such program", "session_id": ""}));
+    assert_eq!(resume(&run.history, run.now), []);
+}
+
+#[test]
 fn a_history_that_a_definition_does_not_know_fails_instead_of_panicking() {
     let mut run = Machine::start(&two_states());
     run.definition = definition(&looping());
@@ -592,11 +623,11 @@ fn the_log_tells_the_run_to_its_reader() {
                     "user": "ana", "run_id": "run_0123456789abcdef", "workflow_name": "build", "success": true,
                     "message": "sent", "error": null, "make_success": true, "make_message": "sent"
                 },
-                "tool_success": true, "elapsed_time": 0.25, "timestamp": 1_700_000_000.25
+                "tool_success": true, "elapsed_time": 0.25
             },
             {
-                "phase": "transition", "state": "make", "next_state": "wait", "because": "the action succeeded",
-                "timestamp": 1_700_000_000.25
+                "phase": "transition", "from_state": "make", "to_state": "wait", "condition_met": true,
+                "because": "the action succeeded", "state": "make", "next_state": "wait"
             },
             {
                 "phase": "execution", "state": "wait", "tool": "await_output",
@@ -607,12 +638,13 @@ fn the_log_tells_the_run_to_its_reader() {
                     "message": "sent", "error": "Session 'x' not found",
                     "wait_success": false, "wait_error": "Session 'x' not found"
                 },
-                "tool_success": false, "elapsed_time": 0.25, "timestamp": 1_700_000_000.5
+                "tool_success": false, "elapsed_time": 0.25
             },
             {
-                "phase": "error", "state": "wait", "error": "State 'wait' failed: Session 'x' not found",
-                "timestamp": 1_700_000_000.5
-            }
+                "phase": "transition", "from_state": "wait", "to_state": null, "condition_met": false,
+                "message": "No matching transition condition", "state": "wait"
+            },
+            {"phase": "error", "state": "wait", "error": "State 'wait' failed: Session 'x' not found"}
         ])
     );
 }
@@ -621,12 +653,5 @@ fn the_log_tells_the_run_to_its_reader() {
 fn the_log_of_a_cancelled_run_says_so() {
     let mut run = Machine::start(&two_states());
     run.input(Input::Cancel { reason: "enough".into() });
-    assert_eq!(
-        run.log(),
-        [LogEntry::Error {
-            state: Some("make".into()),
-            error: "Cancelled: enough".into(),
-            timestamp: run.now.as_seconds(),
-        }]
-    );
+    assert_eq!(run.log(), [LogEntry::Error { state: Some("make".into()), error: "Cancelled: enough".into() }]);
 }

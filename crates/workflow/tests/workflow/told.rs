@@ -28,7 +28,7 @@ impl ToolCatalog for Described {
             "properties": {
                 "session_id": {"type": "string", "description": "Terminal to type into"},
                 "input_text": {"type": "string", "description": "What to type: a | b"},
-                "wait_for_quiet_ms": {"type": "integer", "minimum": 0, "description": "Quiet to wait for"}
+                "wait_for_quiet_ms": {"type": "integer", "minimum": 0, "default": 10, "description": "Quiet to wait for"}
             },
             "required": ["session_id", "input_text"]
         }))
@@ -212,6 +212,7 @@ fn the_schema_says_where_a_document_is_wrong() {
     assert!(misfit_of(&document, &Described).is_some());
 }
 
+/// Document 001, lines 81-95 (defaults of parameters, `session_id` auto-injected) and 284-310 (the five words).
 #[test]
 fn the_documentation_has_every_key_and_every_parameter() {
     let page = documentation(&Described);
@@ -225,9 +226,9 @@ fn the_documentation_has_every_key_and_every_parameter() {
 
         | key | type | what |
         |---|---|---|
-        | `session_id` | string, required | Terminal to type into |
+        | `session_id` | string | Terminal to type into; auto-injected if left out: the run's terminal |
         | `input_text` | string, required | What to type: a \| b |
-        | `wait_for_quiet_ms` | integer | Quiet to wait for (at least 0) |
+        | `wait_for_quiet_ms` | integer | Quiet to wait for (at least 0; default 10) |
 
         ### sleep
 
@@ -259,6 +260,9 @@ fn the_documentation_has_every_key_and_every_parameter() {
         | `answered_by` | string | Who may answer: human (default), agent or anyone |
     "###]]
     .assert_eq(&page[actions..page.find("\n### run_workflow").expect("the last action")]);
+    for word in ["success", "failure", "timeout", "pattern_match", "pattern_no_match"] {
+        assert!(page.contains(&format!("\n| `{word}` | ")), "no {word} in:\n{page}");
+    }
     for key in
         ["initial_state", "on_timeout", "field_contains", "outcome_unknown", "pattern_no_match", "secret", "export"]
     {

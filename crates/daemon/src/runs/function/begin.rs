@@ -184,10 +184,14 @@ impl Shared {
             return Err("the daemon is stopping; ask again".to_owned());
         }
         let declared = Arc::new(Declared::read(&started.nodes, &self.hands, &started.run)?);
+        let (mut input, mut params) = (started.input.clone(), started.params.clone());
+        self.secrets.mask_in(&mut input);
+        self.secrets.mask_fields(&mut params);
         let about = About {
             workflow: started.workflow.clone(),
             started: started.at,
-            input: started.params.clone(),
+            input,
+            params,
             parent,
             signature: (!started.is_call).then(|| Signature::of_text(&started.text)),
             source,

@@ -213,11 +213,12 @@ async fn begin_machine(
     wanted: Wanted,
     saved: Saved,
 ) -> Result<Arc<Run>, String> {
-    let Wanted { step, input, params: mut variables, depth, .. } = wanted;
+    let Wanted { step, input, params, depth, .. } = wanted;
     let definition = Definition::parse(&saved.definition, &TerminalTools)
         .map_err(|problems| format!("the workflow '{}' is not valid:\n{problems}", saved.name))?;
+    let mut variables = params.clone();
     if !input.is_null() {
-        variables.entry("input").or_insert(input);
+        variables.entry("input").or_insert_with(|| input.clone());
     }
     let start = steplatch_workflow::Start {
         run,
@@ -230,7 +231,8 @@ async fn begin_machine(
         depth,
     };
     let source = Source::Saved { folder: saved.folder, name: saved.name };
-    shared.begin(caller, Beginning { definition, source, start, key: None }).await
+    let beginning = Beginning { definition, source, start, key: None };
+    shared.begin_with(caller, beginning, Some(Given { input, params })).await
 }
 
 /// Returns what the run of a function that completed returned.

@@ -76,7 +76,7 @@ impl Driver {
         if again {
             if let Err(error) = Box::pin(self.take_up()).await {
                 tracing::error!(run = %self.run, error, "a run can not be taken up");
-                if !self.append(vec![Entry::Failed { at: moment::now(), error }]).await {
+                if !self.append(vec![Entry::Failed { at: moment::now(), error, traceback: None }]).await {
                     return;
                 }
             }
@@ -152,11 +152,15 @@ impl Driver {
         let at = moment::now();
         match happened {
             Happened::Stopping => false,
-            Happened::Cancelled { reason } => self.append(vec![Entry::Cancelled { at, reason }]).await,
+            Happened::Cancelled { reason } => {
+                let entries = self.folded.ended_by(&self.run, at, Entry::Cancelled { at, reason });
+                self.append(entries).await
+            }
             Happened::OutOfTime => {
                 let seconds = self.timeout.unwrap_or_default();
                 let error = format!("the run was at work for {seconds} s, which is its limit");
-                self.append(vec![Entry::Failed { at, error }]).await
+                let entries = self.folded.ended_by(&self.run, at, Entry::Failed { at, error, traceback: None });
+                self.append(entries).await
             }
             Happened::Paused { .. } if self.folded.paused.is_some() => true,
             Happened::Paused { by, above } => {
@@ -289,6 +293,12 @@ impl Driver {
             state,
             ended: end.map(|end| end.at),
             error: self.shared.secrets.masked_if(end.and_then(|end| end.error.clone())),
+            traceback: self.shared.secrets.masked_if(end.and_then(|end| end.traceback.clone())),
+            result: end.filter(|end| end.state == RunState::Completed).map(|end| {
+                let mut result = end.result.clone().unwrap_or_default();
+                self.shared.secrets.mask_in(&mut result);
+                Arc::new(result)
+            }),
             paused: self.folded.paused.clone(),
             questions: open.filter_map(|(number, open)| Question::of(&self.run, *number, open)).collect(),
             below: self.below.values().cloned().collect(),

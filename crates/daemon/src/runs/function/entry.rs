@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use steplatch_ids::RunId;
+use steplatch_nodes::NodeId;
 use steplatch_nodes::graph::GraphEvent;
 use steplatch_protocol::RunEvent;
 use steplatch_python::{Answer, Call, Limits};
@@ -46,6 +47,9 @@ pub(in crate::runs) enum Entry {
         by: Option<By>,
         /// What was asked, in a few words.
         asked: Asked,
+        /// The seconds that it might take, where it took longer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timeout: Option<f64>,
     },
     /// Nobody waits for this call any more.
     Abandoned {
@@ -67,6 +71,12 @@ pub(in crate::runs) enum Entry {
         number: Option<u64>,
         /// What.
         event: GraphEvent,
+        /// The node whose call came to something.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<NodeId>,
+        /// The seconds that the call might take, where it took longer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timeout: Option<f64>,
     },
     /// Somebody wants nothing new to begin.
     Paused {
@@ -103,8 +113,11 @@ pub(in crate::runs) enum Entry {
     Failed {
         /// When.
         at: Timestamp,
-        /// Why, as Python tells it.
+        /// Why: the text of an exception, where one was raised. In entries of older daemons, the whole traceback.
         error: String,
+        /// Where the exception was raised, as Python tells it, with its name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        traceback: Option<String>,
     },
     /// Somebody ended it.
     Cancelled {

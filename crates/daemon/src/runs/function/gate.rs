@@ -14,7 +14,9 @@ use super::history::{Open, What, waits_for_somebody};
 use crate::approver::Approver;
 use crate::caller::Caller;
 use crate::moment;
-use crate::runs::gate::{Asked, Given, NotTaken, TAKEN_WITHIN, already_answered, masked_form, not_written, refused};
+use crate::runs::gate::{
+    Asked, Given, NotTaken, TAKEN_WITHIN, already_answered, masked_form, not_waiting, not_written, refused,
+};
 use crate::runs::run::Run;
 use crate::runs::{Runs, report};
 use crate::secrets::Secrets;
@@ -152,11 +154,11 @@ impl Runs {
         };
         let Some(question) = question else {
             let answered = self.answered_in(run, given.gate_id.as_deref()).await;
-            return Err(refused(match (answered, &given.gate_id) {
-                (Some((_, answered)), _) => answered,
-                (None, Some(gate)) => format!("Gate '{gate}' does not wait in run '{}'", run.id),
-                (None, None) => format!("Run '{}' waits for no answer: it is {}", run.id, run.state().name()),
-            }));
+            return Err(match (answered, &given.gate_id) {
+                (Some((_, answered)), _) => refused(answered),
+                (None, Some(gate)) => refused(format!("Gate '{gate}' does not wait in run '{}'", run.id)),
+                (None, None) => not_waiting(run),
+            });
         };
         let asked = Asked {
             info: question.info(&self.shared.secrets),

@@ -58,6 +58,13 @@ pub(super) struct End {
     pub(super) state: RunState,
     pub(super) result: Option<Value>,
     pub(super) error: Option<String>,
+    pub(super) traceback: Option<String>,
+}
+
+impl End {
+    fn new(at: Timestamp, state: RunState) -> Self {
+        Self { at, state, result: None, error: None, traceback: None }
+    }
 }
 
 /// How long a run has been at work: not counted is when it waited for somebody, or was paused.
@@ -91,7 +98,7 @@ impl Folded {
             Entry::Abandoned { number, .. } => {
                 self.open.remove(number);
             }
-            Entry::Graph { at, frame, number: Some(number), event } => match event {
+            Entry::Graph { at, frame, number: Some(number), event, .. } => match event {
                 GraphEvent::AttemptStarted { step, attempt, node, input } => {
                     self.last = *number;
                     let (step, node) = (step.clone(), node.clone());
@@ -115,14 +122,13 @@ impl Folded {
             }
             Entry::Resumed { .. } => self.paused = None,
             Entry::Completed { at, result } => {
-                self.end(End { at: *at, state: RunState::Completed, result: Some(result.clone()), error: None });
+                self.end(End { result: Some(result.clone()), ..End::new(*at, RunState::Completed) });
             }
-            Entry::Failed { at, error } => {
-                self.end(End { at: *at, state: RunState::Failed, result: None, error: Some(error.clone()) });
+            Entry::Failed { at, error, traceback } => {
+                let (error, traceback) = (Some(error.clone()), traceback.clone());
+                self.end(End { error, traceback, ..End::new(*at, RunState::Failed) });
             }
-            Entry::Cancelled { at, .. } => {
-                self.end(End { at: *at, state: RunState::Cancelled, result: None, error: None });
-            }
+            Entry::Cancelled { at, .. } => self.end(End::new(*at, RunState::Cancelled)),
         }
         let stands = self.paused.is_some() || self.state() != RunState::Running;
         self.clock.apply(entry.at(), stands);
@@ -147,6 +153,17 @@ impl Folded {
         Some(self.clock.since?.after(limit.saturating_sub(self.clock.before)))
     }
 
+    /// Returns the entries that end a run: every gate that still waits is cancelled before.
+    pub(super) fn ended_by(&self, run: &RunId, at: Timestamp, end: Entry) -> Vec<Entry> {
+        let waits = |(number, open): (&u64, &Open)| match open.asked(run, *number) {
+            Asked::Gate if open.waits_for_somebody() => {
+                Some(Entry::Abandoned { at, number: *number, asked: Asked::Gate })
+            }
+            _ => None,
+        };
+        self.open.iter().filter_map(waits).chain([end]).collect()
+    }
+
     /// Whether a call was made, however indirectly, for what `frame` is the answer to.
     pub(super) fn is_below(&self, number: u64, frame: u64) -> bool {
         let parent = |number: &u64| self.open.get(number).map(|open| open.frame);
@@ -163,6 +180,18 @@ impl Folded {
 impl Open {
     pub(super) fn waits_for_somebody(&self) -> bool {
         matches!(&self.what, What::Call(call) if waits_for_somebody(&call.kind))
+    }
+
+    /// Returns the seconds that a call of a function may take.
+    pub(super) fn timeout(&self) -> Option<f64> {
+        let What::Call(call) = &self.what else { return None };
+        match &call.kind {
+            CallKind::Run { timeout, .. }
+            | CallKind::Gate { timeout, .. }
+            | CallKind::RunWorkflow { timeout, .. }
+            | CallKind::RunGraph { timeout, .. } => *timeout,
+            _ => None,
+        }
     }
 
     /// Returns what is asked for, in a few words.

@@ -81,10 +81,11 @@ impl Shared {
             input,
             timeout,
         };
-        let mut input = began.input.clone();
-        self.secrets.mask_fields(&mut input);
+        let mut input = Value::Object(began.input.clone());
+        self.secrets.mask_in(&mut input);
         let source = Source::Remote { service: began.service.clone() };
-        let about = About { workflow: tool.name, started: began.at, input, parent, signature: None, source };
+        let (workflow, params) = (tool.name, Map::new());
+        let about = About { workflow, started: began.at, input, params, parent, signature: None, source };
         let (run, inputs, progress) = Run::driven(run, about.clone());
         let run = Arc::new(run);
         if let Some(known) = self.register(&run)? {
@@ -99,6 +100,13 @@ impl Shared {
         append.texts = vec![entry.text()];
         match self.begun(&run, append).await? {
             Ok(last) => {
+                tracing::info!(
+                    run = %began.run,
+                    workflow = began.tool,
+                    service = began.service,
+                    workflow_id = began.workflow_id,
+                    "a run of a remote workflow started"
+                );
                 let driver = Driver::new(self.clone(), began, about, inputs, progress, State::default(), last);
                 self.drivers.spawn(driver.drive());
                 Ok(run)

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use steplatch_remote::{AskError, Cancelled, Config, Pace, StartError, Started, Status};
+use steplatch_remote::{AskError, Cancelled, Config, LocalEnd, Pace, StartError, Started, Status};
 use steplatch_store::Append;
 use steplatch_workflow::Input;
 use tokio::sync::{mpsc, watch};
@@ -229,7 +229,7 @@ impl Driver {
             Input::Cancel { .. } if matches!(self.state.phase, Phase::Cancelling { .. }) => return true,
             Input::Cancel { reason } if matches!(self.state.phase, Phase::ToStart | Phase::ToStartAt(_)) => {
                 // It was never started.
-                let result = self.result(Some(&reason), Some("CANCELLED"));
+                let result = self.result(Some(LocalEnd { status: "CANCELLED", error: &reason }));
                 Entry::Cancelled { at, reason, result }
             }
             Input::Cancel { reason } => Entry::Cancelling { at, reason, late: false },
@@ -328,7 +328,19 @@ impl Driver {
                 RunState::Cancelled => Ended::Cancelled,
                 _ => Ended::Failed,
             };
-            self.service.numbers.ended(how, end.at.since(self.began.at));
+            let took = end.at.since(self.began.at);
+            self.service.numbers.ended(how, took);
+            tracing::info!(
+                run = %self.began.run,
+                workflow = self.began.tool,
+                service = self.began.service,
+                workflow_id = self.began.workflow_id,
+                instance = self.instance(),
+                outcome = end.state.name(),
+                error = self.shared.secrets.masked_if(end.error.clone()),
+                seconds = took.as_secs_f64(),
+                "a run of a remote workflow ended"
+            );
         }
         self.publish();
         self.shared.ended(&self.began.run, false);
@@ -350,6 +362,11 @@ impl Driver {
             state: self.state.run_state(),
             ended: end.map(|end| end.at),
             error: self.shared.secrets.masked_if(end.and_then(|end| end.error.clone())),
+            result: end.filter(|end| end.state == RunState::Completed).map(|end| {
+                let mut result = end.result.clone();
+                self.shared.secrets.mask_in(&mut result);
+                Arc::new(result)
+            }),
             paused: self.state.paused.clone(),
             asks_elsewhere: end.is_none() && self.state.gate().is_some(),
             trouble: self.trouble.clone().filter(|_| end.is_none()),

@@ -782,9 +782,10 @@ async fn a_secret_argument_is_in_no_environment_and_can_be_typed() {
         daemon.call(verb).await
     };
     for (secret, expected) in [
+        // First the one that is no secret: what is one for a run is hidden by its value from then on.
+        (json!({"export": false}), "11:0:done"),
         (json!({"secret": true}), "11:0:done"),
         (json!({"secret": true, "export": true}), "11:1:done"),
-        (json!({"export": false}), "11:0:done"),
     ] {
         let reply = run(secret.clone()).await;
         assert_eq!(reply.status, "completed", "{secret}: {reply:#?}");
@@ -818,6 +819,9 @@ async fn a_default_of_a_secret_argument_stands_for_its_value_and_is_seen_nowhere
         .unwrap();
     while let Some(event) = events.next().await {
         assert!(!event.to_string().contains("change me"), "{event}");
+        if event["event_type"] == "workflow_completed" {
+            break;
+        }
     }
     daemon.stop().await;
 }

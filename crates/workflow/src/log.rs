@@ -224,9 +224,7 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
             let validation_result = ValidationResult::of(history.definition(), *side, values, *holds);
             let (variables, success, error) = (values.clone(), *holds, error.clone());
             Some(match side {
-                Side::Arguments => {
-                    LogEntry::PreExecutionValidation { validation_result, variables, success, error }
-                }
+                Side::Arguments => LogEntry::PreExecutionValidation { validation_result, variables, success, error },
                 Side::ReturnValues => {
                     LogEntry::PostExecutionValidation { validation_result, variables, success, error }
                 }

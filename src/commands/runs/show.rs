@@ -89,6 +89,9 @@ fn told(record: &RunRecord, report: &RunReply) -> Vec<String> {
     if let Some(terminal) = &report.session_id {
         say("terminal", terminal.clone());
     }
+    if let Some(unsaved) = report.error.as_ref().filter(|_| report.success) {
+        say("unsaved", visible(unsaved));
+    }
     if let Some(parent) = &record.parent_run_id {
         say("parent", parent.clone());
     }

@@ -103,8 +103,7 @@ impl Workflows {
 
 pub(super) fn create(folders: &Folders, project: &Project, verb: &CreateWorkflow) -> CreateWorkflowReply {
     let document = &verb.workflow_definition;
-    let name: Option<String> =
-        document.get("name").and_then(Value::as_str).map(|name| name.chars().take(80).collect());
+    let name: Option<String> = document.get("name").and_then(Value::as_str).map(|name| name.chars().take(80).collect());
     let refused = |error: String| CreateWorkflowReply {
         workflow_name: name.clone().unwrap_or_default(),
         error: Some(error),

@@ -221,12 +221,15 @@ impl Shared {
                 let text = definition.document().to_string();
                 if seal.secrets().iter().any(|secret| text.contains(secret.as_str())) {
                     tracing::info!("a workflow with a secret in it is not saved, since libraries are shared");
-                    return Err("a secret stands in the definition, and libraries are shared. Make it an argument with \
+                    return Err(
+                        "a secret stands in the definition, and libraries are shared. Make it an argument with \
                                 \"secret\": true, or say save_on_success: false."
-                        .to_owned());
+                            .to_owned(),
+                    );
                 }
                 let kept = self.workflows.keep(folder, definition.document().clone()).await;
-                let kept = kept.inspect_err(|error| tracing::warn!(error, "a workflow that ran to its end is not saved"))?;
+                let kept =
+                    kept.inspect_err(|error| tracing::warn!(error, "a workflow that ran to its end is not saved"))?;
                 (folder, Kept { saved: kept.saved, name: kept.name })
             }
         };

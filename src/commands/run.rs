@@ -122,6 +122,8 @@ impl Run {
         let reply = daemon.call(GetRun { run_id: run, wait_seconds }).await?;
         if json {
             print::json(&reply)?;
+        } else if let Some(unsaved) = reply.error.as_ref().filter(|_| reply.success) {
+            print::note(unsaved);
         }
         Ok(ExitCode::from(if rest == Rest::Waits { WAITING } else { code(&reply) }))
     }

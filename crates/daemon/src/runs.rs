@@ -70,7 +70,7 @@ const USUAL_WAIT: f64 = 20.0;
 const LONGEST_WAIT: f64 = 7200.0;
 
 /// Characters of a name that a reply repeats.
-const LONGEST_NAMED: usize = 80;
+const LONGEST_NAME: usize = 80;
 
 /// Names of workflows that a reply tells.
 const MOST_AVAILABLE: usize = 50;
@@ -213,13 +213,13 @@ impl Runs {
     /// the run that it started is the answer.
     pub(crate) async fn run(&self, caller: &Arc<Caller>, verb: RunWorkflow, step: Option<String>) -> RunReply {
         let wait = verb.wait_seconds.unwrap_or(USUAL_WAIT).clamp(0.0, LONGEST_WAIT);
-        let meant = meant(&verb);
+        let (workflow_name, session_id) = names_in(&verb);
         let reply = match self.start(caller, verb, None, step).await {
             Ok(run) => {
                 self.at_rest(&run, Duration::from_secs_f64(wait)).await;
                 self.report(&run).await
             }
-            Err(reply) => RunReply { workflow_name: meant.workflow_name, session_id: meant.session_id, ..*reply },
+            Err(reply) => RunReply { workflow_name, session_id, ..*reply },
         };
         let mut available_workflows = self.shared.workflows.available(caller).await;
         let room = MOST_AVAILABLE.saturating_sub(available_workflows.len());
@@ -583,19 +583,12 @@ fn limits(verb: &RunWorkflow) -> Result<Limits, InvalidLimits> {
     )
 }
 
-/// What a reply says of a run that did not start: the workflow and the terminal that were named.
-struct Meant {
-    workflow_name: Option<String>,
-    session_id: Option<String>,
-}
-
-fn meant(verb: &RunWorkflow) -> Meant {
-    let own = || verb.workflow_definition.as_ref()?.get("name")?.as_str().map(str::to_owned);
-    let shown = |text: String| text.chars().take(LONGEST_NAMED).collect();
-    Meant {
-        workflow_name: verb.workflow_name.clone().or_else(own).map(shown),
-        session_id: verb.session_id.clone().map(shown),
-    }
+/// Returns the names of the workflow and of the terminal in a request, for the reply to one that starts no run. Long names
+/// are cut.
+fn names_in(verb: &RunWorkflow) -> (Option<String>, Option<String>) {
+    let own = || verb.workflow_definition.as_ref()?.get("name")?.as_str();
+    let cut = |text: &str| text.chars().take(LONGEST_NAME).collect();
+    (verb.workflow_name.as_deref().or_else(own).map(cut), verb.session_id.as_deref().map(cut))
 }
 
 /// Returns the name under which only one run begins: an idempotency key, else a step of the caller.

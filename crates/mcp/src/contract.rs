@@ -276,6 +276,17 @@ impl Offer for Contract {
 mod tests {
     use super::*;
 
+    /// Document 000, line 184: `success` is that of a run that completed, and `isError` of one that failed.
+    #[test]
+    fn a_workflow_that_is_a_tool_is_an_error_only_if_its_run_failed() {
+        for (status, is_error) in
+            [("running", false), ("waiting", false), ("completed", false), ("cancelled", false), ("failed", true)]
+        {
+            let result = finished(json!({"success": status == "completed", "status": status}), Vec::new());
+            assert_eq!(result.is_error, Some(is_error), "{status}");
+        }
+    }
+
     #[test]
     fn the_instructions_are_read_to_their_end_and_name_tools_that_there_are() {
         assert!(INSTRUCTIONS.len() <= 2048, "{} bytes", INSTRUCTIONS.len());

@@ -105,6 +105,9 @@ fn told(record: &RunRecord, report: &RunReply, is_open: bool) -> Vec<String> {
         let closed = if is_open { String::new() } else { format!(" {QUIET}(closed){QUIET:#}") };
         say("terminal", format!("{terminal}{closed}"));
     }
+    if let Some(unsaved) = report.error.as_ref().filter(|_| report.success) {
+        say("unsaved", visible(unsaved));
+    }
     if let Some(parent) = &record.parent_run_id {
         say("parent", parent.clone());
     }

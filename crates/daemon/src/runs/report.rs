@@ -134,15 +134,18 @@ pub(super) fn next_step(
                  answer {}. Tell them so; {wait} goes on when they have.",
                 gate.run_id
             ),
-            _ => format!(
-                "The run waits for a judgement: answer pending_gate with decide {{\"run_id\": \"{run}\", \"answer\": …}}, \
-                 then look with {wait}."
-            ),
+            _ => {
+                let answer = if gate.form.is_some() { "form" } else { "answer" };
+                format!(
+                    "The run waits for an answer: give it to pending_gate with decide {{\"run_id\": \"{run}\", \"{answer}\": …}}, \
+                     then look with {wait}."
+                )
+            }
         });
     }
     if let Some(pause) = progress.pause(secrets) {
         return Some(format!(
-            "The run is paused by {} and goes on once a person says: steplatch runs resume {run}. {wait} waits for that.",
+            "The run is paused by {}. A person resumes it with: steplatch runs resume {run}. {wait} waits for that.",
             pause.by
         ));
     }

@@ -669,7 +669,7 @@ async fn an_inline_workflow_of_a_run_is_saved_unless_somebody_says_false() {
     let inner = |name: &str| on_its_own(name, json!({"rest": last("sleep", &json!({"seconds": 0}))}));
     let outer = |name: &str, own: Value| {
         let nest = json!({"workflow_definition": inner(name), "save_on_success": own});
-        // What it returns is typed nowhere, so the variables are looked at by the conditions of a second state.
+        // The second state fails with the variables, so that the outer run is not saved itself.
         machine(
             "nest",
             json!({
@@ -678,18 +678,22 @@ async fn an_inline_workflow_of_a_run_is_saved_unless_somebody_says_false() {
             }),
         )
     };
-    let says = async |name: &str, own: Value, save_on_success: bool| {
+    let run = async |name: &str, own: Value, save_on_success: bool| {
         let verb = RunWorkflow {
             workflow_definition: Some(outer(name, own)),
             save_on_success,
             wait_seconds: Some(30.0),
             ..RunWorkflow::default()
         };
-        daemon.call(verb).await.error.unwrap()
+        daemon.call(verb).await
     };
-    assert_eq!(says("one", Value::Null, true).await, "State 'look' failed: true one");
-    assert_eq!(says("two", json!(false), true).await, "State 'look' failed: false ");
-    assert_eq!(says("three", json!(true), false).await, "State 'look' failed: false ");
+    let error = |reply: RunReply| reply.error.unwrap();
+    assert_eq!(error(run("two", json!(false), true).await), "State 'look' failed: false ");
+    assert_eq!(error(run("three", json!(true), false).await), "State 'look' failed: false ");
+    assert_eq!(error(run("one", Value::Null, true).await), "State 'look' failed: true one");
+    let again = run("another", Value::Null, true).await;
+    assert_eq!(nested(&again)["duplicate_of"], "one");
+    assert_eq!(error(again), "State 'look' failed: false ");
     let saved = daemon.call(ListWorkflows::default()).await.workflows;
     assert_eq!(saved.iter().map(|workflow| workflow.name.as_str()).collect::<Vec<_>>(), ["one"]);
     daemon.stop().await;

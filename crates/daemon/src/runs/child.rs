@@ -83,12 +83,19 @@ pub(super) fn perform(
         };
         match child_outcome(&History::from_iter(&events), run.state().name()) {
             Outcome::Finished { mut result } => {
-                let saved = run.progress().kept.filter(|kept| kept.saved).map(|kept| kept.name);
+                let progress = run.progress();
+                let saving = run.about.source.saving(progress.kept.as_ref(), progress.unsaved.as_deref());
                 let mut tell = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
                 tell("workflow_name", run.about.workflow.clone().into());
-                tell("workflow_saved", saved.is_some().into());
+                tell("workflow_saved", saving.saved.is_some().into());
                 // A null overwrites no variable, so `{saved_workflow_name}` is one that was saved.
-                tell("saved_workflow_name", saved.map_or(Value::Null, |name| name.as_str().into()));
+                tell("saved_workflow_name", saving.saved.into());
+                if let Some(name) = saving.duplicate_of {
+                    tell("duplicate_of", name.into());
+                }
+                if let Some(error) = saving.error {
+                    tell("error", error.into());
+                }
                 if let Some(variables) = result.get_mut("final_variables") {
                     shorten(variables, LONGEST_VARIABLE);
                     shared.secrets.mask_in(variables);

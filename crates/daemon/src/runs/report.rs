@@ -11,7 +11,6 @@ use steplatch_workflow::{Told, workflow_signature};
 use super::Seal;
 use super::event::{Unreadable, read};
 use super::run::{Progress, Run, RunState};
-use super::source::Source;
 use crate::moment;
 use crate::secrets::Secrets;
 
@@ -76,11 +75,7 @@ pub(super) fn of(
     let masked = |text: &str| Value::String(secrets.masked(text.to_owned()));
     let mut signature = history.definition().map(workflow_signature).unwrap_or_default();
     secrets.mask_fields(&mut signature);
-    let kept = progress.kept.as_ref();
-    let saved = kept.filter(|kept| kept.saved).map(|kept| kept.name.to_string());
-    let is_given = matches!(run.about.source, Source::ToKeep { .. });
-    let duplicate_of = kept.filter(|kept| is_given && !kept.saved).map(|kept| kept.name.to_string());
-    let unsaved = progress.unsaved.as_ref().map(|why| format!("Workflow succeeded but saving failed: {why}"));
+    let saving = run.about.source.saving(progress.kept.as_ref(), progress.unsaved.as_deref());
     Ok(RunReply {
         success: progress.state == RunState::Completed,
         run_id: run.id.to_string(),
@@ -102,12 +97,12 @@ pub(super) fn of(
         last_screen,
         recursion_depth: history.recursion_depth(),
         workflow_signature: signature,
-        workflow_saved: saved.is_some(),
-        saved_workflow_name: saved,
-        duplicate_of,
+        workflow_saved: saving.saved.is_some(),
+        saved_workflow_name: saving.saved,
+        duplicate_of: saving.duplicate_of,
         pending_gate: gate,
         paused: progress.pause(secrets),
-        error: secrets.masked_if(progress.error.or(progress.trouble).or(unsaved)),
+        error: secrets.masked_if(progress.error.or(progress.trouble).or(saving.error)),
         ..RunReply::default()
     })
 }

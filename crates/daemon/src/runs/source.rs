@@ -67,6 +67,17 @@ pub(super) struct Kept {
     pub(super) name: WorkflowName,
 }
 
+/// What a reply says about the saving of a definition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Saving {
+    /// The name that this run saved it under.
+    pub(super) saved: Option<String>,
+    /// The workflow that does the same, for which it was not saved.
+    pub(super) duplicate_of: Option<String>,
+    /// Why it was not saved, in a sentence.
+    pub(super) error: Option<String>,
+}
+
 /// How a run ended, as far as a library cares.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ending {
@@ -109,6 +120,17 @@ impl Source {
     /// Whether it is a workflow of a remote service, which does its work.
     pub(super) fn is_remote(&self) -> bool {
         matches!(self, Self::Remote { .. })
+    }
+
+    /// Returns what a reply says about the saving of the definition; `unsaved` is why it was not.
+    pub(super) fn saving(&self, kept: Option<&Kept>, unsaved: Option<&str>) -> Saving {
+        let is_given = matches!(self, Self::ToKeep { .. });
+        let name = |saved: bool| kept.filter(|kept| kept.saved == saved).map(|kept| kept.name.to_string());
+        Saving {
+            saved: name(true),
+            duplicate_of: name(false).filter(|_| is_given),
+            error: unsaved.map(|why| format!("Workflow succeeded but saving failed: {why}")),
+        }
     }
 
     /// Whether a library has something to do once the run is over.

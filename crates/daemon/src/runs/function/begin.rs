@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, Weak};
-use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
@@ -45,7 +44,7 @@ impl FoundFunction {
 
     /// Goes on with it, to its end or until the daemon stops.
     pub(in crate::runs) async fn resume(self) {
-        drive(self.0, true).await;
+        self.0.drive(true).await;
     }
 }
 
@@ -233,8 +232,9 @@ impl Shared {
                     depth,
                     timeout,
                     file,
+                    counted: false,
                 };
-                self.drivers.spawn(drive(driver, false));
+                self.drivers.spawn(driver.drive(false));
                 Ok(run)
             }
             Err(known) => Ok(known),
@@ -276,6 +276,13 @@ impl Shared {
         let file = self.file_of(&started);
         let frame = self.frame_of(&started, file.as_deref());
         let about = Run::told(known).about;
+        // Looked up before any run goes on: a run that was over may have been counted, and others are counted after it.
+        let counted = match (&about.source, &folded.end) {
+            (Source::SavedFunction { folder, file, .. }, Some(_)) => {
+                self.workflows.has_counted(folder, file, &about.workflow, &id).await
+            }
+            _ => false,
+        };
         let (run, inputs, progress) = Run::driven(id.clone(), about.clone());
         let cancelling = run.cancelling.clone();
         self.lock().insert(id.clone(), Arc::new(run));
@@ -298,6 +305,7 @@ impl Shared {
             depth: started.depth,
             timeout: started.limit(),
             file,
+            counted,
         }))
     }
 
@@ -360,18 +368,6 @@ impl Shared {
             timeout,
         };
         self.clone().begin_written(caller.clone(), started, Source::Function, None, key).await
-    }
-}
-
-/// Drives a run as far as it goes, and has the library count it when it is over.
-async fn drive(driver: Driver, again: bool) {
-    let (shared, about, progress) = (driver.shared.clone(), driver.about.clone(), driver.progress.subscribe());
-    driver.drive(again).await;
-    let Progress { state, ended, .. } = progress.borrow().clone();
-    if let (Source::SavedFunction { folder, file, hash }, Some(ended)) = (&about.source, ended) {
-        let succeeded = state == RunState::Completed;
-        let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(ended.0).unwrap_or(0));
-        shared.workflows.note_function(folder, file, &about.workflow, hash, succeeded, at).await;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use steplatch_ids::RunId;
 use steplatch_nodes::graph::GraphInput;
@@ -22,6 +23,7 @@ use crate::moment;
 use crate::runs::Shared;
 use crate::runs::drive::ENTRY_VERSION;
 use crate::runs::run::{About, Progress, RunState};
+use crate::runs::source::Source;
 
 /// What drives one run.
 pub(super) struct Driver {
@@ -49,6 +51,8 @@ pub(super) struct Driver {
     pub(super) timeout: Option<f64>,
     /// The file of the run, as it is executed; none where it is a call of a node.
     pub(super) file: Option<Arc<OwnFile>>,
+    /// Whether the library has counted the run, whose end another daemon saw.
+    pub(super) counted: bool,
 }
 
 /// The file that a run was begun with.
@@ -272,6 +276,8 @@ impl Driver {
     async fn finish(mut self) {
         self.work.end().await;
         self.declared.close(&self.caller).await;
+        // Before the summary: a run that is finished is not looked at by the next daemon.
+        self.count().await;
         let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, Vec::new());
         append.summary = Some(self.now().summary(&self.about));
         if self.shared.written(append, &self.progress).await.is_none() {
@@ -279,6 +285,16 @@ impl Driver {
         }
         self.publish();
         self.shared.ended(&self.run, false);
+    }
+
+    /// Has the library count the run, if it has the workflow.
+    async fn count(&self) {
+        let Source::SavedFunction { folder, file, hash } = &self.about.source else { return };
+        let Some(end) = self.folded.end.as_ref().filter(|_| !self.counted) else { return };
+        let succeeded = end.state == RunState::Completed;
+        let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(end.at.0).unwrap_or(0));
+        let of = (self.about.workflow.as_str(), &self.run);
+        self.shared.workflows.note_function(folder, file, of, hash, succeeded, at).await;
     }
 
     fn now(&self) -> Progress {

@@ -377,3 +377,37 @@ fn functions_and_machines_start_each_other_by_name_and_share_what_is_loaded() {
     project.counted("nap", 1);
     project.counted("own", 1);
 }
+
+// A run is counted before it is written down as finished, and once, whatever the daemon is at when it is killed.
+#[test]
+fn a_run_of_a_function_is_counted_once_however_its_daemon_ends() {
+    let project = Project::new();
+    project.writes(
+        "flows/quick.py",
+        "async def quick(ctx):\n    return 1\n\nWorkflow(id='quick', session=session, fn=quick)\n",
+    );
+    project.loads(&["flows/quick.py"]).well();
+    let agent = project.agent();
+    let begins = || agent.calls("run_workflow", json!({"workflow_name": "quick", "wait_seconds": 0}))["run_id"].clone();
+    let is_over = |run: &Value| {
+        let over = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+        assert_eq!(over["status"], "completed", "{over}");
+    };
+    let counted = || {
+        let about = fs::read(project.library("quick.meta.json")).unwrap();
+        let about: Value = serde_json::from_slice(&about).unwrap();
+        about["workflows"]["quick"]["run_count"].as_u64().unwrap_or_default()
+    };
+    for runs in (0..10).step_by(2) {
+        let run = begins();
+        is_over(&run);
+        project.crashes();
+        is_over(&run);
+        assert_eq!(counted(), runs + 1, "killed right after the run was told to be over");
+        let run = begins();
+        project.waits_until("the run is counted", || counted() > runs + 1);
+        project.crashes();
+        is_over(&run);
+        assert_eq!(counted(), runs + 2, "killed right after the run was counted");
+    }
+}

@@ -16,6 +16,8 @@ struct Socket {
 
 impl Socket {
     fn of(story: &Story) -> Self {
+        // Starts a daemon if there is none.
+        story.home.runs(&["runs", "list"]).well();
         let status = story.home.runs(&["daemon", "status", "--json"]).json();
         let stream = UnixStream::connect(status["socket"].as_str().unwrap()).unwrap();
         Self { lines: BufReader::new(stream), sent: 0 }
@@ -206,7 +208,9 @@ fn events_carry_the_data_of_the_document() {
         "BashNode(id='fails', session=session, command='exit 3')\n\
          BashNode(id='slow', session=session, command='sleep 1000')",
     );
-    let over = story.begins(60.0);
+    let begun = story.begins(60.0);
+    story.waits_until("the gate has expired", || story.looks(&begun, 0.0)["status"] != "waiting");
+    let over = story.looks(&begun, 60.0);
     assert_eq!(over["status"], "completed", "{over}");
     let events = story.events(&over);
     let data = |event_type: &str, of: &str| {

@@ -6,6 +6,7 @@ mod examples;
 mod frames;
 mod nested;
 mod repl;
+mod secrets;
 mod story;
 mod survival;
 

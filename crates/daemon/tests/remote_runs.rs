@@ -8,7 +8,7 @@ use steplatch_daemon::Configuration;
 use steplatch_protocol::{
     CallTool, CancelWorkflow, Change, CheckWorkflowStatus, CreateWorkflow, DescribeWorkflow, ExecuteWorkflow, GetRun,
     GetWorkflowRun, ListRemoteWorkflows, ListRemoteWorkflowsReply, ListTools, ListWorkflows, PauseWorkflow,
-    RefreshWorkflows, ResumeWorkflow, RunEvent, RunReply, RunWorkflow, Subscribe, Watch,
+    RefreshWorkflows, ResumeWorkflow, RunEvent, RunReply, RunWorkflow, SendInput, Subscribe, Watch,
 };
 use steplatch_testkit::fake::{Answer, Route, TOKEN};
 use steplatch_testkit::{FakeService, TestDaemon};
@@ -627,5 +627,79 @@ async fn what_a_service_says_that_it_waits_for_is_bounded() {
     };
     assert!(gate.to_string().len() < 20_000, "{} bytes", gate.to_string().len());
     daemon.call(CancelWorkflow { run_id: run.run_id }).await;
+    daemon.stop().await;
+}
+
+const SECRET: &str = "s3cret-value-of-nobody";
+
+/// Types a secret into a terminal of its own: the daemon knows it from then on.
+async fn types_a_secret(daemon: &TestDaemon) {
+    let session = daemon.bash().await;
+    let secret = SendInput {
+        session_id: session.id.clone(),
+        input_text: SECRET.to_owned(),
+        secret: true,
+        ..SendInput::default()
+    };
+    assert!(daemon.call(secret).await.success);
+}
+
+/// Everything that is told of a run so far.
+async fn told(daemon: &TestDaemon, run: &str) -> String {
+    let (run_id, client) = (run.to_owned(), daemon.somebody("follower").await);
+    let newest =
+        client.subscribe(Subscribe { run_id: run_id.clone(), ..Subscribe::default() }).await.unwrap().0.newest_seq;
+    let verb = Subscribe { run_id: run_id.clone(), ..Subscribe::default() };
+    let (_, mut events) = client.subscribe(verb).await.unwrap();
+    let mut told = String::new();
+    while let Some(event) = events.next().await {
+        told.push_str(&event.to_string());
+        if event["seq"].as_u64() >= Some(newest) {
+            break;
+        }
+    }
+    let record = daemon.call(GetWorkflowRun { run_id: run_id.clone() }).await;
+    let report = daemon.call(GetRun { run_id, wait_seconds: None }).await;
+    format!("{told}{}{}", serde_json::to_string(&record).unwrap(), serde_json::to_string(&report).unwrap())
+}
+
+#[tokio::test]
+async fn a_secret_is_in_no_report_of_a_daemon_that_never_learned_it_and_the_run_goes_on_with_it() {
+    let service = FakeService::start().await;
+    service.offer("7", "Deploy");
+    let gate = json!({"prompt": format!("Use {SECRET}?"), "choices": [SECRET, "no"]});
+    service.script("7", vec![json!({"status": "RUNNING", "output": {"pending_gate": gate}})]);
+    let daemon = daemon_of(&service).await;
+    let before = daemon.call(calling("workflow_deploy", json!({"to": SECRET}), 30.0)).await;
+    assert_eq!(before.status, "waiting", "{before:?}");
+    types_a_secret(&daemon).await;
+    let after = daemon.call(calling("workflow_deploy", json!({"to": SECRET}), 30.0)).await;
+    assert_eq!(service.runs()[1].input, json!({"to": SECRET}), "the service is given it");
+    let runs = [before.run_id, after.run_id];
+    let daemon = daemon.replaced().await;
+    for run in &runs {
+        let told = told(&daemon, run).await;
+        assert!(!told.contains(SECRET) && told.contains("Use ••••••?"), "{told}");
+    }
+    for run in service.runs() {
+        let output = json!({"used": SECRET, "input": run.input});
+        service.script_run(&run.id, vec![json!({"status": "COMPLETED", "output": output})]);
+    }
+    for run in &runs {
+        let told = events(&daemon, &RunReply { run_id: run.clone(), ..RunReply::default() }).await;
+        assert_eq!(told.last().map(String::as_str), Some("workflow_completed"), "{told:?}");
+    }
+    let daemon = daemon.replaced().await;
+    for run in &runs {
+        let told = told(&daemon, run).await;
+        assert!(!told.contains(SECRET) && told.contains("workflow_completed"), "{told}");
+    }
+    let journal = daemon.place().journal();
+    let daemon = daemon.replaced().await;
+    let files = std::fs::read_dir(journal.parent().unwrap()).unwrap().flatten();
+    for file in files.filter(|file| file.path().is_file()) {
+        let bytes = std::fs::read(file.path()).unwrap();
+        assert!(!bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes()), "{}", file.path().display());
+    }
     daemon.stop().await;
 }

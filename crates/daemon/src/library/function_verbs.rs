@@ -24,7 +24,7 @@ pub(super) fn list(folders: &Folders, project: &Project, machines: &[WorkflowNam
         let loaded = &workflow.loaded;
         let (metadata, trouble) = kept.entry(&loaded.path).or_insert_with(|| about(workflow));
         let counts = metadata.workflows.get(&workflow.id).cloned().unwrap_or_default();
-        let Counts { status, run_count, success_count, last_run } = counts;
+        let Counts { status, run_count, success_count, last_run, .. } = counts;
         let description = workflow.description.as_deref();
         let is_machine = || machines.iter().any(|machine| machine.as_str() == workflow.id);
         WorkflowInfo {

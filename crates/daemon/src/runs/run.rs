@@ -30,6 +30,8 @@ pub(super) struct Run {
     pub(super) answering: Mutex<()>,
     /// Cancelled once somebody wants its end, for who is at something that takes long.
     pub(super) cancelling: CancellationToken,
+    /// Cancelled once the run that started it has written down what it returned.
+    pub(super) taken: CancellationToken,
 }
 
 /// What lists tell of a run however far it is. Stored with its history.
@@ -69,6 +71,8 @@ pub(super) struct Progress {
     pub(super) result: Option<Arc<Value>>,
     /// Whether `result` is only a part of it.
     pub(super) result_shortened: bool,
+    /// What it returned, with its secrets, for the run that started it. Never stored.
+    pub(super) returned: Option<Arc<Value>>,
     /// The question that it waits for.
     pub(super) gate: Option<Gate>,
     /// The questions that it waits for, of a function, the oldest first.
@@ -198,6 +202,14 @@ impl Progress {
     }
 }
 
+impl About {
+    /// Hides what is a secret by now.
+    pub(super) fn mask(&mut self, secrets: &Secrets) {
+        secrets.mask_in(&mut self.input);
+        secrets.mask_fields(&mut self.params);
+    }
+}
+
 impl Run {
     /// Returns a run that somebody drives, with what they need for it.
     pub(super) fn driven(
@@ -206,9 +218,7 @@ impl Run {
     ) -> (Self, mpsc::UnboundedReceiver<Box<Input>>, watch::Sender<Progress>) {
         let (inputs, received) = mpsc::unbounded_channel();
         let (told, progress) = watch::channel(Progress::default());
-        let run =
-            Self { id, about, inputs, progress, answering: Mutex::default(), cancelling: CancellationToken::new() };
-        (run, received, told)
+        (Self::of(id, about, inputs, progress), received, told)
     }
 
     /// Returns a run that nobody drives, as the journal knows it.
@@ -240,7 +250,17 @@ impl Run {
         };
         let (inputs, _) = mpsc::unbounded_channel();
         let (_, progress) = watch::channel(progress);
-        Self { id, about, inputs, progress, answering: Mutex::default(), cancelling: CancellationToken::new() }
+        Self::of(id, about, inputs, progress)
+    }
+
+    fn of(
+        id: RunId,
+        about: About,
+        inputs: mpsc::UnboundedSender<Box<Input>>,
+        progress: watch::Receiver<Progress>,
+    ) -> Self {
+        let (cancelling, taken) = (CancellationToken::new(), CancellationToken::new());
+        Self { id, about, inputs, progress, answering: Mutex::default(), cancelling, taken }
     }
 
     /// The same with a reason why it does not go on.

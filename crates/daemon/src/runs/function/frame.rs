@@ -452,7 +452,8 @@ impl Driver {
     async fn entries(&self) -> Result<Vec<Entry>, String> {
         let unreadable = |error: &dyn std::fmt::Display| format!("the history of the run can not be read: {error}");
         let records = self.shared.journal.read(&self.run, 1).await.map_err(|error| unreadable(&error))?;
-        records.iter().map(|record| Entry::read(record).map_err(|error| unreadable(&error))).collect()
+        let read = |record| Entry::read(record, self.seal.seal()).map_err(|error| unreadable(&error));
+        records.iter().map(read).collect()
     }
 
     /// Passes on what came of a call to whoever made it.

@@ -12,6 +12,7 @@ use super::entry::{Asked, Entry, told_as};
 use super::gate::{HUMAN, step};
 use super::history::{Folded, ROOT, child_of};
 use crate::moment;
+use crate::runs::Seal;
 use crate::runs::event::{Unreadable, envelope};
 use crate::runs::run::{Run, RunState};
 use crate::secrets::Secrets;
@@ -19,7 +20,7 @@ use crate::secrets::Secrets;
 /// Tells an entry as an event; one that says nothing to anybody else is `None`.
 pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unreadable> {
     let gate_id = |number: u64| step(&run.id, number).map(|step| step.to_string());
-    let (at, event_type, data) = match Entry::read(record)? {
+    let (at, event_type, data) = match Entry::read(record, &Seal::default())? {
         Entry::Started(started) => {
             let data = json!({"input": started.input, "params": started.params, "file": started.file});
             (started.at, "workflow_started".to_owned(), data)
@@ -205,7 +206,7 @@ pub(in crate::runs) fn report(run: &Run, records: &[Record], secrets: &Secrets) 
     let progress = run.progress();
     let mut folded = Folded::default();
     for record in records {
-        folded.apply(&Entry::read(record)?);
+        folded.apply(&Entry::read(record, &Seal::default())?);
     }
     let ended = progress.ended.unwrap_or_else(moment::now);
     let mut result = folded.end.and_then(|end| end.result).unwrap_or_default();

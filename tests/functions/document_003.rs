@@ -502,9 +502,8 @@ run = WorkflowRun(workflow=workflow, input="test")
     );
     let said = &refused.loaded.stderr;
     assert!(said.contains("line 4") && said.contains("`steplatch run simple`"), "{said}");
-    let session = Session::with(
-        "Workflow(id='looks', session=session, fn=lambda ctx: ctx.session.get_workflow_run('run_1'))\n",
-    );
+    let session =
+        Session::with("Workflow(id='looks', session=session, fn=lambda ctx: ctx.session.get_workflow_run('run_1'))\n");
     let looked = session.command("EXECUTE_WORKFLOW", json!({"workflow_id": "looks", "wait": true}));
     assert!(looked.to_string().contains("steplatch runs show run_1"), "{looked}");
 }

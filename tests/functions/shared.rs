@@ -93,6 +93,7 @@ fn killed_at_any_instant_the_variables_are_what_they_were() {
         let run = story.begins(0.0);
         for kill in 0..8 {
             std::thread::sleep(std::time::Duration::from_millis(pause * (kill % 3 + 1)));
+            story.looks(&run, 0.0);
             story.kills_the_daemon();
         }
         let over = story.looks(&run, 60.0);
@@ -119,7 +120,10 @@ fn a_function_may_return_a_result() {
     let result = &over["result"];
     assert_eq!(result["output"], json!([true, 1, null, null, {}, "gives"]), "{over}");
     assert_eq!(result["failed"], json!([false, 2, "so it is", "tool", {"a": 1}, "gives"]));
-    assert_eq!(result["silent"], json!([false, null, "The function returned that it failed.", "exception", {}, "gives"]));
+    assert_eq!(
+        result["silent"],
+        json!([false, null, "The function returned that it failed.", "exception", {}, "gives"])
+    );
     assert_eq!(result["odd"], json!([false, 1, "x", "exception", {}, "gives"]));
     for whole in ["no output", "more", "other types"] {
         assert_eq!((&result[whole][0], result[whole][1].is_object()), (&json!(true), true), "{whole}: {result}");

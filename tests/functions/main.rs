@@ -1,12 +1,15 @@
 //! Runs of functions in Python syntax, on the real binary.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
+mod cancels;
 mod document;
+mod document_003;
 mod examples;
 mod frames;
 mod nested;
 mod repl;
 mod secrets;
+mod shared;
 mod story;
 mod survival;
 

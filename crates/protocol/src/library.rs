@@ -330,6 +330,9 @@ pub struct FunctionSource {
     /// What its user should know about that one
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// The metadata that the workflow is declared with
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
 }
 
 /// A variable of the shell that a workflow takes or leaves.

@@ -316,7 +316,7 @@ def _getitem(target, key):
 # Executes a function node of this file, as the answer to the call `number`, among the module's own variables. Returns
 # what answers the call: the result that follows from what the function returned, or an exception. The function is left
 # behind where its call is answered before it returns.
-async def _executed(number, id, given, params, above):
+async def _executed(number, id, given, params):
     answers = []
 
     async def answered():
@@ -326,9 +326,10 @@ async def _executed(number, id, given, params, above):
     async def execute():
         ended = {"of": number}
         try:
-            ctx = WorkflowContext(above.session, given, params)
+            node = _nodes[id]
+            ctx = WorkflowContext(node.session, given, params)
             ctx._within = number
-            output = _nodes[id].fn(ctx)
+            output = node.fn(ctx)
             if _isinstance(output, _coroutine):
                 output = await output
             ended["output"] = output
@@ -367,7 +368,7 @@ class WorkflowContext:
         asked = {"within": self._within, "node": _id_of(node_id), "input": input, "timeout": timeout, "kwargs": kwargs}
         answer = await _steplatch_ask("run", asked)
         if _len(answer) == 3:
-            answer = await _executed(answer[0], asked["node"], input, kwargs, self)
+            answer = await _executed(answer[0], asked["node"], input, kwargs)
         return _given(answer)
 
     async def gate(self, prompt, timeout=None, choices=None, form=None, answered_by=None, context=None):
@@ -438,7 +439,7 @@ async def _steplatch_enter(start):
     if one is None:
         one = _nodes[start["id"]]
     try:
-        result = one.fn(WorkflowContext(None, start["input"], start["params"]))
+        result = one.fn(WorkflowContext(one.session, start["input"], start["params"]))
         if _isinstance(result, _coroutine):
             result = await result
     finally:

@@ -58,6 +58,13 @@ fn page(reply: &DescribeWorkflowReply) -> String {
         });
         let _ = write!(page, "{}", block("declares", &print::table(&rows.collect::<Vec<_>>())));
     }
+    if let Some(FunctionSource { metadata, .. }) = reply.source.as_ref().filter(|source| !source.metadata.is_empty()) {
+        let rows = metadata.iter().map(|(name, value)| {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            vec![print::visible(name), print::visible(&value)]
+        });
+        let _ = write!(page, "{}", block("metadata", &print::table(&rows.collect::<Vec<_>>())));
+    }
     if let Some(definition) = &reply.definition {
         let _ = write!(page, "{}", block("states", &states(definition)));
     }

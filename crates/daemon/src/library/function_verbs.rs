@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use serde_json::{Map, Value};
 use steplatch_ids::WorkflowName;
 use steplatch_library::{Counts, FunctionMetadata, Library, LookupError};
 use steplatch_protocol::{
@@ -90,8 +91,18 @@ pub(super) fn describe(workflow: &FunctionWorkflow) -> DescribeWorkflowReply {
             declares: workflow.declared().iter().map(python::told).collect(),
             loaded_from: loaded.original.as_deref().map(shown),
             note: loaded.note.clone().or(trouble),
+            metadata: declared_metadata(workflow),
         }),
         ..DescribeWorkflowReply::default()
+    }
+}
+
+/// Returns the metadata that a workflow is declared with.
+fn declared_metadata(workflow: &FunctionWorkflow) -> Map<String, Value> {
+    let declared = workflow.declared().iter().find(|declared| declared.id == workflow.id);
+    match declared.map(|declared| declared.metadata.clone()) {
+        Some(Value::Object(metadata)) => metadata,
+        _ => Map::new(),
     }
 }
 

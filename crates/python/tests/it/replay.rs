@@ -192,6 +192,18 @@ fn a_function_that_was_edited_shows_the_first_difference() {
 }
 
 #[test]
+fn a_history_that_an_older_prelude_led_to_is_followed() {
+    // Written by a worker from before function nodes were executed by their callers.
+    let older: serde_json::Value = serde_json::from_str(include_str!("older.json")).expect("it is JSON");
+    let program = load(older["file"].as_str().expect("a file"));
+    let history: Vec<Entry> = serde_json::from_value(older["history"].clone()).expect("a history");
+    let replayed = Execution::replay(&program, &start_of("it", json!(null)), &Limits::default(), history);
+    let (execution, progress) = replayed.unwrap_or_else(|divergence| panic!("{divergence}"));
+    assert!(progress.calls.is_empty());
+    assert_eq!(*execution.state(), State::Completed(older["result"].clone()));
+}
+
+#[test]
 fn sets_and_hashes_are_the_same_every_time() {
     let program = load(&workflow(
         "class A:\n    pass\ns = {'b', 'a', 'c', 1, 2.5, None}\nreturn [str(s), hash('x') == hash('x'), str(sorted(['b', 'a'])), len(repr(A()))]",

@@ -1,0 +1,517 @@
+//! The nine tests of document 003 (lines 1468 to 1638) and its other workflow files, run by the real program.
+//!
+//! What its tests do with `WorkflowRun` in their own process is done over the socket here: `start` is
+//! `EXECUTE_WORKFLOW`, `wait` is its `wait`, `state` and `pending_gate` are those of `GET_WORKFLOW_RUN`, and
+//! `answer_gate` is `ANSWER_GATE`. Nodes, functions and assertions are the document's.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+
+use serde_json::{Value, json};
+use steplatch_testkit::{Home, Said};
+
+const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
+
+/// A project whose library has the workflows of one file, and a client of the daemon's socket.
+struct Session {
+    home: Home,
+    loaded: Said,
+}
+
+impl Session {
+    /// Loads a file. `session` of its text is made by the file itself, as in the document.
+    fn of(text: &str) -> Self {
+        let home = Home::new(STEPLATCH);
+        let folder = home.path().join("project");
+        std::fs::create_dir_all(folder.join(".git")).unwrap();
+        std::fs::write(folder.join("flow.py"), text).unwrap();
+        let loading = home.steplatch().current_dir(&folder).args(["workflow", "load", "flow.py"]).output().unwrap();
+        Self { home, loaded: Said::of(&loading) }
+    }
+
+    /// Loads a file that is valid.
+    fn with(text: &str) -> Self {
+        let session = Self::of(text);
+        assert_eq!(session.loaded.code, 0, "{:?}", session.loaded);
+        session
+    }
+
+    /// Sends one command, as any client of the socket does, and returns the whole reply.
+    fn command(&self, name: &str, params: Value) -> Value {
+        let status = self.home.runs(&["daemon", "status", "--json"]).json();
+        let mut socket = UnixStream::connect(status["socket"].as_str().unwrap()).unwrap();
+        let folder = self.home.path().join("project");
+        let hello = json!({"protocol_version": 1, "client": "test", "cwd": folder, "person": true});
+        for (command, params) in [("HELLO", hello), (name, params)] {
+            writeln!(socket, "{}", json!({"type": "command", "command_type": command, "params": params})).unwrap();
+        }
+        let lines = BufReader::new(socket).lines().map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+        lines.filter(|line| line["type"] == "result").nth(1).unwrap()
+    }
+
+    /// Starts a run, and returns its id once it is over or at a gate.
+    fn started(&self, workflow: &str, input: Value) -> String {
+        let params = json!({"workflow_id": workflow, "input": input, "until": "gate"});
+        let reply = self.command("EXECUTE_WORKFLOW", params);
+        reply["data"]["run_id"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned()
+    }
+
+    /// Answers the gate of a run, and returns what the run is like when it is over or at its next gate.
+    fn answered(&self, run_id: &str, answer: &str) -> Value {
+        let answered = self.command("ANSWER_GATE", json!({"run_id": run_id, "answer": answer}));
+        assert_eq!(answered["success"], true, "{answered}");
+        self.command("GET_RUN", json!({"run_id": run_id, "wait_seconds": 60}))["data"].clone()
+    }
+
+    fn events(&self, run_id: &str) -> Vec<Value> {
+        let events = self.home.runs(&["runs", "events", run_id, "--json"]).well();
+        events.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// `run = WorkflowRun(workflow, input); await run.start(); result = await run.wait()`, and `run.state`.
+    fn executed(&self, workflow: &str, input: Value) -> (Value, Value) {
+        let params = json!({"workflow_id": workflow, "input": input, "wait": true});
+        let reply = self.command("EXECUTE_WORKFLOW", params);
+        let data = &reply["data"];
+        assert_eq!(data["error"], Value::Null, "{reply}");
+        (data["result"].clone(), data["state"].clone())
+    }
+}
+
+// 003 L1474-1483: test_creates_and_registers
+#[test]
+fn creates_and_registers() {
+    let session = Session::with(
+        r#"
+session = Session(name="test")
+
+async def my_fn(ctx):
+    return "done"
+
+workflow = Workflow(id="test", session=session, fn=my_fn)
+
+assert "test" in session.workflows
+assert session.workflows["test"] is workflow
+"#,
+    );
+    let listed = session.command("LIST_WORKFLOWS", json!({}));
+    let names: Vec<&Value> = listed["data"]["workflows"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["test"], "{listed}");
+    assert_eq!(session.executed("test", json!(null)).0, "done");
+}
+
+// 003 L1485-1490: test_duplicate_id_raises
+#[test]
+fn duplicate_id_raises() {
+    let text = r#"
+session = Session(name="test")
+Workflow(id="test", session=session, fn=lambda ctx: None)
+"#;
+    let again = "Workflow(id=\"test\", session=session, fn=lambda ctx: None)\n";
+    let _caught = Session::with(&format!(
+        "{text}\ntry:\n    {again}except ValueError as error:\n    assert \"conflicts\" in str(error)\nelse:\n    raise AssertionError(\"it did not raise\")\n"
+    ));
+    let refused = Session::of(&format!("{text}{again}")).loaded;
+    assert_eq!(refused.code, 1);
+    assert!(refused.stderr.contains("ID 'test' conflicts with existing workflow"), "{refused:?}");
+}
+
+// 003 L1492-1497: test_id_collision_with_node
+#[test]
+fn id_collision_with_node() {
+    let refused = Session::of(
+        r#"
+session = Session(name="test")
+BashNode(id="runner", session=session)
+Workflow(id="runner", session=session, fn=lambda ctx: None)
+"#,
+    );
+    assert!(refused.loaded.stderr.contains("conflicts with existing node"), "{:?}", refused.loaded);
+}
+
+// 003 L1503-1515: test_run_executes_node
+#[test]
+fn run_executes_node() {
+    let session = Session::with(
+        r#"
+session = Session(name="test")
+FunctionNode(
+    id="echo",
+    session=session,
+    fn=lambda ctx: {"output": ctx.input.upper()},
+)
+
+async def test_run_executes_node(_):
+    ctx = WorkflowContext(session=session, input="test")
+    result = await ctx.run("echo", "hello")
+
+    assert result["output"] == "HELLO"
+    return result
+
+Workflow(id="it", session=session, fn=test_run_executes_node)
+"#,
+    );
+    let (result, state) = session.executed("it", json!(null));
+    assert_eq!((&result["output"], &result["success"], state), (&json!("HELLO"), &json!(true), json!("completed")));
+}
+
+// 003 L1517-1523: test_run_unknown_node_raises
+#[test]
+fn run_unknown_node_raises() {
+    let session = Session::with(
+        r#"
+session = Session(name="test")
+
+async def test_run_unknown_node_raises(_):
+    ctx = WorkflowContext(session=session, input="test")
+
+    try:
+        await ctx.run("nonexistent", "input")
+    except ValueError as error:
+        assert "not found" in str(error)
+        return str(error)
+
+Workflow(id="it", session=session, fn=test_run_unknown_node_raises)
+"#,
+    );
+    assert_eq!(session.executed("it", json!(null)).0, "Node 'nonexistent' not found in session");
+}
+
+// 003 L1529-1543: test_simple_workflow_completes
+#[test]
+fn simple_workflow_completes() {
+    let session = Session::with(
+        r#"
+session = Session(name="test")
+
+async def simple(ctx):
+    return "done"
+
+workflow = Workflow(id="simple", session=session, fn=simple)
+"#,
+    );
+    let (result, state) = session.executed("simple", json!("test"));
+    assert_eq!(result, "done");
+    assert_eq!(state, "completed");
+}
+
+// 003 L1545-1567: test_gate_pauses_execution; `until: "gate"` is what its `gate_reached` is for.
+#[test]
+fn gate_pauses_execution() {
+    let session = Session::with(
+        r#"
+session = Session(name="test")
+
+async def with_gate(ctx):
+    answer = await ctx.gate("Continue?")
+    return f"answered: {answer}"
+
+workflow = Workflow(id="gated", session=session, fn=with_gate)
+"#,
+    );
+    let run_id = session.started("gated", json!("test"));
+    let reply = session.command("GET_WORKFLOW_RUN", json!({"run_id": run_id}));
+    let run = &reply["data"]["run"];
+    assert_eq!(run["state"], "waiting", "{reply}");
+    assert_eq!(run["pending_gate"]["prompt"], "Continue?");
+    let over = session.answered(&run_id, "yes");
+    assert_eq!(over["result"], "answered: yes", "{over}");
+}
+
+// 003 L1577-1608: test_workflow_with_multiple_nodes
+#[test]
+fn workflow_with_multiple_nodes() {
+    let session = Session::with(
+        r#"
+session = Session(name="test")
+
+# Create nodes
+FunctionNode(
+    id="step1",
+    session=session,
+    fn=lambda ctx: {"output": f"step1({ctx.input})"},
+)
+FunctionNode(
+    id="step2",
+    session=session,
+    fn=lambda ctx: {"output": f"step2({ctx.input})"},
+)
+
+# Create workflow
+async def pipeline(ctx):
+    r1 = await ctx.run("step1", ctx.input)
+    r2 = await ctx.run("step2", r1["output"])
+    return r2["output"]
+
+Workflow(id="pipeline", session=session, fn=pipeline)
+"#,
+    );
+    assert_eq!(session.executed("pipeline", json!("hello")).0, "step2(step1(hello))");
+}
+
+// 003 L1610-1637: test_workflow_with_loop
+#[test]
+fn workflow_with_loop() {
+    let session = Session::with(
+        r#"
+session = Session(name="test")
+
+counter = {"value": 0}
+
+FunctionNode(
+    id="increment",
+    session=session,
+    fn=lambda ctx: {"output": counter.__setitem__("value", counter["value"] + 1) or counter["value"]},
+)
+
+async def loop_workflow(ctx):
+    target = ctx.input
+    while counter["value"] < target:
+        await ctx.run("increment", None)
+    return counter["value"]
+
+Workflow(id="loop", session=session, fn=loop_workflow)
+"#,
+    );
+    assert_eq!(session.executed("loop", json!(5)).0, 5);
+    assert_eq!(session.executed("loop", json!(3)).0, 3, "each run has variables of its own");
+}
+
+/// Nodes that the document's examples call and do not declare.
+const NODES: &str = r#"
+FunctionNode(id="reviewer", session=session, fn=lambda ctx: {"output": f"reviewed {ctx.input.splitlines()[1]}"})
+FunctionNode(id="editor", session=session, fn=lambda ctx: {"output": "better"})
+FunctionNode(id="node1", session=session, fn=lambda ctx: {"output": ctx.input + " one"})
+FunctionNode(id="node2", session=session, fn=lambda ctx: {"output": ctx.input + " two"})
+FunctionNode(id="analyzer", session=session, fn=lambda ctx: {"output": f"analysis of {ctx.input}"})
+FunctionNode(id="summarizer", session=session, fn=lambda ctx: {"output": ctx.input[:4]})
+"#;
+
+// 003 L57-81: the workflow of the overview
+#[test]
+fn code_is_reviewed_until_it_is_accepted() {
+    let session = Session::with(&format!(
+        r#"
+# Define workflow
+async def code_review(ctx: WorkflowContext) -> str:
+    """Review code until approved."""
+    code = ctx.input
+
+    while True:
+        # Get review from Claude
+        review = await ctx.run("reviewer", f"Review this:\n{{code}}")
+        ctx.emit("review_complete", {{"review": review["output"]}})
+
+        # Wait for human decision
+        decision = await ctx.gate("Accept, reject, or provide feedback:")
+
+        if decision.lower() == "accept":
+            return review["output"]
+        elif decision.lower() == "reject":
+            return "Review rejected"
+        else:
+            # Incorporate feedback and loop
+            code = await ctx.run("editor", f"Apply feedback: {{decision}}\n\nCode:\n{{code}}")
+            code = code["output"]
+
+# Register with session
+Workflow(id="code_review", session=session, fn=code_review)
+{NODES}"#
+    ));
+    let run_id = session.started("code_review", json!("Here is my code..."));
+    let again = session.answered(&run_id, "shorter");
+    assert_eq!(again["pending_gate"]["prompt"], "Accept, reject, or provide feedback:", "{again}");
+    assert_eq!(session.answered(&run_id, "accept")["result"], "reviewed better");
+    let reviews = session.events(&run_id).into_iter().filter(|event| event["event_type"] == "review_complete");
+    let reviews: Vec<Value> = reviews.map(|event| event["data"]["review"].clone()).collect();
+    assert_eq!(reviews, ["reviewed Here is my code...", "reviewed better"]);
+    let rejected = session.started("code_review", json!("x"));
+    assert_eq!(session.answered(&rejected, "Reject")["result"], "Review rejected");
+}
+
+// 003 L150-157: the workflow of the class `Workflow`
+#[test]
+fn one_node_follows_the_other_if_a_person_says_yes() {
+    let session = Session::with(&format!(
+        r#"
+async def my_workflow(ctx: WorkflowContext) -> str:
+    result = await ctx.run("node1", "input")
+    decision = await ctx.gate("Continue?")
+    if decision == "yes":
+        return await ctx.run("node2", result["output"])
+    return "Cancelled"
+
+Workflow(id="my_workflow", session=session, fn=my_workflow)
+{NODES}"#
+    ));
+    let run_id = session.started("my_workflow", json!(null));
+    assert_eq!(session.answered(&run_id, "yes")["result"]["output"], "input one two");
+    let run_id = session.started("my_workflow", json!(null));
+    assert_eq!(session.answered(&run_id, "no")["result"], "Cancelled");
+}
+
+// 003 L255-268, 305-308, 364-379, 427-429: what the methods of `WorkflowContext` are shown with
+#[test]
+fn what_the_context_is_shown_with_works() {
+    let session = Session::with(&format!(
+        r#"
+import asyncio
+
+async def my_workflow(ctx: WorkflowContext) -> str:
+    # Execute a node
+    result = await ctx.run("analyzer", ctx.input)
+
+    # Store state for later iterations
+    ctx.state["analysis"] = result["output"]
+
+    # Wait for human decision
+    decision = await ctx.gate("Approve analysis?")
+
+    # Emit custom event
+    ctx.emit("decision_made", {{"decision": decision}})
+
+    return result["output"]
+
+async def others(ctx):
+    result = await ctx.run("summarizer", "Long text here...")
+    if result["success"]:
+        summary = result["output"]
+
+    # Simple gate
+    answer = await ctx.gate("Continue? (yes/no)")
+
+    # Gate with timeout
+    answer = await ctx.gate("Approve?", timeout=300)
+
+    # Gate with choices
+    answer = await ctx.gate(
+        "Select action:",
+        choices=["approve", "reject", "revise"]
+    )
+
+    try:
+        await ctx.gate("Anybody?", timeout=0.01)
+    except asyncio.TimeoutError:
+        answer = answer + ", late"
+
+    ctx.emit("analysis_started", {{"file": "main.py"}})
+    ctx.emit("progress", {{"percent": 50}})
+    ctx.emit("warning", {{"message": "Rate limited, retrying..."}})
+    return [summary, answer]
+
+Workflow(id="my_workflow", session=session, fn=my_workflow)
+Workflow(id="others", session=session, fn=others)
+{NODES}"#
+    ));
+    let run_id = session.started("my_workflow", json!("it"));
+    assert_eq!(session.answered(&run_id, "yes")["result"], "analysis of it");
+    let run_id = session.started("others", json!(null));
+    session.answered(&run_id, "yes");
+    let asks = session.answered(&run_id, "yes");
+    assert_eq!(asks["pending_gate"]["choices"], json!(["approve", "reject", "revise"]), "{asks}");
+    session.answered(&run_id, "revise");
+    let over = session.command("GET_RUN", json!({"run_id": run_id, "wait_seconds": 60}));
+    assert_eq!(over["data"]["result"], json!(["Long", "revise, late"]), "{over}");
+    let events = session.events(&run_id);
+    let told = |name: &str| events.iter().find(|event| event["event_type"] == name).map(|event| &event["data"]);
+    assert_eq!(told("progress"), Some(&json!({"percent": 50})), "{events:?}");
+    assert_eq!(told("warning"), Some(&json!({"message": "Rate limited, retrying..."})));
+}
+
+// 003 L99-219, 241-277, 790-841: the objects that a file finds, under the imports of the document
+#[test]
+fn a_file_finds_the_objects_of_the_document() {
+    let session = Session::with(
+        r#"
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nerve.core.nodes import ExecutionContext, FunctionNode
+from nerve.core.workflow import Workflow, WorkflowContext, WorkflowRun, WorkflowState
+from nerve.core.workflow.workflow import Workflow as W, WorkflowInfo
+
+if TYPE_CHECKING:
+    from nerve.core.session import Session
+
+session = Session(name="mine")
+
+def shouts(ctx: ExecutionContext) -> dict[str, Any]:
+    return {"success": True, "output": ctx.input.upper(), "attributes": {"session": ctx.session.name}}
+
+async def first(ctx: WorkflowContext) -> Any:
+    """The first."""
+    shouted = await ctx.run("shout", "hey")
+    own = WorkflowContext(session=ctx.session, input=ctx.input, params={"a": 1})
+    workflow = ctx.session.get_workflow("first")
+    info = workflow.to_info().to_dict()
+    return {
+        "shouted": [shouted["output"], shouted["attributes"]],
+        "own": [own.input, own.params, own.state],
+        "listed": ctx.session.list_workflows(),
+        "workflow": [workflow.id, workflow.description, workflow.metadata, workflow.session is session, repr(workflow)],
+        "is_first": workflow.fn is first and isinstance(workflow, Workflow),
+        "nothing": ctx.session.get_workflow("gone"),
+        "info": [info["id"], info["description"], info["created_at"][:2]],
+        "states": [WorkflowState.COMPLETED.value, WorkflowState("failed") == WorkflowState.FAILED],
+    }
+
+FunctionNode(id="shout", session=session, fn=shouts)
+W(id="first", session=session, fn=first, metadata={"owner": "ana", "level": 3})
+Workflow(id="gone", session=session, fn=lambda ctx: None, description="For a moment")
+assert session.delete_workflow("gone") and not session.delete_workflow("gone")
+for id, said in [("first", "conflicts with existing workflow"), ("shout", "conflicts with existing node"), ("9", "Invalid node ID '9'")]:
+    try:
+        session.validate_unique_id(id, entity_type="node")
+    except ValueError as error:
+        assert said in str(error)
+    else:
+        raise AssertionError(id)
+"#,
+    );
+    let (result, _) = session.executed("first", json!("in"));
+    assert_eq!(
+        result,
+        json!({
+            "shouted": ["HEY", {"session": "mine"}],
+            "own": ["in", {"a": 1}, {}],
+            "listed": ["first"],
+            "workflow": ["first", "The first.", {"owner": "ana", "level": 3}, true, "Workflow(id='first')"],
+            "is_first": true,
+            "nothing": null,
+            "info": ["first", "The first.", "20"],
+            "states": ["completed", true],
+        })
+    );
+    let gone = session.command("EXECUTE_WORKFLOW", json!({"workflow_id": "gone", "wait": true}));
+    assert!(gone.to_string().contains("not found"), "{gone}");
+    // 003 L165, 187: metadata is kept, and shown.
+    let shown = session.command("DESCRIBE_WORKFLOW", json!({"name": "first"}));
+    assert_eq!(shown["data"]["source"]["metadata"], json!({"owner": "ana", "level": 3}), "{shown}");
+}
+
+// 003 L494-741: a file declares; what starts runs says so.
+#[test]
+fn a_run_is_not_started_by_a_file() {
+    let refused = Session::of(
+        r#"
+session = Session(name="test")
+workflow = Workflow(id="simple", session=session, fn=lambda ctx: "done")
+run = WorkflowRun(workflow=workflow, input="test")
+"#,
+    );
+    let said = &refused.loaded.stderr;
+    assert!(said.contains("line 4") && said.contains("`steplatch run simple`"), "{said}");
+    let session =
+        Session::with("Workflow(id='looks', session=session, fn=lambda ctx: ctx.session.get_workflow_run('run_1'))\n");
+    let looked = session.command("EXECUTE_WORKFLOW", json!({"workflow_id": "looks", "wait": true}));
+    assert!(looked.to_string().contains("steplatch runs show run_1"), "{looked}");
+}
+
+// 003 L813-818: the text for an ID that is not one
+#[test]
+fn an_id_that_is_not_one_is_named() {
+    let refused = Session::of("Workflow(id='Bad ID!!', session=session, fn=lambda ctx: None)\n").loaded;
+    let said = "Invalid workflow ID 'Bad ID!!'. Must start with letter and contain only letters, numbers, underscores, hyphens.";
+    assert!(refused.stderr.contains(said), "{refused:?}");
+}

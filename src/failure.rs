@@ -9,7 +9,6 @@ use serde_json::Value;
 use steplatch_protocol::{AskError, CallError, ConnectError, FollowError};
 
 use crate::print;
-use crate::wording::for_people;
 
 /// The work failed: a run, an action, a daemon that does not answer.
 pub(crate) const FAILED: u8 = 1;
@@ -41,14 +40,14 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The work failed; `message` says what and what to do. Words that the daemon has for agents become those for people.
-    pub(crate) fn work(message: impl AsRef<str>) -> Self {
-        Self { message: for_people(message.as_ref()), code: FAILED, reply: None }
+    /// The work failed; `message` says what and what to do.
+    pub(crate) fn work(message: impl Into<String>) -> Self {
+        Self { message: message.into(), code: FAILED, reply: None }
     }
 
     /// What was asked can not be done as it was asked.
-    pub(crate) fn usage(message: impl AsRef<str>) -> Self {
-        Self { message: for_people(message.as_ref()), code: USAGE, reply: None }
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { message: message.into(), code: USAGE, reply: None }
     }
 
     /// The system refused something.

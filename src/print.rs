@@ -12,6 +12,8 @@ use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
+use crate::wording::for_people;
+
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) const QUIET: Style = Style::new().dimmed();
@@ -107,8 +109,9 @@ pub(crate) fn json_line(value: &impl Serialize) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{text}")
 }
 
-/// Prints what went wrong on standard error.
+/// Prints what went wrong on standard error, in words for people.
 pub(crate) fn error(message: &str) {
+    let message = for_people(message);
     // Where even that can not be written, nobody reads it.
     let _ = writeln!(anstream::stderr().lock(), "{BAD}error:{BAD:#} {message}");
 }

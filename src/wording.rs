@@ -4,7 +4,7 @@
 //! that ask for JSON get the daemon's own words.
 
 /// Phrases of the daemon, and what stands in their place. Longer ones come before those that they contain.
-const PHRASES: [(&str, &str); 15] = [
+const PHRASES: [(&str, &str); 16] = [
     (
         "no sessions are open: open one with open_terminal",
         "no terminals are open; open one with: steplatch terminal open",
@@ -19,6 +19,7 @@ const PHRASES: [(&str, &str); 15] = [
     ),
     ("open sessions: ", "open terminals: "),
     ("Session '", "terminal '"),
+    ("working_directory '", "directory '"),
     ("wait with await_output until: prompt", "see it with: steplatch terminal attach"),
     (": send_input and await_output", ": steplatch terminal send and steplatch terminal screen"),
     ("list_runs tells which there are", "see which there are with: steplatch runs list"),

@@ -292,7 +292,7 @@ fn output_that_can_not_be_written_ends_a_command_with_an_exit_code() {
             assert!(matches!(said.code, 0..=2) && !said.stderr.contains("panicked"), "{command:?} > {name}: {said:?}");
         }
     }
-    // What nothing can be said on either.
+    // Standard error can be full too, logs included.
     let full = || Stdio::from(std::fs::File::options().write(true).open("/dev/full").unwrap());
     let code =
         home.steplatch().args(["-v", "terminal", "screen", "two"]).stdout(full()).stderr(full()).status().unwrap();
@@ -322,6 +322,8 @@ fn errors_name_terminals_and_commands() {
     let id = home.runs(&["terminal", "open", "--name", "one"]).well();
     let error = said(&["terminal", "screen", "nope"]);
     assert!(error.contains(&format!("terminal 'nope' not found; open terminals: {} (one)", id.trim())), "{error}");
+    let error = said(&["runs", "cancel", "run_0123456789abcdef"]);
+    assert!(error.contains("see which there are with: steplatch runs list"), "{error}");
     // Programs get the daemon's own words.
     let json = home.runs(&["terminal", "screen", "nope", "--json"]);
     let reply: Value = serde_json::from_str(&json.stdout).unwrap();

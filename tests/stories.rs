@@ -328,7 +328,7 @@ async fn a_person_attaches_types_resizes_and_leaves() {
 }
 
 #[tokio::test]
-async fn whoever_attaches_to_no_terminal_reads_of_terminals_and_commands() {
+async fn attaching_to_a_terminal_that_is_not_there_names_terminals_and_commands() {
     let home = home();
     let desk = Desk::runs(&home, &["terminal", "attach", "nope"]).await;
     desk.shows("terminal 'nope' not found; no terminals are open").await;

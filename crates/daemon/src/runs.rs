@@ -41,13 +41,12 @@ use steplatch_workflow::{InvalidLimits, Limits, Start};
 use tokio::task::JoinSet;
 
 pub(crate) use event::RunEvents;
-pub(crate) use remote::RemoteIds;
 
 use crate::caller::Caller;
 use crate::changes::Changes;
 use crate::library::Workflows;
 use crate::nodes::{Hands, Nodes, Project, Projects};
-use crate::remotes::Remotes;
+use crate::remotes::{RemoteIds, Remotes};
 use crate::secrets::Secrets;
 use crate::sessions::Sessions;
 use crate::tools::{arguments, check};

@@ -12,9 +12,19 @@ use super::numbers::Counts;
 use super::service::Health;
 use super::{Remotes, Service, Setup};
 use crate::moment;
-use crate::runs::RemoteIds;
 
 type Used = (Arc<Service>, Arc<Setup>);
+
+/// Ids of a run at its service, which the answer to its start has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RemoteIds {
+    /// The service.
+    pub(crate) service: String,
+    /// `workflow_id` of the answer: the run.
+    pub(crate) instance: String,
+    /// `correlation_id` of the answer.
+    pub(crate) correlation: String,
+}
 
 impl Remotes {
     /// Lists services, and what they offer.

@@ -12,5 +12,4 @@ mod state;
 mod told;
 
 pub(super) use begin::{BeginsRemote, FoundRemote};
-pub(crate) use told::RemoteIds;
 pub(super) use told::{event, outcome_of, report, result_of, there};

@@ -8,6 +8,7 @@ use steplatch_workflow::Outcome;
 use super::entry::{Began, Entry};
 use super::state::{Phase, State};
 use crate::moment;
+use crate::remotes::RemoteIds;
 use crate::runs::child::outcome_with;
 use crate::runs::event::{Unreadable, envelope};
 use crate::runs::run::{Run, RunState};
@@ -114,17 +115,6 @@ pub(in crate::runs) async fn result_of(shared: &Shared, run: &Run) -> Result<Val
         state.apply(&entry.map_err(|error| format!("is over, and its result can not be read: {error}"))?);
     }
     Ok(state.end.map(|end| end.result).unwrap_or_default())
-}
-
-/// Ids of a run at its service, which the answer to its start has.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RemoteIds {
-    /// The service.
-    pub(crate) service: String,
-    /// `workflow_id` of the answer: the run.
-    pub(crate) instance: String,
-    /// `correlation_id` of the answer.
-    pub(crate) correlation: String,
 }
 
 /// Returns the ids of a run at its service; `None` if the service has not started it.

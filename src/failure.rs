@@ -9,6 +9,7 @@ use serde_json::Value;
 use steplatch_protocol::{AskError, CallError, ConnectError, FollowError};
 
 use crate::print;
+use crate::wording::for_people;
 
 /// The work failed: a run, an action, a daemon that does not answer.
 pub(crate) const FAILED: u8 = 1;
@@ -40,14 +41,14 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The work failed; `message` says what and what to do.
-    pub(crate) fn work(message: impl Into<String>) -> Self {
-        Self { message: message.into(), code: FAILED, reply: None }
+    /// The work failed; `message` says what and what to do. Words that the daemon has for agents become those for people.
+    pub(crate) fn work(message: impl AsRef<str>) -> Self {
+        Self { message: for_people(message.as_ref()), code: FAILED, reply: None }
     }
 
     /// What was asked can not be done as it was asked.
-    pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { message: message.into(), code: USAGE, reply: None }
+    pub(crate) fn usage(message: impl AsRef<str>) -> Self {
+        Self { message: for_people(message.as_ref()), code: USAGE, reply: None }
     }
 
     /// The system refused something.
@@ -142,11 +143,12 @@ impl From<FollowError> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        // Whoever read our output has seen enough.
-        if error.kind() == std::io::ErrorKind::BrokenPipe {
-            std::process::exit(0);
+        match error.kind() {
+            // The reader of our output has seen enough.
+            std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+            std::io::ErrorKind::StorageFull => Self::system("the output can not be written", &error),
+            _ => Self::work(error.to_string()),
         }
-        Self::work(error.to_string())
     }
 }
 

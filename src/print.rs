@@ -32,7 +32,8 @@ pub(crate) fn logs_to_stderr(verbose: bool) {
     let usual = if verbose { "info,steplatch=debug,rmcp=warn" } else { USUAL_LOG };
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| usual.into());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false);
-    let builder = builder.with_filter_reloading();
+    // An error of writing would be printed to standard error too, and a failure of that is a panic.
+    let builder = builder.log_internal_errors(false).with_filter_reloading();
     let handle = builder.reload_handle();
     let refilter = move |filter: Option<EnvFilter>| {
         // It fails only where nothing is logged any more.
@@ -68,8 +69,13 @@ pub(crate) fn ask(question: &str) -> io::Result<()> {
 
 /// Prints a text as it is, without an end of line of ours.
 pub(crate) fn exactly(text: &str) -> io::Result<()> {
+    bytes(text.as_bytes())
+}
+
+/// Prints bytes as they are.
+pub(crate) fn bytes(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(bytes)?;
     out.flush()
 }
 

@@ -14,6 +14,7 @@ use crate::action::{self, Outcome, detail, succeeded};
 use crate::calls_view::Calls;
 use crate::print::{BAD, GOOD, QUIET, STRONG, duration, fitted, padded, visible, width};
 use crate::question;
+use crate::wording::for_people;
 
 /// Something that shows the events of a run.
 pub(crate) trait View {
@@ -147,7 +148,7 @@ impl Story {
                 // A traceback ends with the error.
                 let error = event.data.get("traceback").or_else(|| event.data.get("error"));
                 let error = error.and_then(Value::as_str).unwrap_or("no reason was given");
-                lines.push(format!("{BAD}✗{BAD:#} {STRONG}failed{STRONG:#}{time}{states}: {error}"));
+                lines.push(format!("{BAD}✗{BAD:#} {STRONG}failed{STRONG:#}{time}{states}: {}", for_people(error)));
                 let screen: Vec<&str> = self.screen.lines().collect();
                 if !screen.is_empty() {
                     lines.push(format!("  {QUIET}the screen as it was left:{QUIET:#}"));

@@ -96,7 +96,7 @@ fn what_is_wrong_with_one_is_said_and_the_others_go_on() {
     assert!(shown.starts_with("good\nSleeps as good\n"), "{shown}");
     assert!(shown.contains("sleep*  sleep  end"), "{shown}");
     assert_eq!(types(&["show", "good", "--json"]).json()["definition"], machine("good"));
-    assert_eq!(types(&["lint", "good"]).well(), "good: in order\n");
+    assert_eq!(types(&["lint", "good"]).well(), "good: ok\n");
     assert_eq!(types(&["lint", "broken"]).code, 2);
 
     let agent = Agent::with(&home, &[("STEPLATCH_LIBRARY", library.to_str().unwrap())]);

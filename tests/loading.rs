@@ -128,7 +128,7 @@ fn files_are_loaded_by_pattern_and_one_that_is_wrong_stops_no_other() {
     let linted = project.types(&["workflow", "lint", "flows/other.py", "flows/nodes.py", "hello", "nap"]);
     assert_eq!(linted.code, 2);
     let lines: Vec<&str> = linted.stdout.lines().collect();
-    assert_eq!((lines[0], lines[2], lines[3]), ("flows/other.py: in order", "hello: in order", "nap: in order"));
+    assert_eq!((lines[0], lines[2], lines[3]), ("flows/other.py: ok", "hello: ok", "nap: ok"));
     assert!(lines[1].starts_with("flows/nodes.py: line 2: bash 'wrong': /comand: unknown key"), "{linted:?}");
     assert!(!project.library("other.py").exists());
 }

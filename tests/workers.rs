@@ -37,7 +37,7 @@ impl Noted {
 }
 
 fn function(text: &str) -> Function {
-    let start = Start { id: "main".to_owned(), input: Value::Null, params: Map::new() };
+    let start = Start { id: "main".to_owned(), input: Value::Null, params: Map::new(), at: None };
     Function { file: "main.py".to_owned(), text: text.into(), start, limits: Limits::default() }
 }
 

@@ -235,7 +235,8 @@ fn events_carry_the_data_of_the_document() {
 fn a_cancel_at_a_gate_cancels_the_gate_first() {
     let story = Story::of("await ctx.gate('Go on?')", "");
     let waiting = story.begins(60.0);
-    story.agent.calls("cancel_run", json!({"run_id": waiting["run_id"]}));
+    let cancelled = story.agent.calls("cancel_run", json!({"run_id": waiting["run_id"]}));
+    assert_eq!(cancelled["success"], true, "{cancelled}");
     let events = story.events(&waiting);
     assert_eq!(types(&events), ["workflow_started", "gate_waiting", "gate_cancelled", "workflow_cancelled"]);
     assert_eq!(events[2]["data"]["gate_id"], events[1]["data"]["gate_id"]);

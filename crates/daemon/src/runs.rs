@@ -29,7 +29,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use steplatch_ids::RunId;
 use steplatch_library::Signature;
 use steplatch_protocol::{
@@ -41,6 +41,7 @@ use steplatch_workflow::{InvalidLimits, Limits, Start};
 use tokio::task::JoinSet;
 
 pub(crate) use event::RunEvents;
+pub(crate) use remote::RemoteIds;
 
 use crate::caller::Caller;
 use crate::changes::Changes;
@@ -67,6 +68,9 @@ const USUAL_WAIT: f64 = 20.0;
 
 /// How long anybody may wait in one go, in seconds.
 const LONGEST_WAIT: f64 = 7200.0;
+
+/// Characters of a name that a reply repeats.
+const LONGEST_NAME: usize = 80;
 
 /// Names of workflows that a reply tells.
 const MOST_AVAILABLE: usize = 50;
@@ -209,12 +213,13 @@ impl Runs {
     /// the run that it started is the answer.
     pub(crate) async fn run(&self, caller: &Arc<Caller>, verb: RunWorkflow, step: Option<String>) -> RunReply {
         let wait = verb.wait_seconds.unwrap_or(USUAL_WAIT).clamp(0.0, LONGEST_WAIT);
+        let (workflow_name, session_id) = names_in(&verb);
         let reply = match self.start(caller, verb, None, step).await {
             Ok(run) => {
                 self.at_rest(&run, Duration::from_secs_f64(wait)).await;
                 self.report(&run).await
             }
-            Err(reply) => *reply,
+            Err(reply) => RunReply { workflow_name, session_id, ..*reply },
         };
         let mut available_workflows = self.shared.workflows.available(caller).await;
         let room = MOST_AVAILABLE.saturating_sub(available_workflows.len());
@@ -233,34 +238,41 @@ impl Runs {
         let CallTool { arguments, wait_seconds, idempotency_key, .. } = verb;
         let usual = if tool.sync { LONGEST_WAIT } else { USUAL_WAIT };
         let wait = wait_seconds.unwrap_or(usual).clamp(0.0, LONGEST_WAIT);
-        let is_remote = tool.source == "remote";
-        // A saved workflow has no name of a tool, unless somebody gave it one.
-        let name = if is_remote { tool.name } else { tool.workflow_id };
-        let input = match arguments.get("input") {
-            _ if is_remote || arguments.is_empty() => Value::Null,
-            Some(input) => input.clone(),
-            None => Value::Object(arguments.clone()),
+        let named = if tool.remote.is_some() { tool.name.clone() } else { tool.workflow_id.clone() };
+        let started = if tool.remote.is_some() {
+            // The tool that was found is what is started: a saved workflow may have the same name.
+            let key = key_of(idempotency_key.as_deref(), step);
+            let begun = self.begun_before(key.as_deref()).await;
+            self.start_remote(caller, tool, arguments, None, begun, key).await
+        } else {
+            let input = match arguments.get("input") {
+                _ if arguments.is_empty() => Value::Null,
+                Some(input) => input.clone(),
+                None => Value::Object(arguments.clone()),
+            };
+            let given = Given { input, params: arguments };
+            let verb = RunWorkflow {
+                workflow_name: Some(tool.workflow_id),
+                initial_variables: Some(given.as_variables()),
+                idempotency_key,
+                ..RunWorkflow::default()
+            };
+            self.start(caller, verb, Some(given), step).await
         };
-        let given = Given { input, params: arguments };
-        let verb = RunWorkflow {
-            workflow_name: Some(name),
-            initial_variables: Some(given.as_variables()),
-            idempotency_key,
-            ..RunWorkflow::default()
-        };
-        match self.start(caller, verb, Some(given), step).await {
+        match started {
             Ok(run) => {
                 self.at_rest(&run, Duration::from_secs_f64(wait)).await;
                 self.report(&run).await
             }
-            Err(reply) => *reply,
+            Err(reply) => RunReply { workflow_name: Some(named), ..*reply },
         }
     }
 
-    /// Returns what a service calls the run of its workflow that has this id here.
-    pub(crate) async fn instance_of(&self, run_id: &str) -> Option<String> {
+    /// Returns the ids that its service has for a run of a remote workflow, given its id here. `None` for other runs, and
+    /// for one that its service has not started.
+    pub(crate) async fn there(&self, run_id: &str) -> Option<RemoteIds> {
         let run = self.find(run_id).await.ok().filter(|run| run.is_remote())?;
-        remote::instance_of(&self.shared, &run).await
+        remote::there(&self.shared, &run).await
     }
 
     async fn start(
@@ -270,19 +282,8 @@ impl Runs {
         given: Option<Given>,
         step: Option<String>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
-        let key = match (&verb.idempotency_key, step) {
-            (Some(key), _) => Some(format!("key {key}")),
-            (None, step) => step.map(|step| format!("step {step}")),
-        };
-        let begun = match &key {
-            Some(key) => self.begun_before(key).await,
-            None => None,
-        };
-        let another = |run: &Run| {
-            let (id, workflow) = (&run.id, &run.about.workflow);
-            let error = format!("this name belongs to run {id} of '{workflow}'; choose another one");
-            Err(not_started("execution_error", error))
-        };
+        let key = key_of(verb.idempotency_key.as_deref(), step);
+        let begun = self.begun_before(key.as_deref()).await;
         if let Some(file) = verb.workflow_file.as_deref().filter(|file| file.ends_with(".py")) {
             return match begun {
                 Some(run) if run.is_function() && self.is_of_file(&run, caller.folder.join(file)).await => Ok(run),
@@ -302,19 +303,9 @@ impl Runs {
                 };
             }
             Ok(Asked::Remote(tool)) => {
-                return match begun {
-                    Some(run) if run.is_remote() && run.about.workflow == tool.name => Ok(run),
-                    Some(run) => another(&run),
-                    None => {
-                        let variables = || arguments(&tool, verb.initial_variables.clone().unwrap_or_default());
-                        let input = given.map_or_else(variables, Given::into_arguments);
-                        check(&tool, &input).map_err(|error| not_started("validation_failed", error))?;
-                        let (run, timeout) = (RunId::random(), verb.execution_timeout);
-                        let begins = BeginsRemote { run, tool: *tool, input, timeout, parent: None, key };
-                        let begun = self.shared.begin_remote(caller, begins).await;
-                        begun.map_err(|error| not_started("execution_error", error))
-                    }
-                };
+                let variables = || arguments(&tool, verb.initial_variables.clone().unwrap_or_default());
+                let input = given.map_or_else(variables, Given::into_arguments);
+                return self.start_remote(caller, *tool, input, verb.execution_timeout, begun, key).await;
             }
             Ok(Asked::Machine(definition, source)) => Ok((*definition, source)),
             Err(reply) => Err(reply),
@@ -337,24 +328,53 @@ impl Runs {
             };
         }
         let (definition, source) = asked?;
+        let variables = verb.initial_variables.clone().unwrap_or_default();
+        let variables: Map<String, Value> =
+            variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
+        if let Some(refusal) = definition.arguments().refusal(&variables) {
+            return Err(not_started("validation_failed", refusal));
+        }
         let limits = limits(&verb).map_err(|error| not_started("execution_error", error.to_string()))?;
-        if let Some(session) = &verb.session_id {
+        let named = verb.initial_variables.as_ref().and_then(|variables| variables.get("session_id"));
+        if let Some(session) = verb.session_id.as_ref().or(named).filter(|session| !session.is_empty()) {
             let found = self.shared.sessions.exists(session).await;
             found.map_err(|error| not_started("execution_error", error))?;
         }
-        let variables = verb.initial_variables.unwrap_or_default();
         let start = Start {
             run: RunId::random(),
             session_id: verb.session_id,
-            variables: variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect(),
+            variables,
             limits,
             keep_terminals: verb.keep_terminals,
+            save_on_success: verb.save_on_success,
             parent: None,
             depth: 0,
         };
         let beginning = Beginning { definition, source, start, key };
         let begun = self.shared.begin_with(caller, beginning, given).await;
         begun.map_err(|error| not_started("execution_error", error))
+    }
+
+    /// Starts a run of a remote workflow, or returns the one that was `begun` before under the same key.
+    async fn start_remote(
+        &self,
+        caller: &Arc<Caller>,
+        tool: ToolInfo,
+        input: Map<String, Value>,
+        timeout: Option<f64>,
+        begun: Option<Arc<Run>>,
+        key: Option<String>,
+    ) -> Result<Arc<Run>, Box<RunReply>> {
+        match begun {
+            Some(run) if run.is_remote() && run.about.workflow == tool.name => Ok(run),
+            Some(run) => another(&run),
+            None => {
+                check(&tool, &input).map_err(|error| not_started("validation_failed", error))?;
+                let begins = BeginsRemote { run: RunId::random(), tool, input, timeout, parent: None, key };
+                let begun = self.shared.begin_remote(caller, begins).await;
+                begun.map_err(|error| not_started("execution_error", error))
+            }
+        }
     }
 
     /// Whether a run was begun with what stands in a file. One that can not be read any more is what it began with.
@@ -365,9 +385,10 @@ impl Runs {
         !text.is_ok_and(is_other)
     }
 
-    async fn begun_before(&self, key: &str) -> Option<Arc<Run>> {
+    /// Returns the run that was begun under a key, if there is a key and such a run.
+    async fn begun_before(&self, key: Option<&str>) -> Option<Arc<Run>> {
         // A journal that can not read is found out when the run is written down.
-        let id = self.shared.journal.run_with_key(key).await.ok()??;
+        let id = self.shared.journal.run_with_key(key?).await.ok()??;
         self.shared.find(&id).await.ok()?
     }
 
@@ -521,6 +542,7 @@ impl Runs {
 
     async fn report(&self, run: &Arc<Run>) -> RunReply {
         let (gate, progress) = (self.pending_gates(run).into_iter().next(), run.progress());
+        let next_step = report::next_step(&run.id, &progress, gate.as_ref(), &self.shared.secrets);
         let unreadable = |error: &dyn std::fmt::Display| RunReply {
             run_id: run.id.to_string(),
             status: run.state().name().to_owned(),
@@ -542,7 +564,8 @@ impl Runs {
                 report::of(&told, progress, records, gate, &secrets)
             }
         });
-        report.await.unwrap_or_else(|error| unreadable(&error))
+        let report = report.await.unwrap_or_else(|error| unreadable(&error));
+        RunReply { next_step: report.next_step.or(next_step), ..report }
     }
 }
 
@@ -558,6 +581,29 @@ fn limits(verb: &RunWorkflow) -> Result<Limits, InvalidLimits> {
         verb.max_states.unwrap_or(usual.max_states()),
         verb.execution_timeout.unwrap_or(usual.execution_timeout().as_secs_f64()),
     )
+}
+
+/// Returns the names of the workflow and of the terminal in a request, for the reply to one that starts no run. Long names
+/// are cut.
+fn names_in(verb: &RunWorkflow) -> (Option<String>, Option<String>) {
+    let own = || verb.workflow_definition.as_ref()?.get("name")?.as_str();
+    let cut = |text: &str| text.chars().take(LONGEST_NAME).collect();
+    (verb.workflow_name.as_deref().or_else(own).map(cut), verb.session_id.as_deref().map(cut))
+}
+
+/// Returns the name under which only one run begins: an idempotency key, else a step of the caller.
+fn key_of(idempotency_key: Option<&str>, step: Option<String>) -> Option<String> {
+    match (idempotency_key, step) {
+        (Some(key), _) => Some(format!("key {key}")),
+        (None, step) => step.map(|step| format!("step {step}")),
+    }
+}
+
+/// Refuses a start whose key belongs to a run of another workflow.
+fn another(run: &Run) -> Result<Arc<Run>, Box<RunReply>> {
+    let (id, workflow) = (&run.id, &run.about.workflow);
+    let error = format!("this name belongs to run {id} of '{workflow}'; choose another one");
+    Err(not_started("execution_error", error))
 }
 
 fn not_started(final_state: &str, error: String) -> Box<RunReply> {

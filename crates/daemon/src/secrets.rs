@@ -277,7 +277,7 @@ fn in_reading_order(picture: &Picture, to_the_end: bool) -> Vec<(char, Option<Pl
 }
 
 /// Fields that hold an id or bytes in base 64: changed, they would mean nothing any more.
-const NOT_TEXT: [&str; 6] = ["session_id", "run_id", "bytes", "snapshot", "png", "workflow_signature"];
+const NOT_TEXT: [&str; 5] = ["session_id", "run_id", "bytes", "snapshot", "png"];
 
 fn mask_in(value: &mut Value, secrets: &[String]) {
     match value {

@@ -164,8 +164,27 @@ impl Execution {
     /// # Errors
     /// When the function can not be executed any more.
     pub async fn answer(&mut self, ordinal: u64, answer: Answer) -> Result<Option<Progress>, WorkersError> {
+        self.go_on(Ask::Answer { execution: self.id, ordinal, answer }).await
+    }
+
+    /// Leaves a call to the execution itself. Returns as [`Self::answer`].
+    ///
+    /// # Errors
+    /// When the function can not be executed any more.
+    pub async fn inline(&mut self, ordinal: u64) -> Result<Option<Progress>, WorkersError> {
+        self.go_on(Ask::Inline { execution: self.id, ordinal }).await
+    }
+
+    /// Cancels it: what it waits for raises. Returns as [`Self::answer`].
+    ///
+    /// # Errors
+    /// When the function can not be executed any more.
+    pub async fn cancel(&mut self) -> Result<Option<Progress>, WorkersError> {
+        self.go_on(Ask::Cancel { execution: self.id }).await
+    }
+
+    async fn go_on(&mut self, ask: Ask) -> Result<Option<Progress>, WorkersError> {
         let Some(worker) = &self.worker else { return Ok(None) };
-        let ask = Ask::Answer { execution: self.id, ordinal, answer };
         match worker.ask(ask, &self.function.limits).await {
             Ok(Some(Reply::Progressed(progress))) => Ok(Some(progress)),
             Ok(Some(Reply::Unknown)) => {
@@ -184,6 +203,12 @@ impl Execution {
                 Ok(None)
             }
         }
+    }
+
+    /// Returns the text of the file that is executed.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.function.text
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steplatch_daemon::KeptRuns;
 use steplatch_protocol::{
-    AnswerGate, CancelWorkflow, DaemonStatus, GetRun, GetWorkflowRun, ListWorkflowRuns, RunReply, RunWorkflow,
-    Subscribe,
+    AnswerGate, CancelWorkflow, DaemonStatus, GetRun, GetWorkflowRun, ListTerminalSessions, ListWorkflowRuns, RunReply,
+    RunWorkflow, Subscribe,
 };
 use steplatch_store::{Append, Journal, SqliteJournal, SqliteOptions};
 use steplatch_testkit::TestDaemon;
@@ -57,7 +57,7 @@ async fn a_gate_waits_over_a_restart_and_its_answer_is_taken_once() {
     let daemon = TestDaemon::new().await;
     let begun = begin(&daemon, judged()).await;
     let waiting = end_of(&daemon, &begun.run_id).await;
-    assert_eq!((waiting.status.as_str(), waiting.success), ("waiting", true), "{waiting:?}");
+    assert_eq!((waiting.status.as_str(), waiting.success), ("waiting", false), "{waiting:?}");
     let gate = waiting.pending_gate.unwrap();
     assert_eq!(gate.choices, ["it is good", "it is bad", "none of these"]);
     let daemon = daemon.restarted().await;
@@ -461,5 +461,33 @@ async fn a_run_that_this_version_can_not_read_is_named_and_can_be_written_off_an
     let answer = AnswerGate { run_id: other.run_id.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
     assert!(daemon.call(answer).await.success);
     assert_eq!(end_of(&daemon, &other.run_id).await.status, "completed");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_terminal_that_was_being_opened_when_the_run_was_cancelled_is_closed_by_the_next_daemon() {
+    let daemon = TestDaemon::new().await;
+    // It prints without end, so that its opening lasts until its time is up.
+    let prints = json!({
+        "initial_state": "open",
+        "states": {"open": {"action": {"tool": "open_terminal", "params": {
+            "command": ["bash", "-c", "while :; do echo again; sleep 0.01; done"],
+        }}}},
+    });
+    let begun = begin(&daemon, prints).await;
+    let terminals = async |daemon: &TestDaemon| daemon.call(ListTerminalSessions {}).await.sessions.len();
+    while terminals(&daemon).await == 0 {
+        tokio::task::yield_now().await;
+    }
+    // The cancel was written down, and the daemon ended before it had closed what was being opened.
+    let run: steplatch_ids::RunId = begun.run_id.parse().unwrap();
+    let journal = SqliteJournal::open(&daemon.place().journal(), &SqliteOptions::default()).unwrap();
+    let last = journal.find(&run).await.unwrap().unwrap().last;
+    let entry = json!({"event": "cancelled", "at": 1, "reason": "enough"}).to_string();
+    journal.write(Append::new(run, last, 1, vec![entry])).await.unwrap();
+    journal.close();
+    let daemon = daemon.restarted().await;
+    assert_eq!(end_of(&daemon, &begun.run_id).await.status, "cancelled");
+    assert_eq!(terminals(&daemon).await, 0, "it is closed before the run counts as over");
     daemon.stop().await;
 }

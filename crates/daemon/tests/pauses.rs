@@ -157,7 +157,7 @@ async fn the_time_limit_of_a_run_does_not_run_at_a_gate_nor_in_a_pause() {
     assert_eq!(record(&daemon, &run).await.state, "running");
     go_on(&daemon, &run).await;
     let over = end(&daemon, &run).await;
-    assert_eq!(over.error.as_deref(), Some("Workflow execution timed out after 1s in state 'long'"));
+    assert_eq!(over.error.as_deref(), Some("Workflow execution timeout (1.0s) exceeded in state 'long'"));
     daemon.stop().await;
 }
 

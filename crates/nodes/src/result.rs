@@ -63,6 +63,17 @@ pub enum ErrorType {
     Unsupported,
 }
 
+/// A result as a function writes it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Returned {
+    output: Value,
+    success: Option<bool>,
+    error: Option<String>,
+    error_type: Option<String>,
+    attributes: Option<Map<String, Value>>,
+}
+
 /// What an executor returns before its node and input are told with it.
 #[derive(Debug)]
 pub(crate) struct Came {
@@ -120,6 +131,26 @@ impl NodeResult {
     #[must_use]
     pub fn failed(node: &Node, input: Value, kind: ErrorType, message: impl Into<String>) -> Self {
         Self::of(node, input, Failure::new(kind, message).into())
+    }
+
+    /// Returns the result of a function that returned `output`: that itself where it is an object with `output` and with no
+    /// fields but `success`, `output`, `error`, `error_type` and `attributes`; else one that has it as its output.
+    #[must_use]
+    pub fn returned(node: &Node, input: Value, output: Value) -> Self {
+        let Ok(Returned { success, output, error, error_type, attributes }) = Returned::deserialize(&output) else {
+            return Self::succeeded(node, input, output);
+        };
+        let known = |name: String| serde_json::from_value(name.into()).unwrap_or(ErrorType::Exception);
+        let mut result = Self::succeeded(node, input, output);
+        result.success = success.unwrap_or(error.is_none());
+        result.error = error;
+        result.error_type = error_type.map(known);
+        result.attributes = attributes.unwrap_or_default();
+        if !result.success {
+            result.error.get_or_insert_with(|| "The function returned that it failed.".to_owned());
+            result.error_type.get_or_insert(ErrorType::Exception);
+        }
+        result
     }
 
     /// Returns the result of a call that succeeded.

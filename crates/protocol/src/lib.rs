@@ -49,7 +49,7 @@ pub use nodes::{
 pub use place::{NotPrivate, Place, Running, ensure_private};
 pub use remote::{
     CheckWorkflowStatus, CheckWorkflowStatusReply, ListRemoteWorkflows, ListRemoteWorkflowsReply, RefreshWorkflows,
-    RefreshWorkflowsReply, RemoteInfo, RemoteWorkflowInfo,
+    RefreshWorkflowsReply, RemoteInfo, RemoteWorkflowInfo, StatusTimes,
 };
 pub use runs::{
     AnswerGate, AnswerGateReply, CancelWorkflow, CancelWorkflowReply, Decide, ExecuteWorkflow, ExecuteWorkflowReply,

@@ -166,9 +166,11 @@ pub struct GetRun {
 }
 
 /// A run, as far as it is.
+///
+/// The fields of *terminal-control-mcp* are always written: null, an empty text, list or object where there is nothing.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunReply {
-    /// Whether it is complete, or on its way there
+    /// Whether it completed; false as long as it goes on
     pub success: bool,
     /// The run
     #[serde(default)]
@@ -177,11 +179,13 @@ pub struct RunReply {
     #[serde(default)]
     pub status: String,
     /// Name of the workflow
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
     pub workflow_name: Option<String>,
     /// The state executed last, or validation_failed, return_validation_failed, workflow_not_found, definition_invalid
     /// or execution_error
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
     pub final_state: Option<String>,
     /// States executed
     #[serde(default)]
@@ -203,19 +207,28 @@ pub struct RunReply {
     #[serde(default, deserialize_with = "there", skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     /// The terminal it worked in last
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
     pub session_id: Option<String>,
-    /// What the definition does, in one word: two that do the same have the same
+    /// The end of the last screen that a machine saw which failed; its terminals may be closed
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workflow_signature: Option<String>,
+    pub last_screen: Option<String>,
+    /// Its contract, {arguments, return_values, description}: each variable as {name, description, required}. Empty where
+    /// the workflow has none or is not known
+    #[serde(default)]
+    pub workflow_signature: Map<String, Value>,
     /// Whether the definition was saved because it ran to its end
     #[serde(default)]
     pub workflow_saved: bool,
-    /// The name under which it is in the library
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The name under which it was saved; null unless this run saved it
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
     pub saved_workflow_name: Option<String>,
+    /// The saved workflow that does the same, because of which the definition was not saved again
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicate_of: Option<String>,
     /// Workflows that can be run by name
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub available_workflows: Vec<String>,
     /// Deepest level of nested workflows
     #[serde(default)]
@@ -223,14 +236,15 @@ pub struct RunReply {
     /// The question that the run waits for
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_gate: Option<GateInfo>,
-    /// Where somebody answers it, and how
+    /// What to do about a run that has neither completed nor failed: wait on, answer its gate, resume or start it again
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_step: Option<String>,
     /// Since when it is paused, and by whom, while it is
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<PauseInfo>,
-    /// What went wrong and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What went wrong and what to do; of a run that completed, why its definition was not saved
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
     pub error: Option<String>,
     /// Where in a function's file the exception was raised that error tells
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -313,6 +327,9 @@ pub struct AnswerGateReply {
     /// Whether it was not taken because the approver's passphrase is missing or wrong
     #[serde(default, skip_serializing_if = "is_false")]
     pub passphrase_wanted: bool,
+    /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u64>,
     /// Whether it was not taken because it is none that the gate takes; another one may be
     #[serde(default, skip_serializing_if = "is_false")]
     pub misread: bool,

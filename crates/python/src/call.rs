@@ -3,11 +3,18 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+/// The name of the exception that a cancelled function finds where it waits.
+pub(crate) const CANCELLED: &str = "asyncio.CancelledError";
+
 /// One thing that a function asked for or told, through its context or with `print`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Call {
     /// Its number within the execution, from 1. The same on every replay, so it is the name of the step.
     pub ordinal: u64,
+    /// The `run` call as whose answer it is made, where the execution itself executes that function node; see
+    /// [`Execution::inline`](crate::Execution::inline).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<u64>,
     /// What is asked for.
     #[serde(flatten)]
     pub kind: CallKind,
@@ -85,13 +92,27 @@ pub enum CallKind {
         /// The text, without the end of its last line.
         text: String,
     },
+    /// A function node that the execution itself executes is over. It has no answer; it is time to answer the `run` call.
+    Ended {
+        /// The `run` call.
+        of: u64,
+        /// What the function returned; null if it raised.
+        #[serde(default)]
+        output: Value,
+        /// What it raised: the exception's name and message.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+        /// Whether it raised because it was cancelled.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        cancelled: bool,
+    },
 }
 
 impl CallKind {
     /// Returns whether the function goes on only, or at some time, with an answer.
     #[must_use]
     pub fn wants_answer(&self) -> bool {
-        !matches!(self, Self::Emit { .. } | Self::Log { .. })
+        !matches!(self, Self::Emit { .. } | Self::Log { .. } | Self::Ended { .. })
     }
 
     /// Whether the function stops until the answer is there, rather than awaiting it.
@@ -136,7 +157,7 @@ impl CallKind {
                 told.push(format!("{field}={}", shortened(value)));
             }
         }
-        let dot = if name == "log" { "" } else { "ctx." };
+        let dot = if ["log", "ended"].contains(&name.as_str()) { "" } else { "ctx." };
         format!("{dot}{}({})", spoken(&name), told.join(", "))
     }
 }
@@ -151,7 +172,11 @@ fn shortened(value: &Value) -> String {
 }
 
 fn spoken(call: &str) -> &str {
-    if call == "log" { "print" } else { call }
+    match call {
+        "log" => "print",
+        "ended" => "return",
+        call => call,
+    }
 }
 
 /// What a function is answered.
@@ -176,6 +201,12 @@ impl Answer {
         Self::Raise { exception: "TimeoutError".to_owned(), message: message.into() }
     }
 
+    /// Returns the exception that a cancelled function finds where it waits.
+    #[must_use]
+    pub fn cancelled(message: impl Into<String>) -> Self {
+        Self::Raise { exception: CANCELLED.to_owned(), message: message.into() }
+    }
+
     /// Returns the exception for what makes no sense, as a node that does not exist.
     #[must_use]
     pub fn refused(message: impl Into<String>) -> Self {
@@ -196,4 +227,11 @@ pub enum Entry {
         /// With what.
         answer: Answer,
     },
+    /// A `run` call was left to the execution, which executes the function node itself.
+    Inlined {
+        /// Which call.
+        ordinal: u64,
+    },
+    /// It was cancelled: everything that it waited for raised `asyncio.CancelledError`.
+    Cancelled,
 }

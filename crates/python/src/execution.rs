@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::call::{Answer, Call, CallKind, Entry};
+use crate::call::{Answer, CANCELLED, Call, CallKind, Entry};
 use crate::failure::{Failure, FailureKind};
-use crate::interpreter::{Paused, Resume, Step, Stop};
+use crate::interpreter::{Arrival, Paused, Resume, Step, Stop};
 use crate::limits::{Limits, PATIENCE};
 use crate::program::Program;
 use crate::value::weight;
@@ -31,6 +31,9 @@ pub struct Start {
     pub input: Value,
     /// `ctx.params`
     pub params: Map<String, Value>,
+    /// When what it belongs to began, in seconds since 1970 in UTC: `created_at` of what the file declares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<f64>,
 }
 
 /// What came of the beginning, of an answer, or of a replay.
@@ -38,7 +41,8 @@ pub struct Start {
 pub struct Progress {
     /// What was asked and told meanwhile, in order. To be recorded before any of it is done.
     pub calls: Vec<Call>,
-    /// Calls whose answers nobody waits for any more: another one, gathered with them, failed, or it is over.
+    /// Calls whose answers are not waited for any more: another one, gathered with them, failed, or it was cancelled, or
+    /// it is over.
     pub abandoned: Vec<u64>,
     /// Where it stands now.
     pub state: State,
@@ -67,9 +71,25 @@ pub struct Execution {
     most_told: usize,
     /// The calls that have no answer, with the numbers under which the program awaits them.
     open: BTreeMap<u64, u32>,
-    /// Answers that came while the program stood at a call that stops it.
-    early: VecDeque<(u64, Answer)>,
+    /// The open calls as whose answers it executes functions itself, as long as these are not over.
+    inlined: BTreeSet<u64>,
+    /// What came while the program stood at a call that stops it.
+    early: VecDeque<(u64, Came)>,
+    /// Whether it is cancelled as soon as all of it waits.
+    cancelling: bool,
+    /// The calls that raised because of that and that the next progress tells.
+    cancelled: Vec<u64>,
+    /// The number under which the program awaits that nothing else waits any more: its function is over, and functions
+    /// that it gathered may still clean up.
+    resting: Option<u32>,
     state: State,
+}
+
+/// What comes for a call.
+enum Came {
+    Answer(Answer),
+    /// The execution is to execute the function node itself.
+    Inline,
 }
 
 enum Standing {
@@ -97,12 +117,16 @@ impl Execution {
             told: 0,
             most_told: limits.told,
             open: BTreeMap::new(),
+            inlined: BTreeSet::new(),
             early: VecDeque::new(),
+            cancelling: false,
+            cancelled: Vec::new(),
+            resting: None,
             state: State::Waiting(Vec::new()),
         };
         let mut calls = Vec::new();
         if program.entry(&start.id).is_some() {
-            let given = json!({ "id": start.id, "input": start.input, "params": start.params });
+            let given = json!({ "id": start.id, "input": start.input, "params": start.params, "at": start.at });
             let step = program.compiled().start(&given, limits);
             execution.run(step, &mut calls);
         } else {
@@ -116,10 +140,22 @@ impl Execution {
     /// Answers a call. An answer that is not waited for, because there is one already, the call was abandoned or there
     /// never was one, changes nothing.
     pub fn answer(&mut self, ordinal: u64, answer: Answer) -> Progress {
+        self.take(ordinal, Came::Answer(answer))
+    }
+
+    /// Leaves a `run` call to the execution itself, whose file declares the function node: it executes the function as a
+    /// part of itself, with the same module variables. What the function asks for names the call as [`Call::within`],
+    /// and [`CallKind::Ended`] tells its end. The call stays open until it is answered because of that; an answer that
+    /// comes before leaves the function behind.
+    pub fn inline(&mut self, ordinal: u64) -> Progress {
+        self.take(ordinal, Came::Inline)
+    }
+
+    fn take(&mut self, ordinal: u64, came: Came) -> Progress {
         let mut calls = Vec::new();
         if self.open.contains_key(&ordinal) && !self.early.iter().any(|(early, _)| *early == ordinal) {
-            match std::mem::replace(&mut self.standing, Standing::Over) {
-                Standing::Stopped { ordinal: stopped, paused } if stopped == ordinal => {
+            match (std::mem::replace(&mut self.standing, Standing::Over), came) {
+                (Standing::Stopped { ordinal: stopped, paused }, Came::Answer(answer)) if stopped == ordinal => {
                     self.open.remove(&ordinal);
                     let step = paused.go_on(match &answer {
                         Answer::Value(value) => Resume::Return(value),
@@ -127,17 +163,33 @@ impl Execution {
                     });
                     self.run(step, &mut calls);
                 }
-                standing @ Standing::Stopped { .. } => {
-                    self.early.push_back((ordinal, answer));
+                (standing @ Standing::Stopped { .. }, came) => {
+                    self.early.push_back((ordinal, came));
                     self.standing = standing;
                 }
-                Standing::Waiting { numbers, paused } => {
-                    self.early.push_back((ordinal, answer));
+                (Standing::Waiting { numbers, paused }, came) => {
+                    self.early.push_back((ordinal, came));
                     let step = Step { printed: String::new(), stop: Stop::Waiting { numbers, paused } };
                     self.run(step, &mut calls);
                 }
-                Standing::Over => {}
+                (Standing::Over, _) => {}
             }
+        }
+        self.progress(calls)
+    }
+
+    /// Raises `asyncio.CancelledError` at everything that it waits for, all of it at once. Functions that it executes as
+    /// the answers to calls find it where they wait, and their callers after them. An execution that stands at a call
+    /// that stops it is cancelled when it waits next.
+    pub fn cancel(&mut self) -> Progress {
+        let mut calls = Vec::new();
+        self.cancelling = true;
+        match std::mem::replace(&mut self.standing, Standing::Over) {
+            Standing::Waiting { numbers, paused } => {
+                let step = Step { printed: String::new(), stop: Stop::Waiting { numbers, paused } };
+                self.run(step, &mut calls);
+            }
+            standing => self.standing = standing,
         }
         self.progress(calls)
     }
@@ -182,12 +234,12 @@ impl Execution {
                     Some(call) if call == recorded => {}
                     call => return Err(Divergence::boxed(Some(recorded), call, &execution.state)),
                 },
-                Entry::Answered { ordinal, answer } => {
-                    if let Some(call) = asked.pop_front() {
-                        return Err(Divergence::boxed(None, Some(call), &execution.state));
-                    }
-                    asked.extend(execution.answer(ordinal, answer).calls);
+                Entry::Answered { .. } | Entry::Inlined { .. } | Entry::Cancelled if !asked.is_empty() => {
+                    return Err(Divergence::boxed(None, asked.pop_front(), &execution.state));
                 }
+                Entry::Answered { ordinal, answer } => asked.extend(execution.answer(ordinal, answer).calls),
+                Entry::Inlined { ordinal } => asked.extend(execution.inline(ordinal).calls),
+                Entry::Cancelled => asked.extend(execution.cancel().calls),
             }
         }
         match &mut execution.standing {
@@ -209,7 +261,7 @@ impl Execution {
                 self.told += weight(arguments);
             }
             if !printed.is_empty() {
-                calls.push(self.numbered(CallKind::Log { text: text.to_owned() }));
+                calls.push(self.numbered(None, CallKind::Log { text: text.to_owned() }));
             }
             step = match stop {
                 Stop::Called { paused, .. } if self.last >= self.most => {
@@ -222,9 +274,23 @@ impl Execution {
                 }
                 Stop::Called { number, arguments, paused } => match arguments.and_then(read) {
                     Err(why) => paused.go_on(Resume::Raise { exception: "TypeError", message: &why }),
-                    Ok(kind) => {
+                    // It waits for the second answer to a call.
+                    Ok(Asked::Inline { of }) => {
+                        if self.inlined.contains(&of) {
+                            self.open.insert(of, number);
+                        }
+                        paused.go_on(Resume::Later)
+                    }
+                    Ok(Asked::Rest) => {
+                        self.resting = Some(number);
+                        paused.go_on(Resume::Later)
+                    }
+                    Ok(Asked::Call { within, kind }) => {
                         let (wants_answer, stops) = (kind.wants_answer(), kind.stops());
-                        let call = self.numbered(kind);
+                        if let CallKind::Ended { of, .. } = &kind {
+                            self.inlined.remove(of);
+                        }
+                        let call = self.numbered(within, kind);
                         let ordinal = call.ordinal;
                         calls.push(call);
                         if wants_answer {
@@ -237,15 +303,27 @@ impl Execution {
                         paused.go_on(if wants_answer { Resume::Later } else { Resume::Return(&Value::Null) })
                     }
                 },
+                Stop::Waiting { numbers, paused } if self.cancelling => {
+                    let raising = self.interrupted(&numbers);
+                    paused.go_on(Resume::AllRaise(&raising, (CANCELLED, "the run was cancelled")))
+                }
                 Stop::Waiting { numbers, paused } => match self.next_early(&numbers) {
-                    Some((number, answer)) => paused.go_on(Resume::Arrived(
+                    Some((ordinal, number, came)) => paused.go_on(Resume::Arrived(
                         number,
-                        match &answer {
-                            Answer::Value(value) => Ok(value),
-                            Answer::Raise { exception, message } => Err((exception, message)),
+                        match &came {
+                            Came::Answer(Answer::Value(value)) => Arrival::Value(value),
+                            Came::Answer(Answer::Raise { exception, message }) => Arrival::Raise(exception, message),
+                            Came::Inline => {
+                                self.inlined.insert(ordinal);
+                                Arrival::Inline(ordinal)
+                            }
                         },
                     )),
-                    None if !self.open.values().any(|number| is_in(&numbers, *number)) => {
+                    None if !self.waits_for_others(&numbers) => {
+                        if let Some(number) = self.resting.take() {
+                            step = paused.go_on(Resume::Arrived(number, Arrival::Value(&Value::Null)));
+                            continue;
+                        }
                         let message = "the function waits for something that nobody was asked for";
                         self.end(State::Failed(Failure::new(FailureKind::Stuck, "RuntimeError", message)));
                         return;
@@ -286,26 +364,45 @@ impl Execution {
         }
     }
 
-    /// Takes the first answer that came early and is still waited for.
-    fn next_early(&mut self, numbers: &[u32]) -> Option<(u32, Answer)> {
-        while let Some((ordinal, answer)) = self.early.pop_front() {
+    /// Takes the first that came early and is still waited for.
+    fn next_early(&mut self, numbers: &[u32]) -> Option<(u64, u32, Came)> {
+        while let Some((ordinal, came)) = self.early.pop_front() {
+            self.inlined.remove(&ordinal);
             if let Some(number) = self.open.remove(&ordinal)
                 && is_in(numbers, number)
             {
-                return Some((number, answer));
+                return Some((ordinal, number, came));
             }
         }
         None
     }
 
-    fn numbered(&mut self, kind: CallKind) -> Call {
+    /// Returns whether one of these numbers is answered from outside, rather than by a function that is executed here.
+    fn waits_for_others(&self, numbers: &[u32]) -> bool {
+        self.open.iter().any(|(ordinal, number)| !self.inlined.contains(ordinal) && is_in(numbers, *number))
+    }
+
+    /// Takes the calls that are answered from outside, and returns the numbers under which they are awaited.
+    fn interrupted(&mut self, numbers: &[u32]) -> Vec<u32> {
+        self.cancelling = false;
+        self.early.clear();
+        let inlined = &self.inlined;
+        let interrupted =
+            self.open.extract_if(.., |ordinal, number| !inlined.contains(ordinal) && is_in(numbers, *number));
+        let (ordinals, numbers): (Vec<u64>, Vec<u32>) = interrupted.unzip();
+        self.cancelled.extend(ordinals);
+        numbers
+    }
+
+    fn numbered(&mut self, within: Option<u64>, kind: CallKind) -> Call {
         self.last += 1;
-        Call { ordinal: self.last, kind }
+        Call { ordinal: self.last, within, kind }
     }
 
     fn end(&mut self, state: State) {
         self.standing = Standing::Over;
         self.early.clear();
+        self.inlined.clear();
         self.state = state;
     }
 
@@ -315,11 +412,12 @@ impl Execution {
             Standing::Waiting { numbers, .. } => is_in(numbers, *number),
             Standing::Over => false,
         };
-        let abandoned: Vec<u64> =
+        let mut abandoned: Vec<u64> =
             self.open.iter().filter(|(_, number)| !waited(number)).map(|(ordinal, _)| *ordinal).collect();
         for ordinal in &abandoned {
             self.open.remove(ordinal);
         }
+        abandoned.append(&mut self.cancelled);
         if !matches!(self.standing, Standing::Over) {
             let early: BTreeSet<u64> = self.early.iter().map(|(ordinal, _)| *ordinal).collect();
             let early = |ordinal: &u64| early.contains(ordinal);
@@ -340,13 +438,30 @@ const TOO_MANY: &str = "the function asked and told more than its limit";
 /// How the failure begins that ends what asks and tells too much at once.
 const TOO_LONG: &str = "the function asked and told more before it was answered than its limit";
 
+/// What the prelude calls out for.
+enum Asked {
+    /// A call.
+    Call { within: Option<u64>, kind: CallKind },
+    /// To wait for the second answer to a call, as whose answer a function is executed here.
+    Inline { of: u64 },
+    /// To wait until nothing else waits.
+    Rest,
+}
+
 /// Reads the arguments with which the prelude calls out: the name of the call, and what is asked.
-fn read(arguments: Value) -> Result<CallKind, String> {
-    match arguments {
-        Value::Array(arguments) => match <[Value; 2]>::try_from(arguments) {
-            Ok([Value::String(call), Value::Object(asked)]) => CallKind::read(&call, asked),
-            _ => Err("workflows call out through their context only".to_owned()),
-        },
-        _ => Err("workflows call out through their context only".to_owned()),
+fn read(arguments: Value) -> Result<Asked, String> {
+    let meaningless = || "workflows call out through their context only".to_owned();
+    let Value::Array(arguments) = arguments else { return Err(meaningless()) };
+    let Ok([Value::String(call), Value::Object(mut asked)]) = <[Value; 2]>::try_from(arguments) else {
+        return Err(meaningless());
+    };
+    if call == "inline" {
+        let of = asked.get("of").and_then(Value::as_u64).ok_or_else(meaningless)?;
+        return Ok(Asked::Inline { of });
     }
+    if call == "rest" {
+        return Ok(Asked::Rest);
+    }
+    let within = asked.remove("within").and_then(|within| within.as_u64());
+    Ok(Asked::Call { within, kind: CallKind::read(&call, asked)? })
 }

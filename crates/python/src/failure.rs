@@ -28,6 +28,8 @@ pub enum FailureKind {
     Unreadable,
     /// The file, or the function, raised an exception.
     Raised,
+    /// It raised `asyncio.CancelledError`, or did not catch it.
+    Cancelled,
     /// The result is nothing that JSON can say.
     NotJson,
     /// More memory than the limit.

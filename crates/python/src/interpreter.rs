@@ -45,9 +45,22 @@ pub(crate) enum Resume<'a> {
     /// The call returns something to be awaited.
     Later,
     /// What is awaited under this number is there. Only for a program that stands [`Stop::Waiting`] for it.
-    Arrived(u32, Result<&'a Value, (&'a str, &'a str)>),
+    Arrived(u32, Arrival<'a>),
+    /// What is awaited under these numbers raises an exception, at once. As [`Self::Arrived`].
+    AllRaise(&'a [u32], (&'a str, &'a str)),
     /// End it here; no handler of the program sees that.
     Abort(&'a str),
+}
+
+/// What a program is told that waits.
+#[derive(Clone, Copy)]
+pub(crate) enum Arrival<'a> {
+    /// A value.
+    Value(&'a Value),
+    /// An exception, by its name and message.
+    Raise(&'a str, &'a str),
+    /// It is to execute the function node itself, as the answer to this call.
+    Inline(u64),
 }
 
 /// What came of running.

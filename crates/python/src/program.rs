@@ -69,6 +69,7 @@ impl Program {
 fn declared(source: &Source, told: Told) -> Declaration {
     let Told { id, kind, function, description, metadata, settings } = told;
     let written = function.as_deref().and_then(|name| source.function(name));
+    let description = description.filter(|text| !text.is_empty());
     let description = description.or_else(|| written.and_then(|function| function.docstring.clone()));
     let line = source.line_of(&id).or(written.map(|function| function.line));
     Declaration { id, kind, function, description, metadata, settings, line }

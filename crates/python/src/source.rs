@@ -1,15 +1,16 @@
 //! What can be told from a file without running it.
 //!
 //! Read with the parser that the interpreter itself uses, so that both agree on
-//! what Python is. It tells what the interpreter does not: which functions are
-//! asynchronous, what they take, and how they describe themselves.
+//! what Python is. It tells what the interpreter does not: what functions take, and
+//! how they describe themselves. A few things that the interpreter lacks are written
+//! differently before the file is run.
 
 use std::collections::{BTreeMap, HashMap};
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
-use ruff_python_ast::{Expr, ExprCall, Parameters, Stmt, StmtFunctionDef};
+use ruff_python_ast::{Expr, ExprCall, Parameters, Stmt, StmtFunctionDef, StmtImportFrom};
 use ruff_python_parser::parse_module;
-use ruff_text_size::{Ranged, TextRange};
+use ruff_text_size::{Ranged, TextRange, TextSize};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, FailureKind, Frame};
@@ -46,8 +47,7 @@ const MODULES: [&str; 18] = [
 /// A function of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Function {
-    pub(crate) asynchronous: bool,
-    /// Whether it can be called with one argument and nothing else.
+    /// Whether it can be called with one argument and nothing else, or another function of its name can.
     pub(crate) takes_one: bool,
     pub(crate) docstring: Option<String>,
     pub(crate) line: u32,
@@ -106,7 +106,10 @@ impl Source {
     /// Returns the text to run: every line and column is where it was.
     pub(crate) fn runnable(&self) -> String {
         let mut text = self.text.clone();
-        for (range, instead) in &self.changes {
+        let mut changes: Vec<_> = self.changes.iter().collect();
+        // From the end, so that places before a change stay where they are.
+        changes.sort_unstable_by_key(|(range, _)| std::cmp::Reverse(range.start()));
+        for (range, instead) in changes {
             text.replace_range(range.start().to_usize()..range.end().to_usize(), instead);
         }
         text
@@ -114,8 +117,7 @@ impl Source {
 
     /// Returns what the prelude wants to know of the functions.
     pub(crate) fn functions(&self) -> Value {
-        let about =
-            |function: &Function| json!({ "asynchronous": function.asynchronous, "takes_one": function.takes_one });
+        let about = |function: &Function| json!({ "takes_one": function.takes_one, "docstring": function.docstring });
         self.functions.iter().map(|(name, function)| (name.clone(), about(function))).collect()
     }
 
@@ -200,9 +202,9 @@ impl<'a> Visitor<'a> for Reading<'_> {
                 self.in_class = around;
                 return;
             }
-            // What a file imports for its editor is there without it.
-            Stmt::ImportFrom(import) if import.level == 0 && import.module.as_deref() == Some("steplatch") => {
-                self.blank(import.range, "pass");
+            Stmt::ImportFrom(import) if is_ours(import) => self.import_of_ours(import),
+            Stmt::ImportFrom(import) if import.level == 0 && import.module.as_deref() == Some("asyncio") => {
+                self.import_of_asyncio(import);
             }
             Stmt::ImportFrom(import) if import.level == 0 => {
                 self.import(import.module.as_deref().unwrap_or_default(), import.range);
@@ -249,9 +251,10 @@ impl Reading<'_> {
             },
             _ => None,
         };
+        let known = self.source.functions.get(definition.name.as_str());
         let function = Function {
-            asynchronous: definition.is_async,
-            takes_one: takes_one(&definition.parameters),
+            // Which one of several is meant is not known before it is called.
+            takes_one: takes_one(&definition.parameters) || known.is_some_and(|known| known.takes_one),
             docstring: docstring.filter(|text| !text.is_empty()),
             line: self.source.position(definition.name.range().start().to_usize()).0,
         };
@@ -259,6 +262,7 @@ impl Reading<'_> {
     }
 
     fn call(&mut self, call: &ExprCall) {
+        self.item_method(call);
         let Expr::Name(name) = &*call.func else { return };
         if !DECLARING.contains(&name.id.as_str()) {
             return;
@@ -267,6 +271,68 @@ impl Reading<'_> {
         if let Some(Expr::StringLiteral(id)) = named.map(|keyword| &keyword.value).or(call.arguments.args.first()) {
             let line = self.source.position(call.range().start().to_usize()).0;
             self.source.declared.entry(id.value.to_str().to_owned()).or_insert(line);
+        }
+    }
+
+    /// Has the prelude perform `x.__setitem__(k, v)` and `x.__getitem__(k)`, which the interpreter's own types do not have.
+    fn item_method(&mut self, call: &ExprCall) {
+        let Expr::Attribute(method) = &*call.func else { return };
+        let function = match method.attr.as_str() {
+            "__setitem__" => "_setitem",
+            "__getitem__" => "_getitem",
+            _ => return,
+        };
+        // Nothing else may be written differently within it.
+        let mut target = &*method.value;
+        while let Expr::Attribute(part) = target {
+            target = &part.value;
+        }
+        let range = TextRange::new(method.range.start(), call.arguments.range.start() + TextSize::from(1));
+        let text = &self.source.text[range.start().to_usize()..range.end().to_usize()];
+        if !matches!(target, Expr::Name(_)) || text.contains('\n') {
+            return;
+        }
+        let target = &self.source.text[method.range.start().to_usize()..method.attr.range.start().to_usize()];
+        let target = target.trim_end().trim_end_matches('.').trim_end().to_owned();
+        self.blank(range, &format!("{function}({target},"));
+    }
+
+    /// Leaves out an import of what is there without it, except for other names that it gives.
+    fn import_of_ours(&mut self, import: &StmtImportFrom) {
+        let renamed = import.names.iter().filter_map(|name| Some(format!("{} = {}", name.asname.as_ref()?, name.name)));
+        self.import_instead(import, &renamed.collect::<Vec<_>>().join("; "));
+    }
+
+    /// Leaves out of an import what is there without it.
+    fn import_of_asyncio(&mut self, import: &StmtImportFrom) {
+        let mut kept = Vec::new();
+        let mut is_whole = true;
+        for name in &import.names {
+            match (name.name.as_str(), &name.asname) {
+                ("gather" | "run", asname) => {
+                    let renamed = asname.as_ref().map(|asname| format!(" as {asname}")).unwrap_or_default();
+                    kept.push(format!("{}{renamed}", name.name));
+                }
+                ("CancelledError" | "TimeoutError", None) => is_whole = false,
+                (other, _) => self.asyncio(other, name.range),
+            }
+        }
+        if is_whole || self.missing.is_some() {
+            return;
+        }
+        let kept = kept.join(", ");
+        self.import_instead(import, &if kept.is_empty() { kept } else { format!("from asyncio import {kept}") });
+    }
+
+    fn import_instead(&mut self, import: &StmtImportFrom, instead: &str) {
+        let instead = if instead.is_empty() { "pass" } else { instead };
+        let text = &self.source.text[import.range.start().to_usize()..import.range.end().to_usize()];
+        let room = text.split('\n').next().unwrap_or_default().chars().count();
+        if instead.chars().count() > room {
+            let message = "an import of this module has to stand on one line".to_owned();
+            self.missing.get_or_insert((import.range, message));
+        } else {
+            self.blank(import.range, instead);
         }
     }
 
@@ -281,6 +347,7 @@ impl Reading<'_> {
             "time" => "; ctx.now() tells the time, and ctx.sleep(seconds) waits",
             "subprocess" => "; declare a BashNode, and ctx.run it",
             "requests" | "httpx" | "urllib" | "aiohttp" | "http" | "socket" => "; declare an HttpNode, and ctx.run it",
+            "steplatch" | "nerve" => "; its names are there without it, or with `from steplatch import …`",
             _ => "",
         };
         self.missing.get_or_insert((range, format!("the module {module} is not available in a workflow{instead}")));
@@ -292,6 +359,8 @@ impl Reading<'_> {
             "gather" | "run" => return,
             // The same class under another name, since Python 3.11.
             "TimeoutError" => return self.blank(range, "(TimeoutError)"),
+            // As in the prelude.
+            "CancelledError" => return self.blank(range, "(KeyboardInterrupt)"),
             "sleep" => "; await ctx.sleep(seconds) instead, which a restart does not cut short",
             "wait_for" | "timeout" => "; give the call a timeout= instead",
             "create_task" | "TaskGroup" | "wait" | "as_completed" => "; asyncio.gather(…) and ctx.run_parallel(…) are",
@@ -309,6 +378,12 @@ impl Reading<'_> {
         let after = before.chars().map(|old| if old == '\n' { '\n' } else { given.next().unwrap_or(' ') }).collect();
         self.source.changes.push((range, after));
     }
+}
+
+/// Whether it imports names that every file has: for its editor, or because it was written for Nerve.
+fn is_ours(import: &StmtImportFrom) -> bool {
+    let module = import.module.as_deref().unwrap_or_default();
+    import.level == 0 && (module == "steplatch" || module == "nerve" || module.starts_with("nerve."))
 }
 
 fn takes_one(parameters: &Parameters) -> bool {

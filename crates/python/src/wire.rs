@@ -53,6 +53,18 @@ pub enum Ask {
         /// With what.
         answer: Answer,
     },
+    /// Leave a call to the execution itself. → As for an answer
+    Inline {
+        /// Whose.
+        execution: u64,
+        /// Which.
+        ordinal: u64,
+    },
+    /// Cancel an execution. → As for an answer
+    Cancel {
+        /// Which.
+        execution: u64,
+    },
     /// Forget an execution; one that is over is forgotten by itself. → [`Reply::Forgotten`]
     Forget {
         /// Which.
@@ -84,7 +96,10 @@ impl Ask {
         match self {
             Self::Load { .. } => None,
             Self::Begin(begin) => Some(begin.execution),
-            Self::Answer { execution, .. } | Self::Forget { execution } => Some(*execution),
+            Self::Answer { execution, .. }
+            | Self::Inline { execution, .. }
+            | Self::Cancel { execution }
+            | Self::Forget { execution } => Some(*execution),
         }
     }
 }

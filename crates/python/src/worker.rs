@@ -117,21 +117,26 @@ impl<W: Write> Worker<W> {
                     Err(divergence) => Reply::Diverged(divergence),
                 }
             }
-            Ask::Answer { execution, ordinal, answer } => {
-                let Some(known) = self.executions.get_mut(&execution) else { return Reply::Unknown };
-                let progress = known.answer(ordinal, answer);
-                if !matches!(progress.state, State::Waiting(_)) {
-                    self.executions.remove(&execution);
-                } else {
-                    self.went_on(execution);
-                }
-                Reply::Progressed(without_names(progress))
-            }
+            Ask::Answer { execution, ordinal, answer } => self.go_on(execution, |known| known.answer(ordinal, answer)),
+            Ask::Inline { execution, ordinal } => self.go_on(execution, |known| known.inline(ordinal)),
+            Ask::Cancel { execution } => self.go_on(execution, Execution::cancel),
             Ask::Forget { execution } => {
                 self.executions.remove(&execution);
                 Reply::Forgotten
             }
         }
+    }
+
+    /// Has an execution go on that is known.
+    fn go_on(&mut self, execution: u64, how: impl FnOnce(&mut Execution) -> Progress) -> Reply {
+        let Some(known) = self.executions.get_mut(&execution) else { return Reply::Unknown };
+        let progress = how(known);
+        if !matches!(progress.state, State::Waiting(_)) {
+            self.executions.remove(&execution);
+        } else {
+            self.went_on(execution);
+        }
+        Reply::Progressed(without_names(progress))
     }
 
     fn went_on(&mut self, execution: u64) {

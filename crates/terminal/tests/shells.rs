@@ -697,6 +697,33 @@ async fn a_command_that_reads_the_terminal_is_left_running() {
 }
 
 #[tokio::test]
+async fn a_command_right_behind_a_line_waits_for_the_prompt_instead_of_being_refused() {
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        for _ in 0..5 {
+            session.types("true\n").await;
+            assert_eq!(session.gives("echo here").await, ("here\n".to_owned(), Some(0)), "{shell}");
+        }
+        // A line that a builtin of the shell reads is behind it just as soon.
+        session.types("read answer\n").await;
+        session.comes_to(shell, |view| view.awaiting_input == Some(true) && view.busy == Some(true)).await;
+        session.types("typed\n").await;
+        assert_eq!(session.gives("echo $answer").await, ("typed\n".to_owned(), Some(0)), "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn a_shell_that_keeps_itself_busy_refuses_a_command_after_a_while() {
+    let world = World::new();
+    let session = world.open(&["bash"]).await;
+    session.types("while :; do :; done\n").await;
+    assert_eq!(session.tries("true").await, Err(RunError::Busy { program: Some("bash".into()) }));
+    session.types("\u{3}").await;
+    assert_eq!(session.gives("echo free").await.0, "free\n");
+}
+
+#[tokio::test]
 async fn a_command_that_ends_the_shell_says_so() {
     for shell in SHELLS {
         let world = World::new();

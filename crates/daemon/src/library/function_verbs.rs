@@ -36,6 +36,7 @@ pub(super) fn list(folders: &Folders, project: &Project, machines: &[WorkflowNam
             run_count,
             success_count,
             last_run,
+            created: metadata.created.clone(),
             file: shown(&loaded.path),
             // A machine of the same library can have come there by hand only, or with git.
             hidden: workflow.library == folders.first && is_machine(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_ids::{RunId, StepId};
@@ -9,6 +10,7 @@ use steplatch_protocol::ExitTerminal;
 use steplatch_store::{Append, AppendError, Appended, Journal};
 use steplatch_workflow::{
     Decision, Definition, Effect, History, Input, Outcome, SEMANTICS_VERSION, Start, Status, decide, resume,
+    wants_screen,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -22,6 +24,9 @@ use crate::moment;
 
 /// Version of the entries that are written here: the events of `workflow` in JSON, sealed.
 pub(super) const ENTRY_VERSION: u16 = SEMANTICS_VERSION as u16;
+
+/// How long the screen is waited for that a condition is to be searched on. Without it, nothing is found.
+const SCREEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// Drives one run.
 pub(super) struct Driver {
@@ -49,6 +54,8 @@ pub(super) struct Driver {
     closing: Vec<JoinHandle<()>>,
     /// Where the definition is now that it is over.
     kept: Option<Kept>,
+    /// Why it could not be saved.
+    unsaved: Option<String>,
     /// Whether another daemon saw the run end.
     ended_before: bool,
 }
@@ -92,6 +99,7 @@ impl Driver {
             deadline: None,
             closing: Vec::new(),
             kept: None,
+            unsaved: None,
             ended_before: false,
         }
     }
@@ -156,6 +164,7 @@ impl Driver {
             };
             // The sender is ours as well, so there is always another one.
             let Some(input) = input else { return self.leave() };
+            let Some(input) = self.look(input) else { continue };
             if let Input::Outcome { step, .. } = &input {
                 self.opening.take_if(|opening| opening == step);
             }
@@ -169,6 +178,24 @@ impl Driver {
             () = stopping.cancelled() => return self.leave(),
         }
         Box::pin(self.finish()).await;
+    }
+
+    /// Has the screen read that an outcome is decided with, if it wants one: then the input comes back behind it.
+    fn look(&mut self, input: Input) -> Option<Input> {
+        let Input::Outcome { step, outcome } = &input else { return Some(input) };
+        let Some(session_id) = wants_screen(&self.definition, &self.history, step, outcome) else { return Some(input) };
+        let (inputs, sessions, step) = (self.inputs.clone(), self.shared.sessions.clone(), step.clone());
+        let reading = {
+            let step = step.clone();
+            async move {
+                let screen = tokio::time::timeout(SCREEN_WITHIN, sessions.screen(&session_id)).await.ok().flatten();
+                // A run that is over does not mind.
+                let _ = inputs.send(Box::new(Input::ScreenRead { step, session_id, screen }));
+                let _ = inputs.send(Box::new(input));
+            }
+        };
+        self.in_flight = Some((step, tokio::spawn(reading).abort_handle()));
+        None
     }
 
     /// Does what follows from an input. Returns false when this run is not ours to go on with.
@@ -293,7 +320,10 @@ impl Driver {
                 at: self.history.ended_at().unwrap_or_else(moment::now),
                 again: self.ended_before,
             };
-            self.kept = self.shared.keep(&self.about.source, &self.definition, &self.seal, ending).await;
+            match self.shared.keep(&self.about.source, &self.definition, &self.seal, ending).await {
+                Ok(kept) => self.kept = kept,
+                Err(why) => self.unsaved = Some(self.shared.secrets.masked(why)),
+            }
             let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, Vec::new());
             append.summary = Some(self.now().summary(&self.about));
             if !self.append(append).await {
@@ -329,6 +359,7 @@ impl Driver {
             below: below.map(|current| RunId::started_by(&current.step)).into_iter().collect(),
             paused: self.history.paused().cloned(),
             kept: self.kept.clone(),
+            unsaved: self.unsaved.clone(),
             ..Progress::default()
         }
     }
@@ -418,6 +449,13 @@ impl Driver {
                     shared.sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
                 }));
             }
+            // This driver performs the opening: `close_what_is_opened` closes the terminal when its id arrives.
+            Effect::CloseOpened { step } if self.opening.as_ref() == Some(&step) => {}
+            Effect::CloseOpened { step } => {
+                self.closing.push(tokio::spawn(async move {
+                    shared.sessions.exit_opened_by(&caller, &step.to_string()).await;
+                }));
+            }
         }
     }
 
@@ -443,7 +481,7 @@ impl Driver {
 
 /// Whether an effect of a run that is over takes its time.
 fn leaves_work(effect: &Effect) -> bool {
-    matches!(effect, Effect::CloseTerminal { .. } | Effect::Abandon { .. })
+    matches!(effect, Effect::CloseTerminal { .. } | Effect::CloseOpened { .. } | Effect::Abandon { .. })
 }
 
 /// Returns the text that an action types as a secret.

@@ -265,7 +265,12 @@ fn told(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
         Event::ChildGoesOn { step, .. } => ("nested_workflow_resumed", nested(&step, json!({}))),
         // Each request would be told twice: what came of all of them is what matters. What is held back is told when it
         // is let go.
-        Event::VariablesAsked { .. } | Event::VariablesTold { .. } | Event::HeldBack { .. } => return None,
+        Event::VariablesAsked { .. }
+        | Event::VariablesTold { .. }
+        | Event::HeldBack { .. }
+        | Event::ScreenRead { .. } => {
+            return None;
+        }
         Event::ContractChecked { side, values, holds, error, .. } => {
             ("contract_checked", json!({"side": side, "variables": values, "success": holds, "error": error}))
         }

@@ -5,12 +5,14 @@
 //! kind of its own, and written before anything is done because of it.
 
 mod begin;
+mod cancel;
 mod child;
 mod drive;
 mod entry;
 mod frame;
 mod gate;
 mod history;
+mod inline;
 mod node;
 mod perform;
 mod told;

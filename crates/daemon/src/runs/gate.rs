@@ -281,6 +281,10 @@ impl Runs {
             run_id,
             status: run.state().name().to_owned(),
             passphrase_wanted,
+            retry_after_seconds: match &taken {
+                Err(NotTaken::NotApproved(why)) => why.retry_after_seconds(),
+                _ => None,
+            },
             misread: matches!(taken, Err(NotTaken::Misread(_))),
             error: taken.err().map(|why| why.to_string()),
         }

@@ -85,6 +85,8 @@ pub(super) struct Progress {
     pub(super) paused: Option<Pause>,
     /// Where its definition is, once it is over.
     pub(super) kept: Option<Kept>,
+    /// Why its definition could not be saved, although it completed.
+    pub(super) unsaved: Option<String>,
     /// Why it can not go on just now.
     pub(super) trouble: Option<String>,
 }
@@ -107,6 +109,8 @@ struct Told {
     result_shortened: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kept: Option<Kept>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unsaved: Option<String>,
 }
 
 /// Reads a value that is there, which may be null.
@@ -185,10 +189,10 @@ impl Progress {
 
     /// Returns what the journal keeps beside the history. One that is finished is finished for good.
     pub(super) fn summary(&self, about: &About) -> Summary {
-        let Self { ended, error, traceback, result, kept, .. } = self.clone();
+        let Self { ended, error, traceback, result, kept, unsaved, .. } = self.clone();
         let (result, result_shortened) = result.as_deref().map(listed).unzip();
         let result_shortened = self.result_shortened || result_shortened.unwrap_or_default();
-        let told = Told { about: about.clone(), ended, error, traceback, result, result_shortened, kept };
+        let told = Told { about: about.clone(), ended, error, traceback, result, result_shortened, kept, unsaved };
         let ended = self.ended.filter(|_| self.state.is_over());
         Summary {
             state: self.state.name().to_owned(),
@@ -226,9 +230,9 @@ impl Run {
         };
         let progress = Progress { seq, state: state.unwrap_or_default(), ..Progress::default() };
         let (about, progress) = match told {
-            Some(Told { about, ended, error, traceback, result, result_shortened, kept }) => {
+            Some(Told { about, ended, error, traceback, result, result_shortened, kept, unsaved }) => {
                 let result = result.map(Arc::new);
-                (about, Progress { ended, error, traceback, result, result_shortened, kept, ..progress })
+                (about, Progress { ended, error, traceback, result, result_shortened, kept, unsaved, ..progress })
             }
             None => {
                 let trouble = Some("what is kept about this run can not be read".to_owned());

@@ -24,19 +24,14 @@ use steplatch_store::{Journal as _, Record};
 use steplatch_workflow::{Definition, filtered_forms};
 
 use super::Shared;
-use super::drive::ENTRY_VERSION;
 use crate::secrets::{MASK, Secrets, hideable};
-
-/// Version of the entries of functions and remote runs. Older daemons, which wrote theirs unsealed as [`ENTRY_VERSION`],
-/// refuse them: they would take the marks for what was said.
-pub(super) const SEALED_VERSION: u16 = ENTRY_VERSION + 1;
 
 const OPEN: char = '\u{FDD0}';
 const CLOSE: char = '\u{FDD1}';
 
 /// Where an entry may hold what somebody else wrote. Everything else is words of ours, which no secret can be part of
 /// by more than chance; and an entry must stay readable when its marks stand for nothing any more.
-const FOREIGN: [&str; 13] = [
+const FOREIGN: [&str; 15] = [
     "variables",
     "definition",
     "params",
@@ -50,6 +45,8 @@ const FOREIGN: [&str; 13] = [
     "choices",
     "choice",
     "question",
+    "screen",
+    "substituted",
 ];
 
 /// The secrets of one run.

@@ -18,7 +18,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{Compiled, Paused, Resume, Step, Stop};
+use super::{Arrival, Compiled, Paused, Resume, Step, Stop};
+use crate::call::CANCELLED;
 use crate::failure::{Failure, FailureKind};
 use crate::limits::Limits;
 use crate::source::Source;
@@ -94,11 +95,13 @@ impl Paused for Calling {
         let mut call = unboxed(call);
         call.tracker_mut().set_max_duration(about.limits.time);
         counted(about, memory, |print| match how {
-            Resume::Return(value) => call.resume(wrapped(Ok(value)), print),
+            Resume::Return(value) => call.resume(wrapped(Arrival::Value(value)), print),
             Resume::Raise { exception, message } => call.resume(raised(exception, message), print),
             Resume::Later => call.resume_pending(print),
             Resume::Abort(message) => call.abort(raised("RuntimeError", message), print),
-            Resume::Arrived(..) => unreachable!("a program that calls out waits for nothing else"),
+            Resume::Arrived(..) | Resume::AllRaise(..) => {
+                unreachable!("a program that calls out waits for nothing else")
+            }
         })
     }
 
@@ -128,6 +131,10 @@ impl Paused for Waiting {
         counted(about, memory, |print| match how {
             Resume::Arrived(number, answer) => {
                 futures.resume(vec![(number, ExtFunctionResult::Return(wrapped(answer)))], print)
+            }
+            Resume::AllRaise(numbers, (exception, message)) => {
+                let raised = || ExtFunctionResult::Return(wrapped(Arrival::Raise(exception, message)));
+                futures.resume(numbers.iter().map(|number| (*number, raised())).collect(), print)
             }
             Resume::Abort(message) => futures.abort(raised("RuntimeError", message), print),
             Resume::Return(_) | Resume::Raise { .. } | Resume::Later => {
@@ -203,18 +210,24 @@ fn asked(arguments: &[MontyObject]) -> Result<Value, String> {
     let mut read = Map::new();
     for (name, value) in fields {
         let name = name.to_string();
-        let value = to_json(value).map_err(|why| format!("{name} of ctx.{call} is not JSON: {why}"))?;
+        let value = to_json(value).map_err(|why| match call.as_str() {
+            "ended" => format!("the result is not JSON: {why}"),
+            call => format!("{name} of ctx.{call} is not JSON: {why}"),
+        })?;
         read.insert(name, value);
     }
     Ok(Value::Array(vec![Value::from(call.as_str()), Value::Object(read)]))
 }
 
-/// Packs what a call is answered for the prelude, which unpacks or raises it: an exception that the interpreter itself
-/// delivers to one of several gathered functions can not be caught within that function.
-fn wrapped(answer: Result<&Value, (&str, &str)>) -> MontyObject {
+/// Packs what a call is answered for the prelude, which unpacks, raises or executes it: an exception that the interpreter
+/// itself delivers to one of several gathered functions can not be caught within that function.
+fn wrapped(answer: Arrival<'_>) -> MontyObject {
     MontyObject::List(match answer {
-        Ok(value) => vec![from_json(value)],
-        Err((exception, message)) => [exception, message].map(|text| MontyObject::String(text.to_owned())).to_vec(),
+        Arrival::Value(value) => vec![from_json(value)],
+        Arrival::Raise(exception, message) => {
+            [exception, message].map(|text| MontyObject::String(text.to_owned())).to_vec()
+        }
+        Arrival::Inline(ordinal) => vec![from_json(&ordinal.into()), MontyObject::None, MontyObject::None],
     })
 }
 
@@ -328,7 +341,13 @@ fn told(source: &Source, error: &MontyException, limits: Option<&Limits>) -> Fai
             let message = said.map_or_else(|| message.to_owned(), |what| format!("workflows can not use {what}"));
             (FailureKind::Unreadable, message)
         }
+        // The prelude has it for the exception that the interpreter lacks.
+        (ExcType::KeyboardInterrupt, _) => (FailureKind::Cancelled, message.to_owned()),
         _ => (FailureKind::Raised, message.to_owned()),
+    };
+    let exception = match kind {
+        FailureKind::Cancelled => CANCELLED.to_owned(),
+        _ => error.exc_type().to_string(),
     };
     let frames = error.traceback().iter().filter_map(|frame| {
         let to = if frame.end.line == frame.start.line { frame.end.column } else { u32::MAX };
@@ -336,5 +355,5 @@ fn told(source: &Source, error: &MontyException, limits: Option<&Limits>) -> Fai
         let to = (!frame.hide_caret || limits.is_none()).then_some(to);
         source.frame(frame.start.line, frame.start.column, to, frame.frame_name.as_deref())
     });
-    Failure::new(kind, &error.exc_type().to_string(), message).with_frames(frames.collect())
+    Failure::new(kind, &exception, message).with_frames(frames.collect())
 }

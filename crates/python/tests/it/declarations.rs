@@ -89,48 +89,71 @@ fn a_file_may_use_the_names_that_python_has() {
     assert_eq!((&run.result()[0]["node_id"], &run.result()[1]), (&json!("list"), &json!("two")));
 }
 
+// 003 L1474-1497, 1506-1509: `fn` is a lambda or a function, written with `async def` or without.
 #[test]
-fn a_plain_function_is_refused() {
-    says(
-        "def it(ctx):\n    return 1\n\nWorkflow(id='it', session=session, fn=it)\n",
-        &expect![[r#"
-            Traceback (most recent call last):
-              File "flow.py", line 4
-                Workflow(id='it', session=session, fn=it)
-            ValueError: fn of Workflow 'it' must be asynchronous: write 'async def it' instead of 'def it'"#]],
+fn every_callable_can_be_the_function() {
+    let program = load(
+        "import functools\n\
+         def plain(ctx):\n    \"\"\"Plain.\"\"\"\n    return ctx.input + 1\n\
+         def made(by):\n    async def add(ctx):\n        \"\"\"Adds.\"\"\"\n        return ctx.input + by\n    return add\n\
+         class Adds:\n    def __init__(self, by):\n        self.by = by\n    def add(self, ctx):\n        return ctx.input + self.by\n\
+         def two(by, ctx):\n    return ctx.input + by\n\
+         bound = plain\n\
+         Workflow(id='plain', session=session, fn=bound)\n\
+         Workflow(id='lambda', session=session, fn=lambda ctx: ctx.input + 2)\n\
+         Workflow(id='made', session=session, fn=made(3))\n\
+         Workflow(id='method', session=session, fn=Adds(4).add)\n\
+         Workflow(id='partial', session=session, fn=functools.partial(two, 5))\n\
+         Workflow(id='asks', session=session, fn=lambda ctx: ctx.run('plain', ctx.input))\n",
     );
+    let of = |id: &str| program.declarations().iter().find(|one| one.id == id).expect("it is declared");
+    assert_eq!(of("plain").description.as_deref(), Some("Plain."));
+    assert_eq!(of("made").description.as_deref(), Some("Adds."));
+    assert_eq!((of("lambda").function.as_deref(), of("lambda").description.as_deref()), (None, None));
+    for (id, result) in [("plain", 1), ("lambda", 2), ("made", 3), ("method", 4), ("partial", 5)] {
+        assert_eq!(Story::begin(&program, &start_of(id, json!(0))).result(), json!(result), "{id}");
+    }
+    let mut run = Story::begin(&program, &start_of("asks", json!(0)));
+    run.value(1, json!("awaited"));
+    assert_eq!(run.result(), json!("awaited"));
 }
 
 #[test]
-fn what_is_not_a_function_of_the_context_is_refused() {
+fn what_can_not_be_called_with_the_context_is_refused() {
     for (fn_, said) in [
-        ("print", "fn of Workflow 'it' must be a function written with 'async def', not <built-in function print>"),
-        ("lambda ctx: 1", "must be a function written with 'async def'"),
-        ("None", "Workflow 'it' needs fn=, an async function that takes the context"),
-        ("two", "fn of Workflow 'it' must take one argument, the context: 'async def two(ctx)'"),
-        ("none", "fn of Workflow 'it' must take one argument, the context: 'async def none(ctx)'"),
+        ("3", "fn of Workflow 'it' must be a function that takes the context, not 3"),
+        ("'it'", "fn of Workflow 'it' must be a function that takes the context, not 'it'"),
+        ("None", "Workflow 'it' needs fn=, a function that takes the context"),
+        ("two", "fn of Workflow 'it' must take one argument, the context: 'def two(ctx)'"),
+        ("none", "fn of Workflow 'it' must take one argument, the context: 'def none(ctx)'"),
     ] {
         let failure = refused(&format!(
-            "async def two(a, b):\n    pass\nasync def none():\n    pass\nWorkflow(id='it', session=session, fn={fn_})\n"
+            "async def two(a, b):\n    pass\ndef none():\n    pass\nWorkflow(id='it', session=session, fn={fn_})\n"
         ));
-        assert!(failure.message.contains(said), "{failure}");
+        assert_eq!(failure.message, said);
     }
 }
 
+// 003 L813-818: the text for an ID that is not one.
 #[test]
 fn ids_are_checked() {
+    let rule = "Must start with letter and contain only letters, numbers, underscores, hyphens.";
     for id in ["9x", "", "a b", "_a", "ä", "a.b", "a\\n"] {
         let failure = refused(&format!("x = 1\nBashNode(id='{id}', session=session, command='ls')\n"));
-        assert!(
-            failure.message.ends_with("begins with a letter, and letters, digits, '_' and '-' follow"),
-            "{failure}"
-        );
+        assert!(failure.message.starts_with("Invalid node ID '") && failure.message.ends_with(rule), "{failure}");
         assert_eq!(failure.frames[0].line, 2);
+    }
+    for (declares, said) in [
+        ("Workflow(id='Bad ID!!', session=session, fn=lambda ctx: None)", "Invalid workflow ID 'Bad ID!!'."),
+        ("Graph(id='9', session=session, steps=[])", "Invalid graph ID '9'."),
+        ("Step(id='9', node='a')", "Invalid step ID '9'."),
+        ("BashNode(session=session)", "Invalid node ID 'None'."),
+    ] {
+        assert_eq!(refused(&format!("{declares}\n")).message, format!("{said} {rule}"));
     }
     for id in ["a", "A9-_z"] {
         let _ = load(&format!("BashNode(id='{id}', session=session, command='ls')\n"));
     }
-    assert!(refused("BashNode(session=session)\n").message.starts_with("ID None is not valid"));
 }
 
 #[test]

@@ -12,7 +12,7 @@ pub(crate) struct Story {
 
 #[must_use]
 pub(crate) fn start_of(id: &str, input: Value) -> Start {
-    Start { id: id.to_owned(), input, params: Map::new() }
+    Start { id: id.to_owned(), input, params: Map::new(), at: None }
 }
 
 /// Loads a file that is right.
@@ -65,6 +65,21 @@ impl Story {
 
     pub(crate) fn value(&mut self, ordinal: u64, value: Value) -> &Progress {
         self.answer(ordinal, Answer::Value(value))
+    }
+
+    /// Leaves a call to the execution.
+    pub(crate) fn inline(&mut self, ordinal: u64) -> &Progress {
+        self.history.push(Entry::Inlined { ordinal });
+        self.progress = self.execution.inline(ordinal);
+        self.history.extend(self.progress.calls.iter().cloned().map(Entry::Called));
+        &self.progress
+    }
+
+    pub(crate) fn cancel(&mut self) -> &Progress {
+        self.history.push(Entry::Cancelled);
+        self.progress = self.execution.cancel();
+        self.history.extend(self.progress.calls.iter().cloned().map(Entry::Called));
+        &self.progress
     }
 
     #[must_use]

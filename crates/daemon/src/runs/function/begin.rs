@@ -12,6 +12,7 @@ use steplatch_python::{Declaration, Kind, Limits, Start};
 use steplatch_store::{Append, Journal as _, KnownRun};
 use steplatch_workflow::substitute;
 
+use super::cancel::Ending;
 use super::drive::{Driver, OwnFile};
 use super::entry::{Entry, Started};
 use super::frame::Frame;
@@ -21,9 +22,10 @@ use super::work::Work;
 use crate::caller::Caller;
 use crate::moment;
 use crate::nodes::{FunctionWorkflow, Project, python};
+use crate::runs::drive::ENTRY_VERSION;
 use crate::runs::origin::Origin;
 use crate::runs::run::{About, Progress, Run, RunState};
-use crate::runs::seal::{LiveSeal, SEALED_VERSION};
+use crate::runs::seal::LiveSeal;
 use crate::runs::source::{Source, read};
 use crate::runs::{Seal, Shared, not_started};
 use crate::workers::Function;
@@ -149,6 +151,7 @@ impl Shared {
             nodes,
             depth: 0,
             timeout: verb.execution_timeout,
+            one_heap: true,
         };
         let begun = self.clone().begin_written(caller.clone(), started, source, None, key).await;
         begun.map_err(|error| not_started("execution_error", error))
@@ -198,7 +201,7 @@ impl Shared {
         if let Some(known) = self.register(&run)? {
             return Ok(known);
         }
-        let mut append = Append::new(run.id.clone(), 0, SEALED_VERSION, Vec::new());
+        let mut append = Append::new(run.id.clone(), 0, ENTRY_VERSION, Vec::new());
         let beginning = Progress { state: RunState::Running, ..Progress::default() };
         append.summary = Some(beginning.summary(&about));
         append.key = key;
@@ -235,6 +238,7 @@ impl Shared {
                     timeout,
                     file,
                     counted: false,
+                    ending: Ending::default(),
                 };
                 self.drivers.spawn(driver.drive(false));
                 Ok(run)
@@ -311,6 +315,7 @@ impl Shared {
             timeout: started.limit(),
             file,
             counted,
+            ending: Ending::default(),
         }))
     }
 
@@ -338,7 +343,8 @@ impl Shared {
             None => Frame::Once { node: id, input, timeout: started.timeout },
             Some(OwnFile { name, text }) => {
                 let (file, text, limits) = (name.clone(), text.clone(), limits.clone());
-                let function = Function { file, text, start: Start { id, input, params }, limits };
+                let start = Start { id, input, params, at: Some(started.at.as_seconds()) };
+                let function = Function { file, text, start, limits };
                 let execution = Box::new(self.workers.execution(function));
                 Frame::Function { execution, of: None, held: Vec::new() }
             }
@@ -371,6 +377,7 @@ impl Shared {
             nodes: project.documents(),
             depth: 0,
             timeout,
+            one_heap: true,
         };
         self.clone().begin_written(caller.clone(), started, Source::Function, None, key).await
     }

@@ -202,6 +202,7 @@ async fn begin_function(
         nodes: super::begin::nodes_of(shared, caller, &declared).await?,
         depth,
         timeout,
+        one_heap: true,
     };
     shared.clone().begin_written(caller.clone(), started, source, Some(step), None).await
 }
@@ -226,6 +227,7 @@ async fn begin_machine(
         variables,
         limits: RunLimits::default(),
         keep_terminals: false,
+        save_on_success: true,
         parent: Some(step),
         depth,
     };

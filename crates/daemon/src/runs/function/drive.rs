@@ -12,6 +12,7 @@ use steplatch_workflow::{By, Input};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::cancel::Ending;
 use super::entry::{Asked, Entry};
 use super::frame::Frame;
 use super::gate::{Question, answer_of, step};
@@ -21,9 +22,10 @@ use super::work::{Came, Work, due};
 use crate::caller::Caller;
 use crate::moment;
 use crate::runs::Shared;
+use crate::runs::drive::ENTRY_VERSION;
 use crate::runs::origin::Origin;
 use crate::runs::run::{About, Progress, RunState};
-use crate::runs::seal::{Closed, LiveSeal, SEALED_VERSION};
+use crate::runs::seal::{Closed, LiveSeal};
 use crate::runs::source::Source;
 
 /// What drives one run.
@@ -59,6 +61,8 @@ pub(super) struct Driver {
     pub(super) file: Option<Arc<OwnFile>>,
     /// Whether the library has counted the run, whose end another daemon saw.
     pub(super) counted: bool,
+    /// What is known of its end while it is cancelled.
+    pub(super) ending: Ending,
 }
 
 /// The file that a run was begun with.
@@ -73,6 +77,7 @@ enum Happened {
     Came { number: u64, came: Came, by: Option<By> },
     Child { number: u64, waits: Option<RunId> },
     Cancelled { reason: String },
+    CleanedUpTooLong,
     Paused { by: String, above: bool },
     Resumed { by: String, above: bool },
     ChildBegan { number: u64 },
@@ -92,7 +97,7 @@ impl Driver {
                 }
             }
             // The last daemon may have learned of a secret and not have lived to seal it.
-            if !self.write(&[]).await {
+            if !self.write(&[]).await || !Box::pin(self.resume_cancel()).await {
                 return;
             }
         } else {
@@ -130,6 +135,7 @@ impl Driver {
                 Some((number, came)) = self.work.next() => return Happened::Came { number, came, by: None },
                 Ok(()) = self.learned.changed() => return Happened::SecretLearned,
                 () = due(out_of_time) => return Happened::OutOfTime,
+                () = due(self.ending.cleans_up_until) => return Happened::CleanedUpTooLong,
                 () = std::future::ready(()), if is_ready => if let Some((number, came)) = self.work.next_ready() {
                     return Happened::Came { number, came, by: None };
                 },
@@ -173,17 +179,15 @@ impl Driver {
                 false
             }
             Happened::SecretLearned => self.write(&[]).await,
-            Happened::Cancelled { reason } => {
-                let entries = self.folded.ended_by(&self.run, at, Entry::Cancelled { at, reason });
-                self.append(entries).await
-            }
+            Happened::Cancelled { reason } => self.cancel(at, reason).await,
+            Happened::CleanedUpTooLong => self.cancel_at_once(at, String::new()).await,
             Happened::OutOfTime => {
                 let seconds = self.timeout.unwrap_or_default();
                 let error = format!("the run was at work for {seconds} s, which is its limit");
                 let entries = self.folded.ended_by(&self.run, at, Entry::Failed { at, error, traceback: None });
                 self.append(entries).await
             }
-            Happened::Paused { .. } if self.folded.paused.is_some() => true,
+            Happened::Paused { .. } if self.folded.paused.is_some() || self.folded.cancel.is_some() => true,
             Happened::Paused { by, above } => {
                 if !self.append(vec![Entry::Paused { at, by: by.clone(), above }]).await {
                     return false;
@@ -280,6 +284,7 @@ impl Driver {
         if entries.is_empty() {
             return true;
         }
+        let entries = self.with_cancelled_end(entries);
         for entry in &entries {
             self.folded.apply(entry);
         }
@@ -293,7 +298,7 @@ impl Driver {
         if texts.is_empty() && redacted.is_empty() && !has_learned {
             return true;
         }
-        let mut append = Append { redacted, ..Append::new(self.run.clone(), self.seq, SEALED_VERSION, texts) };
+        let mut append = Append { redacted, ..Append::new(self.run.clone(), self.seq, ENTRY_VERSION, texts) };
         // One that is over counts as that once what it started has ended.
         let state = self.folded.state();
         if !state.is_over() && (self.told != Some(state) || has_learned) {
@@ -329,7 +334,7 @@ impl Driver {
         if !self.write(&[]).await || !self.hand_over().await {
             return;
         }
-        let mut append = Append::new(self.run.clone(), self.seq, SEALED_VERSION, Vec::new());
+        let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, Vec::new());
         append.summary = Some(self.now().summary(&self.about));
         if self.shared.written(append, &self.progress).await.is_none() {
             return;

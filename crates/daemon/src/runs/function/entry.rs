@@ -32,8 +32,18 @@ pub(in crate::runs) enum Entry {
         /// Whose call it is.
         #[serde(default, skip_serializing_if = "is_root")]
         frame: u64,
+        /// The call of a node within which it is made, where the frame executes that node itself; 0 where that is over.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        within: Option<u64>,
         /// What, with its number among the calls of its function.
         call: Call,
+    },
+    /// A call of a function node is executed by the function that makes it.
+    Inlined {
+        /// When.
+        at: Timestamp,
+        /// Which call.
+        number: u64,
     },
     /// It was answered.
     Answered {
@@ -103,6 +113,18 @@ pub(in crate::runs) enum Entry {
         /// Which call was answered.
         number: u64,
     },
+    /// Somebody ends it. What it had begun is ended next, and its function told.
+    Cancelling {
+        /// When.
+        at: Timestamp,
+        /// Why.
+        reason: String,
+    },
+    /// Its function was told that it is cancelled, wherever it waited.
+    Interrupted {
+        /// When.
+        at: Timestamp,
+    },
     /// It returned. The last entry, as the next two.
     Completed {
         /// When.
@@ -159,6 +181,10 @@ pub(in crate::runs) struct Started {
     /// Seconds that it may take, without those in which it waits for somebody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::runs) timeout: Option<f64>,
+    /// Whether its function executes function nodes of its file itself, with the same variables, and what these return
+    /// can be a whole result. Not so in runs that older daemons began.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(in crate::runs) one_heap: bool,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -206,8 +232,13 @@ impl SealedEntry for Entry {
                 seal.close_text(error);
                 seal.close_if(traceback.as_mut());
             }
-            Self::Cancelled { reason, .. } => seal.close_text(reason),
-            Self::Abandoned { .. } | Self::Paused { .. } | Self::Resumed { .. } | Self::Told { .. } => {}
+            Self::Cancelling { reason, .. } | Self::Cancelled { reason, .. } => seal.close_text(reason),
+            Self::Abandoned { .. }
+            | Self::Inlined { .. }
+            | Self::Interrupted { .. }
+            | Self::Paused { .. }
+            | Self::Resumed { .. }
+            | Self::Told { .. } => {}
         }
     }
 }
@@ -230,6 +261,10 @@ fn close_call(call: &mut CallKind, seal: &Seal) {
         CallKind::RunGraph { input, .. } => seal.close_in(input),
         CallKind::Emit { data, .. } => seal.close_in(data),
         CallKind::Log { text } => seal.close_text(text),
+        CallKind::Ended { output, error, .. } => {
+            seal.close_in(output);
+            seal.close_if(error.as_mut());
+        }
         CallKind::Sleep { .. } | CallKind::Now {} | CallKind::Random {} => {}
     }
 }
@@ -267,6 +302,9 @@ impl Entry {
         match self {
             Self::Started(started) => started.at,
             Self::Called { at, .. }
+            | Self::Inlined { at, .. }
+            | Self::Cancelling { at, .. }
+            | Self::Interrupted { at }
             | Self::Answered { at, .. }
             | Self::Abandoned { at, .. }
             | Self::Graph { at, .. }
@@ -313,7 +351,8 @@ mod tests {
         let text = || format!("it is {secret}, says somebody");
         let value = || json!({"list": [text(), 7], "deeper": {"text": text()}});
         let fields = || Map::from_iter([("field".to_owned(), value())]);
-        let call = |kind: CallKind| Entry::Called { at, number, frame: 0, call: Call { ordinal: 1, kind } };
+        let call =
+            |kind: CallKind| Entry::Called { at, number, frame: 0, within: None, call: Call { ordinal: 1, within: None, kind } };
         let asked = || Asked::Node("greet".to_owned());
         let answered = |answer: Answer| Entry::Answered { at, number, answer, by: None, asked: asked(), timeout: None };
         let node: NodeId = "greet".parse().unwrap();
@@ -345,6 +384,7 @@ mod tests {
                 nodes: vec![value()],
                 depth: 0,
                 timeout: None,
+                one_heap: false,
             })),
             call(CallKind::Run { node: "greet".to_owned(), input: value(), timeout: None, kwargs: fields() }),
             call(CallKind::Gate {
@@ -359,6 +399,7 @@ mod tests {
             call(CallKind::RunGraph { graph: "g".to_owned(), input: value(), timeout: None }),
             call(CallKind::Emit { event_type: "half".to_owned(), data: value() }),
             call(CallKind::Log { text: text() }),
+            call(CallKind::Ended { of: 1, output: value(), error: Some(text()), cancelled: false }),
             answered(Answer::Value(serde_json::to_value(result).unwrap())),
             answered(Answer::refused(text())),
             graph(GraphEvent::Started { input: value() }),
@@ -368,6 +409,7 @@ mod tests {
             ended(Ending::Failed { error: text(), error_type: ErrorType::ExitCode }),
             Entry::Completed { at, result: value() },
             Entry::Failed { at, error: text(), traceback: Some(text()) },
+            Entry::Cancelling { at, reason: text() },
             Entry::Cancelled { at, reason: text() },
         ]
     }

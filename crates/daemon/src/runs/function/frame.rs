@@ -103,12 +103,16 @@ impl From<Failure> for Raised {
     }
 }
 
-/// What a frame is told.
+/// What a function is told.
 pub(super) enum Told {
     /// Nothing: it begins, or is found where it was.
     Nothing,
     /// The answer to a call, by the number among its own; written down with what follows from it.
     Answer(u64, Answer),
+    /// That it executes the node of a call itself.
+    Inline(u64),
+    /// That it is cancelled.
+    Cancelled,
 }
 
 impl Driver {
@@ -116,21 +120,29 @@ impl Driver {
     /// not ours to go on with.
     pub(super) async fn function_goes_on(&mut self, number: u64, mut entries: Vec<Entry>, told: Told) -> bool {
         let recorded = match &told {
-            Told::Answer(ordinal, answer) => Some((*ordinal, answer.clone())),
+            Told::Answer(ordinal, answer) => Some(Step::Answered { ordinal: *ordinal, answer: answer.clone() }),
+            Told::Inline(ordinal) => Some(Step::Inlined { ordinal: *ordinal }),
+            Told::Cancelled => Some(Step::Cancelled),
             Told::Nothing => None,
         };
+        let out_of_patience = self.out_of_patience();
+        tokio::pin!(out_of_patience);
         let Some(Frame::Function { execution, .. }) = self.frames.get_mut(&number) else { return true };
-        let gone = match told {
-            Told::Nothing => Ok(None),
-            Told::Answer(ordinal, answer) => {
-                tokio::select! {
-                    biased;
-                    gone = execution.answer(ordinal, answer) => gone,
-                    // What it computes leads nowhere any more. The cancel itself is the next thing that is heard.
-                    () = self.cancelling.cancelled() => return self.append(entries).await,
-                }
+        let gone = async {
+            match told {
+                Told::Nothing => Ok(None),
+                Told::Answer(ordinal, answer) => execution.answer(ordinal, answer).await,
+                Told::Inline(ordinal) => execution.inline(ordinal).await,
+                Told::Cancelled => execution.cancel().await,
             }
         };
+        let gone = tokio::select! {
+            biased;
+            gone = gone => gone,
+            // What it computes leads nowhere any more. The cancel itself is the next thing that is heard.
+            () = &mut out_of_patience => return self.give_up(entries).await,
+        };
+        let is_replayed = matches!(gone, Ok(None));
         let gone = match gone {
             Ok(None) => match self.history_of(number, recorded).await {
                 Ok(history) => match self.frames.get_mut(&number) {
@@ -138,7 +150,7 @@ impl Driver {
                         tokio::select! {
                             biased;
                             gone = execution.replay(history.steps) => gone.map_err(|error| error.to_string()),
-                            () = self.cancelling.cancelled() => return self.append(entries).await,
+                            () = &mut out_of_patience => return self.give_up(entries).await,
                         }
                     }
                     _ => return true,
@@ -149,13 +161,19 @@ impl Driver {
             Err(error) => Err(error.to_string()),
         };
         let at = moment::now();
+        let mut closed = Vec::new();
         let (calls, ended) = match gone {
             Ok(Gone { calls, abandoned, state }) => {
-                for ordinal in abandoned {
-                    if let Some(abandoned) = self.folded.number_of(number, ordinal) {
+                closed = abandoned;
+                if let (true, State::Waiting(waits)) = (is_replayed, &state) {
+                    closed.extend(self.folded.not_among(number, waits));
+                }
+                for ordinal in &closed {
+                    if let Some(abandoned) = self.folded.number_of(number, *ordinal) {
                         entries.extend(self.abandoned(abandoned, at));
                     }
                 }
+                self.note_raised(number, &state);
                 let ended = match state {
                     State::Waiting(_) => None,
                     State::Completed(result) => Some(Ok(result)),
@@ -170,16 +188,25 @@ impl Driver {
         for call in calls {
             last += 1;
             numbered.push((last, call.kind.clone()));
-            entries.push(Entry::Called { at, number: last, frame: number, call });
+            let within = call.within.map(|within| self.folded.number_of(number, within).unwrap_or(ROOT));
+            entries.push(Entry::Called { at, number: last, frame: number, within, call });
         }
         if let Some(ended) = ended {
             return self.function_ended(number, entries, at, ended).await;
         }
-        if !self.append(entries).await {
+        if !self.append(entries).await || !self.close(number, &closed).await {
             return false;
         }
-        for (number, kind) in numbered {
-            self.perform(number, at, kind, false);
+        for (call, kind) in numbered {
+            match &kind {
+                CallKind::Ended { of, .. } => {
+                    if let Some(node) = self.folded.number_of(number, *of) {
+                        self.inline_ended(node, kind);
+                    }
+                }
+                _ if kind.wants_answer() && !self.folded.open.contains_key(&call) => {}
+                _ => self.perform(call, at, kind, false),
+            }
         }
         true
     }
@@ -205,7 +232,7 @@ impl Driver {
         if let Some(Frame::Function { of: Some(called), .. }) = self.frames.get(&number) {
             let (node, input) = (&called.node, called.input.clone());
             let came = match ended {
-                Ok(output) => NodeResult::succeeded(node, input, output),
+                Ok(output) => self.returned(node, input, output),
                 Err(Raised { error, traceback }) => {
                     NodeResult::failed(node, input, ErrorType::Exception, traceback.unwrap_or(error))
                 }
@@ -303,14 +330,15 @@ impl Driver {
                 let (node, input, timeout) = (node.clone(), input.clone(), *timeout);
                 let kind = CallKind::Run { node, input, timeout, kwargs: serde_json::Map::new() };
                 let call = self.folded.last + 1;
-                let called = Call { ordinal: call, kind: kind.clone() };
-                if !self.append(vec![Entry::Called { at, number: call, frame: number, call: called }]).await {
+                let called = Call { ordinal: call, within: None, kind: kind.clone() };
+                let called = Entry::Called { at, number: call, frame: number, within: None, call: called };
+                if !self.append(vec![called]).await {
                     return false;
                 }
                 self.perform(call, at, kind, false);
                 true
             }
-            None => true,
+            None => self.begin_inline(number, at).await,
         }
     }
 
@@ -371,8 +399,8 @@ impl Driver {
         entries
     }
 
-    /// Returns what a function was answered and asked so far, with an answer that is not written down yet.
-    async fn history_of(&self, frame: u64, answer: Option<(u64, Answer)>) -> Result<FunctionHistory, String> {
+    /// Returns what a function was answered and asked so far, with a last step that is not written down yet.
+    async fn history_of(&self, frame: u64, last: Option<Step>) -> Result<FunctionHistory, String> {
         let (mut steps, mut held) = (Vec::new(), Vec::new());
         let (mut ordinals, mut is_paused) = (HashMap::new(), false);
         for entry in self.entries().await? {
@@ -396,12 +424,20 @@ impl Driver {
                         steps.push(Step::Answered { ordinal, answer });
                     }
                 }
+                Entry::Inlined { number, .. } => {
+                    steps.extend(ordinals.get(&number).map(|ordinal| Step::Inlined { ordinal: *ordinal }));
+                }
+                Entry::Interrupted { .. } if frame == ROOT => {
+                    held.clear();
+                    is_paused = false;
+                    steps.push(Step::Cancelled);
+                }
                 Entry::Paused { .. } => is_paused = true,
                 Entry::Resumed { .. } => is_paused = false,
                 _ => {}
             }
         }
-        steps.extend(answer.map(|(ordinal, answer)| Step::Answered { ordinal, answer }));
+        steps.extend(last);
         Ok(FunctionHistory { steps, held })
     }
 

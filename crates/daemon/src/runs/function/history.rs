@@ -10,7 +10,9 @@ use steplatch_nodes::graph::{GraphEvent, StepOutcome};
 use steplatch_python::{Answer, Call, CallKind};
 use steplatch_workflow::{Pause, Timestamp};
 
+use super::cancel::Cancel;
 use super::entry::{Asked, Entry};
+use super::inline::Inlined;
 use crate::runs::run::RunState;
 
 /// The frame that the run itself is.
@@ -24,6 +26,10 @@ pub(super) struct Folded {
     /// Calls that have no answer and are still waited for, by their numbers.
     pub(super) open: BTreeMap<u64, Open>,
     pub(super) end: Option<End>,
+    /// Whether function nodes share the variables of the function that calls them.
+    pub(super) one_heap: bool,
+    /// That somebody ends it, until it is over.
+    pub(super) cancel: Option<Cancel>,
     /// Since when nothing new is begun, and who wants that.
     pub(super) paused: Option<Pause>,
     /// Whether it ever was.
@@ -39,7 +45,11 @@ pub(super) struct Open {
     pub(super) at: Timestamp,
     /// Whose call it is.
     pub(super) frame: u64,
+    /// The call of a node within which it is made, where the frame executes that node itself.
+    pub(super) within: Option<u64>,
     pub(super) what: What,
+    /// How far it is, where the frame executes it itself.
+    pub(super) inlined: Option<Inlined>,
 }
 
 /// What is called.
@@ -78,12 +88,18 @@ struct Clock {
 impl Folded {
     pub(super) fn apply(&mut self, entry: &Entry) {
         match entry {
-            Entry::Started(_) => {}
-            Entry::Called { at, number, frame, call } => {
+            Entry::Started(started) => self.one_heap = started.one_heap,
+            Entry::Called { at, number, frame, within, call } => {
                 self.last = *number;
+                self.apply_inline(*frame, call);
                 if call.kind.wants_answer() {
                     let what = What::Call(call.clone());
-                    self.open.insert(*number, Open { at: *at, frame: *frame, what });
+                    self.open.insert(*number, Open { within: *within, ..Open::new(*at, *frame, what) });
+                }
+            }
+            Entry::Inlined { number, .. } => {
+                if let Some(open) = self.open.get_mut(number) {
+                    open.inlined = Some(Inlined::Begun);
                 }
             }
             Entry::Answered { number, answer, .. } => {
@@ -103,7 +119,7 @@ impl Folded {
                     self.last = *number;
                     let (step, node) = (step.clone(), node.clone());
                     let what = What::Step { step, attempt: *attempt, node, input: input.clone() };
-                    self.open.insert(*number, Open { at: *at, frame: *frame, what });
+                    self.open.insert(*number, Open::new(*at, *frame, what));
                 }
                 GraphEvent::AttemptEnded { outcome: StepOutcome::Finished { result }, .. } => {
                     self.open.remove(number);
@@ -121,6 +137,16 @@ impl Folded {
                 self.was_paused = true;
             }
             Entry::Resumed { .. } => self.paused = None,
+            // It is not held back from its end.
+            Entry::Cancelling { reason, .. } => {
+                self.paused = None;
+                self.cancel = Some(Cancel { reason: reason.clone(), is_told: false });
+            }
+            Entry::Interrupted { .. } => {
+                if let Some(cancel) = &mut self.cancel {
+                    cancel.is_told = true;
+                }
+            }
             Entry::Completed { at, result } => {
                 self.end(End { result: Some(result.clone()), ..End::new(*at, RunState::Completed) });
             }
@@ -166,7 +192,7 @@ impl Folded {
 
     /// Whether a call was made, however indirectly, for what `frame` is the answer to.
     pub(super) fn is_below(&self, number: u64, frame: u64) -> bool {
-        let parent = |number: &u64| self.open.get(number).map(|open| open.frame);
+        let parent = |number: &u64| self.open.get(number).map(Open::parent);
         std::iter::successors(parent(&number), parent).any(|above| above == frame)
     }
 
@@ -178,6 +204,15 @@ impl Folded {
 }
 
 impl Open {
+    fn new(at: Timestamp, frame: u64, what: What) -> Self {
+        Self { at, frame, within: None, what, inlined: None }
+    }
+
+    /// Returns the call as whose answer it is made.
+    pub(super) fn parent(&self) -> u64 {
+        self.within.unwrap_or(self.frame)
+    }
+
     pub(super) fn waits_for_somebody(&self) -> bool {
         matches!(&self.what, What::Call(call) if waits_for_somebody(&call.kind))
     }

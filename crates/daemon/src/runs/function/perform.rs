@@ -12,7 +12,7 @@ use super::child;
 use super::drive::Driver;
 use super::frame::{Called, Frame, OfGraph};
 use super::gate::complaint;
-use super::history::{ROOT, What};
+use super::history::{Open, ROOT, What};
 use super::work::{Came, after};
 use crate::moment;
 use crate::workers::Function;
@@ -81,7 +81,7 @@ impl Driver {
                 );
                 self.work.spawn(number, child);
             }
-            CallKind::Emit { .. } | CallKind::Log { .. } => {}
+            CallKind::Emit { .. } | CallKind::Log { .. } | CallKind::Ended { .. } => {}
         }
     }
 
@@ -114,6 +114,15 @@ impl Driver {
             return self.work.came(number, Came::TimedOut(too_long("Node", id, timeout)));
         }
         match &node.kind {
+            NodeKind::Function(_) if self.is_inline(number, &node) => {
+                if !self.is_bounded(number, at, &node, &input, timeout) {
+                    return;
+                }
+                match again {
+                    true => self.resume_inline(number),
+                    false => self.work.came(number, Came::Begin),
+                }
+            }
             NodeKind::Function(_) | NodeKind::Graph(_) => {
                 let is_begun = self.call_frame(number, at, node, (input, params), timeout);
                 // One that another daemon began is begun once it is known how far it was.
@@ -189,31 +198,15 @@ impl Driver {
         (input, params): (Value, Map<String, Value>),
         timeout: Option<f64>,
     ) -> bool {
-        if self.levels_above(number) >= MOST_LEVELS {
-            let message = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
-            let result = NodeResult::failed(&node, input, ErrorType::Exception, message);
-            self.work.came(number, Came::node(result));
+        if !self.is_bounded(number, at, &node, &input, timeout) {
             return false;
-        }
-        let own = node.timeout.map(Seconds::duration).as_ref().map(Duration::as_secs_f64);
-        match (timeout, own) {
-            (Some(timeout), own) if own.is_none_or(|own| timeout <= own) => {
-                let message = too_long("Node", node.id.as_str(), Some(timeout));
-                self.work.later(number, at, Some(timeout), Came::TimedOut(message));
-            }
-            (_, Some(own)) => {
-                let message = format!("It took longer than {own} s, which is its limit.");
-                let result = NodeResult::failed(&node, input.clone(), ErrorType::Timeout, message);
-                self.work.later(number, at, Some(own), Came::node(result));
-            }
-            _ => {}
         }
         let frame = match &node.kind {
             NodeKind::Graph(graph) => {
                 let graph = graph.clone();
                 Frame::Graph(Box::new(OfGraph::new(Called { node, input }, graph)))
             }
-            _ => match self.function_of(&node, &input, params) {
+            _ => match self.function_of(&node, at, &input, params) {
                 Ok(function) => Frame::Function {
                     execution: Box::new(self.shared.workers.execution(function)),
                     of: Some(Box::new(Called { node, input })),
@@ -230,13 +223,44 @@ impl Driver {
         true
     }
 
+    /// Sees to the end of a call whose node makes calls: after its time, or at once where it is nested too deeply. Returns
+    /// whether it can begin.
+    fn is_bounded(&mut self, number: u64, at: Timestamp, node: &Node, input: &Value, timeout: Option<f64>) -> bool {
+        if self.levels_above(number) >= MOST_LEVELS {
+            let message = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
+            let result = NodeResult::failed(node, input.clone(), ErrorType::Exception, message);
+            self.work.came(number, Came::node(result));
+            return false;
+        }
+        let own = node.timeout.map(Seconds::duration).as_ref().map(Duration::as_secs_f64);
+        match (timeout, own) {
+            (Some(timeout), own) if own.is_none_or(|own| timeout <= own) => {
+                let message = too_long("Node", node.id.as_str(), Some(timeout));
+                self.work.later(number, at, Some(timeout), Came::TimedOut(message));
+            }
+            (_, Some(own)) => {
+                let message = format!("It took longer than {own} s, which is its limit.");
+                let result = NodeResult::failed(node, input.clone(), ErrorType::Timeout, message);
+                self.work.later(number, at, Some(own), Came::node(result));
+            }
+            _ => {}
+        }
+        true
+    }
+
     fn parent(&self) -> mpsc::UnboundedSender<Box<Input>> {
         let run = self.shared.driven(&self.run);
         // One that nobody knows is told nothing, which nobody minds.
         run.map_or_else(|| mpsc::unbounded_channel().0, |run| run.inputs())
     }
 
-    fn function_of(&self, node: &Node, input: &Value, params: Map<String, Value>) -> Result<Function, String> {
+    fn function_of(
+        &self,
+        node: &Node,
+        at: Timestamp,
+        input: &Value,
+        params: Map<String, Value>,
+    ) -> Result<Function, String> {
         let NodeKind::Function(declared) = &node.kind else { return Err("It is no function.".to_owned()) };
         let (file, text) = match (&declared.source, &self.file) {
             (Some(source), _) => {
@@ -246,12 +270,12 @@ impl Driver {
             (None, Some(own)) => (own.name.clone(), own.text.clone()),
             (None, None) => return Err("The file that it stands in is not known.".to_owned()),
         };
-        let start = Start { id: node.id.to_string(), input: input.clone(), params };
+        let start = Start { id: node.id.to_string(), input: input.clone(), params, at: Some(at.as_seconds()) };
         Ok(Function { file, text, start, limits: Limits::default() })
     }
 
     fn levels_above(&self, number: u64) -> usize {
-        let parent = |number: &u64| self.folded.open.get(number).map(|open| open.frame).filter(|frame| *frame != ROOT);
+        let parent = |number: &u64| self.folded.open.get(number).map(Open::parent).filter(|frame| *frame != ROOT);
         std::iter::successors(parent(&number), parent).count()
     }
 

@@ -25,7 +25,8 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
             let data = json!({"input": started.input, "params": started.params, "file": started.file});
             (started.at, "workflow_started".to_owned(), data)
         }
-        Entry::Called { at, number, frame, call } => {
+        Entry::Called { at, number, frame, within: inner, call } => {
+            let frame = inner.unwrap_or(frame);
             let (event_type, data) = match call.kind {
                 CallKind::Run { node, input, .. } | CallKind::RunGraph { graph: node, input, .. } => {
                     ("node_started".to_owned(), within(frame, json!({"node_id": node, "call": number, "input": input})))
@@ -43,7 +44,9 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
                 ),
                 CallKind::Emit { event_type, data } => (told_as(&event_type), data),
                 CallKind::Log { text } => ("log".to_owned(), json!({"text": text})),
-                CallKind::Sleep { .. } | CallKind::Now {} | CallKind::Random {} => return Ok(None),
+                CallKind::Sleep { .. } | CallKind::Now {} | CallKind::Random {} | CallKind::Ended { .. } => {
+                    return Ok(None);
+                }
             };
             (at, event_type, data)
         }
@@ -106,7 +109,9 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
         }
         Entry::Paused { at, by, .. } => (at, "workflow_paused".to_owned(), json!({"by": by})),
         Entry::Resumed { at, by } => (at, "workflow_resumed".to_owned(), json!({"by": by})),
-        Entry::Told { .. } => return Ok(None),
+        Entry::Told { .. } | Entry::Inlined { .. } | Entry::Cancelling { .. } | Entry::Interrupted { .. } => {
+            return Ok(None);
+        }
         Entry::Completed { at, result } => (at, "workflow_completed".to_owned(), json!({"result": result})),
         Entry::Failed { at, error, traceback } => {
             let mut data = json!({"reason": "failed", "error": error});
@@ -207,7 +212,7 @@ pub(in crate::runs) fn report(run: &Run, records: &[Record], secrets: &Secrets) 
     let mut result = folded.end.and_then(|end| end.result).unwrap_or_default();
     secrets.mask_in(&mut result);
     Ok(RunReply {
-        success: matches!(progress.state, RunState::Running | RunState::Waiting | RunState::Completed),
+        success: progress.state == RunState::Completed,
         run_id: run.id.to_string(),
         status: progress.state.name().to_owned(),
         workflow_name: Some(run.about.workflow.clone()),

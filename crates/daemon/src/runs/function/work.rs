@@ -130,6 +130,16 @@ impl Work {
         });
     }
 
+    /// Ends everything that runs, and returns when it has ended or that takes longer. What comes of it is not told.
+    pub(super) async fn settle(&mut self, longest: Duration) {
+        for (_, interrupt) in self.interrupts.drain() {
+            interrupt.cancel();
+        }
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        // The others are waited for at the end of the run.
+        let _ = tokio::time::timeout(longest, ended).await;
+    }
+
     /// Ends everything, and returns when it has ended.
     pub(super) async fn end(&mut self) {
         self.ready.clear();

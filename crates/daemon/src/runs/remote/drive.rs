@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use steplatch_remote::{AskError, Cancelled, Config, Pace, StartError, Started, Status};
+use steplatch_remote::{AskError, Cancelled, Config, LocalEnd, Pace, StartError, Started, Status};
 use steplatch_store::Append;
 use steplatch_workflow::Input;
 use tokio::sync::{mpsc, watch};
@@ -15,10 +15,11 @@ use super::state::{Next, Phase, State};
 use crate::moment;
 use crate::remotes::{Ended, Service, Setup, Turn};
 use crate::runs::Shared;
+use crate::runs::drive::ENTRY_VERSION;
 use crate::runs::function::{due, until};
 use crate::runs::origin::Origin;
 use crate::runs::run::{About, Progress, RunState};
-use crate::runs::seal::{Closed, LiveSeal, SEALED_VERSION};
+use crate::runs::seal::{Closed, LiveSeal};
 
 /// How long the answer to a start is waited for when the daemon stops: without it, nobody knows what became of it.
 const LAST_ANSWER: Duration = Duration::from_secs(8);
@@ -248,7 +249,7 @@ impl Driver {
             Input::Cancel { .. } if matches!(self.state.phase, Phase::Cancelling { .. }) => return true,
             Input::Cancel { reason } if matches!(self.state.phase, Phase::ToStart | Phase::ToStartAt(_)) => {
                 // It was never started.
-                let result = self.result(Some(&reason), Some("CANCELLED"));
+                let result = self.result(Some(LocalEnd { status: "CANCELLED", error: &reason }));
                 Entry::Cancelled { at, reason, result }
             }
             Input::Cancel { reason } => Entry::Cancelling { at, reason, late: false },
@@ -337,7 +338,7 @@ impl Driver {
         if texts.is_empty() && redacted.is_empty() && !has_learned {
             return true;
         }
-        let mut append = Append { redacted, ..Append::new(run, self.seq, SEALED_VERSION, texts) };
+        let mut append = Append { redacted, ..Append::new(run, self.seq, ENTRY_VERSION, texts) };
         if has_learned {
             self.about.mask(&self.shared.secrets);
             append.private = Some(self.sealing.origin.sealed_by(self.sealing.seal.seal()).text());
@@ -363,7 +364,19 @@ impl Driver {
                 RunState::Cancelled => Ended::Cancelled,
                 _ => Ended::Failed,
             };
-            self.service.numbers.ended(how, end.at.since(self.began.at));
+            let took = end.at.since(self.began.at);
+            self.service.numbers.ended(how, took);
+            tracing::info!(
+                run = %self.began.run,
+                workflow = self.began.tool,
+                service = self.began.service,
+                workflow_id = self.began.workflow_id,
+                instance = self.instance(),
+                outcome = end.state.name(),
+                error = self.shared.secrets.masked_if(end.error.clone()),
+                seconds = took.as_secs_f64(),
+                "a run of a remote workflow ended"
+            );
         }
         self.publish();
         self.shared.ended(&self.began.run, !self.sealing.seal.seal().secrets().is_empty());

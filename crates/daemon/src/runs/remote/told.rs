@@ -11,6 +11,7 @@ use crate::moment;
 use crate::runs::child::outcome_with;
 use crate::runs::event::{Unreadable, envelope};
 use crate::runs::run::{Run, RunState};
+use crate::runs::source::Source;
 use crate::runs::{Seal, Shared};
 use crate::secrets::Secrets;
 
@@ -65,7 +66,7 @@ pub(in crate::runs) fn report(run: &Run, records: &[Record], secrets: &Secrets) 
         end.result
     });
     Ok(RunReply {
-        success: matches!(progress.state, RunState::Running | RunState::Waiting | RunState::Completed),
+        success: progress.state == RunState::Completed,
         run_id: run.id.to_string(),
         status: progress.state.name().to_owned(),
         workflow_name: Some(run.about.workflow.clone()),
@@ -115,11 +116,25 @@ pub(in crate::runs) async fn result_of(shared: &Shared, run: &Run) -> Result<Val
     Ok(state.end.map(|end| end.result).unwrap_or_default())
 }
 
-/// Returns what the service calls a run, once it started it.
-pub(in crate::runs) async fn instance_of(shared: &Shared, run: &Run) -> Option<String> {
+/// Ids of a run at its service, which the answer to its start has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RemoteIds {
+    /// The service.
+    pub(crate) service: String,
+    /// `workflow_id` of the answer: the run.
+    pub(crate) instance: String,
+    /// `correlation_id` of the answer.
+    pub(crate) correlation: String,
+}
+
+/// Returns the ids of a run at its service; `None` if the service has not started it.
+pub(in crate::runs) async fn there(shared: &Shared, run: &Run) -> Option<RemoteIds> {
+    let Source::Remote { service } = &run.about.source else { return None };
     let records = shared.journal.read(&run.id, 1).await.ok()?;
     records.iter().rev().find_map(|record| match Entry::read(record, &Seal::default()) {
-        Ok(Entry::Started { instance, .. }) => Some(instance),
+        Ok(Entry::Started { instance, correlation_id, .. }) => {
+            Some(RemoteIds { service: service.clone(), instance, correlation: correlation_id })
+        }
         _ => None,
     })
 }

@@ -1,0 +1,214 @@
+//! Function nodes that an execution executes itself, and executions that are cancelled.
+
+use serde_json::json;
+use steplatch_python::{Answer, CallKind, Execution, FailureKind, Limits, Program, Progress, State};
+
+use crate::story::{Story, load, start_of};
+
+/// Answers what has ended as a daemon does, with what was returned, until something else is waited for.
+fn settled(run: &mut Story) -> Vec<String> {
+    let mut asked = run.asked();
+    loop {
+        let ended = run.progress.calls.iter().find_map(|call| match &call.kind {
+            CallKind::Ended { of, output, error, cancelled } => Some((*of, output.clone(), error.clone(), *cancelled)),
+            _ => None,
+        });
+        match ended {
+            Some((of, _, Some(error), true)) => run.answer(of, Answer::cancelled(error)),
+            Some((of, _, Some(error), _)) => run.value(of, json!({"success": false, "error": error})),
+            Some((of, output, None, _)) => run.value(of, json!({"success": true, "output": output})),
+            None => return asked,
+        };
+        asked.extend(run.asked());
+    }
+}
+
+fn same_after_replay(program: &Program, run: &Story) {
+    for length in 0..=run.history.len() {
+        let known = run.history[..length].to_vec();
+        let replayed = Execution::replay(program, &start_of("it", json!("in")), &Limits::default(), known);
+        let (execution, Progress { calls, .. }) =
+            replayed.unwrap_or_else(|divergence| panic!("{length}: {divergence}"));
+        if length == run.history.len() {
+            assert_eq!((execution.state(), calls), (run.execution.state(), Vec::new()));
+        }
+    }
+}
+
+// 003 L1611-1637: the node and the workflow share the module's variables.
+#[test]
+fn a_node_that_is_left_to_its_caller_shares_the_variables_of_the_module() {
+    let program = load(
+        "counter = {'value': 0}\n\
+         FunctionNode(id='increment', session=session, fn=lambda ctx: counter.__setitem__('value', counter['value'] + 1) or counter['value'])\n\
+         async def it(ctx):\n    seen = []\n    while counter['value'] < 3:\n        seen.append((await ctx.run('increment', None))['output'])\n    return [seen, counter.__getitem__('value')]\n\
+         Workflow(id='it', session=session, fn=it)\n",
+    );
+    let mut run = Story::begin(&program, &start_of("it", json!("in")));
+    for round in 0..3 {
+        run.inline(1 + 2 * round);
+        settled(&mut run);
+    }
+    assert_eq!(run.result(), json!([[1, 2, 3], 3]));
+    same_after_replay(&program, &run);
+}
+
+#[test]
+fn what_a_node_asks_for_names_the_call_that_it_is_made_within() {
+    let program = load(
+        "async def outer(ctx):\n    a = await ctx.run('inner', ctx.input + 1, extra='x')\n    ctx.emit('between')\n    return [a['output'], ctx.params, ctx.state]\n\
+         async def inner(ctx):\n    ctx.state['n'] = 1\n    b = await ctx.run('command', ctx.input)\n    return [b, ctx.params]\n\
+         async def it(ctx):\n    ctx.state['n'] = 0\n    both = await ctx.run_parallel([('outer', 1), ('outer', 10)])\n    return [both[0]['output'], both[1]['output'], ctx.state]\n\
+         FunctionNode(id='outer', session=session, fn=outer)\nFunctionNode(id='inner', session=session, fn=inner)\n\
+         Workflow(id='it', session=session, fn=it)\n",
+    );
+    let mut run = Story::begin(&program, &start_of("it", json!("in")));
+    assert_eq!(run.waiting(), [1, 2]);
+    run.inline(2);
+    run.inline(1);
+    let calls = run.history.iter().filter_map(|entry| match entry {
+        steplatch_python::Entry::Called(call) => Some((call.ordinal, call.within)),
+        _ => None,
+    });
+    assert_eq!(calls.collect::<Vec<_>>(), [(1, None), (2, None), (3, Some(2)), (4, Some(1))]);
+    run.inline(3);
+    run.inline(4);
+    assert_eq!(run.asked(), [r#"6 ctx.run(node="command", input=2)"#]);
+    assert_eq!(run.progress.calls[0].within, Some(4));
+    run.value(6, json!("first"));
+    settled(&mut run);
+    assert_eq!(run.waiting(), [2, 3, 5]);
+    run.value(5, json!("second"));
+    settled(&mut run);
+    assert_eq!(
+        run.result(),
+        json!([[["first", {"extra": "x"}], {}, {}], [["second", {"extra": "x"}], {}, {}], {"n": 0}])
+    );
+    same_after_replay(&program, &run);
+}
+
+#[test]
+fn a_node_that_raises_fails_alone_and_one_that_returns_no_json_says_so() {
+    let program = load(
+        "async def broken(ctx):\n    raise ValueError('so it is')\n\
+         def deep(ctx):\n    return deep(ctx)\n\
+         FunctionNode(id='broken', session=session, fn=broken)\n\
+         FunctionNode(id='deep', session=session, fn=deep)\n\
+         FunctionNode(id='sets', session=session, fn=lambda ctx: {1, 2})\n\
+         async def it(ctx):\n    return [(await ctx.run(node))['error'] for node in ['broken', 'deep', 'sets']]\n\
+         Workflow(id='it', session=session, fn=it)\n",
+    );
+    let mut run = Story::begin(&program, &start_of("it", json!("in")));
+    for round in 0..3 {
+        run.inline(1 + 2 * round);
+        settled(&mut run);
+    }
+    let result = run.result();
+    assert_eq!(result[0], "ValueError: so it is");
+    assert!(result[1].as_str().unwrap_or_default().starts_with("RecursionError: "), "{result}");
+    assert_eq!(result[2], "TypeError: the result is not JSON: it is a set; sorted(…) makes a list of it");
+    same_after_replay(&program, &run);
+}
+
+#[test]
+fn an_answer_that_comes_before_its_end_leaves_a_node_behind() {
+    let program = load(
+        "told = []\n\
+         async def slow(ctx):\n    told.append('begun')\n    await ctx.run('command')\n    told.append('never')\n\
+         FunctionNode(id='slow', session=session, fn=slow)\n\
+         async def it(ctx):\n    try:\n        await ctx.run('slow', timeout=1)\n    except TimeoutError as error:\n        told.append(str(error))\n    result = await ctx.run('slow')\n    told.append(result['output'])\n    await ctx.gate('Well?')\n    return told\n\
+         Workflow(id='it', session=session, fn=it)\n",
+    );
+    let mut run = Story::begin(&program, &start_of("it", json!("in")));
+    run.inline(1);
+    assert_eq!(run.waiting(), [1, 2]);
+    run.answer(1, Answer::timed_out("too slow"));
+    run.inline(3);
+    run.value(3, json!({"success": false, "output": "its own limit"}));
+    run.value(5, json!("yes"));
+    assert_eq!(run.result(), json!(["begun", "too slow", "begun", "its own limit"]));
+    same_after_replay(&program, &run);
+}
+
+// 003 L364-366, 608: a cancel raises CancelledError where the function waits.
+#[test]
+fn a_cancel_raises_wherever_the_function_waits_and_what_it_does_then_is_asked_for() {
+    for name in ["asyncio.CancelledError", "CancelledError", "BaseException"] {
+        let program = load(&format!(
+            "import asyncio\nfrom asyncio import CancelledError, gather\n\
+             told = []\n\
+             async def waits(ctx, name):\n    try:\n        await ctx.run(name)\n    except Exception:\n        told.append('no')\n    finally:\n        await ctx.run('cleans', name)\n\
+             async def it(ctx):\n    try:\n        await gather(waits(ctx, 'a'), waits(ctx, 'b'), ctx.gate('c'))\n    except {name} as error:\n        ctx.emit('cleans', [told, str(error)])\n        raise\n\
+             Workflow(id='it', session=session, fn=it)\n"
+        ));
+        let mut run = Story::begin(&program, &start_of("it", json!("in")));
+        assert_eq!(run.waiting(), [1, 2, 3]);
+        let progress = run.cancel();
+        assert_eq!(progress.abandoned, [1, 2, 3]);
+        assert_eq!(
+            run.asked(),
+            [
+                r#"4 ctx.emit(event_type="cleans", data=[[],"the run was cancelled"])"#,
+                r#"5 ctx.run(node="cleans", input="a")"#,
+                r#"6 ctx.run(node="cleans", input="b")"#,
+            ],
+            "{name}"
+        );
+        run.value(6, json!(null));
+        assert_eq!(run.waiting(), [5], "the function is over when all have cleaned up");
+        run.value(5, json!(null));
+        assert_eq!(
+            (run.failure().kind, run.failure().exception.as_str()),
+            (FailureKind::Cancelled, "asyncio.CancelledError")
+        );
+        same_after_replay(&program, &run);
+    }
+}
+
+#[test]
+fn a_cancel_reaches_nodes_first_and_their_callers_after_them() {
+    let program = load(
+        "import asyncio\ntold = []\n\
+         async def node(ctx):\n    try:\n        await ctx.sleep(1)\n    finally:\n        await ctx.run('cleans')\n        told.append('node')\n\
+         FunctionNode(id='node', session=session, fn=node)\n\
+         async def it(ctx):\n    try:\n        await ctx.run('node')\n    except asyncio.CancelledError:\n        return told + ['caller']\n\
+         Workflow(id='it', session=session, fn=it)\n",
+    );
+    let mut run = Story::begin(&program, &start_of("it", json!("in")));
+    run.inline(1);
+    run.cancel();
+    assert_eq!(run.waiting(), [1, 3], "its own call waits for the node");
+    run.value(3, json!(null));
+    settled(&mut run);
+    assert_eq!(run.result(), json!(["node", "caller"]));
+    same_after_replay(&program, &run);
+}
+
+#[test]
+fn a_cancel_waits_for_a_call_that_stops_the_function() {
+    let program = load(
+        "async def it(ctx):\n    at = ctx.now()\n    try:\n        await ctx.run('a', at)\n    finally:\n        ctx.emit('cleans')\n\
+         Workflow(id='it', session=session, fn=it)\n",
+    );
+    let mut run = Story::begin(&program, &start_of("it", json!("in")));
+    assert!(run.cancel().calls.is_empty());
+    let progress = run.value(1, json!(7));
+    assert_eq!(progress.abandoned, [2], "it is asked and given up at once");
+    assert_eq!(run.failure().kind, FailureKind::Cancelled);
+    same_after_replay(&program, &run);
+    assert!(matches!(run.execution.state(), State::Failed(_)));
+}
+
+#[test]
+fn what_swallows_a_cancel_goes_on() {
+    let program = load(
+        "async def it(ctx):\n    try:\n        await ctx.gate('a')\n    except BaseException:\n        pass\n    return await ctx.gate('b')\n\
+         Workflow(id='it', session=session, fn=it)\n",
+    );
+    let mut run = Story::begin(&program, &start_of("it", json!("in")));
+    run.cancel();
+    assert_eq!(run.waiting(), [2]);
+    run.cancel();
+    assert_eq!(run.failure().kind, FailureKind::Cancelled);
+    same_after_replay(&program, &run);
+}

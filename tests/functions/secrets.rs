@@ -91,8 +91,8 @@ fn what_is_typed_as_a_secret_elsewhere_is_hidden_in_runs_that_have_it_also_while
     let story = Story::whole(
         "async def inner(ctx):\n    return ctx.input + '!'\n\
          async def story(ctx):\n    \
-         returned = await ctx.run_workflow('inner', ctx.input)\n    \
          answer = await ctx.gate('Go on?')\n    \
+         returned = await ctx.run_workflow('inner', ctx.input)\n    \
          return [ctx.input == ctx.params['input'], returned == ctx.input + '!', len(returned), answer]\n\
          Workflow(id='inner', session=session, fn=inner)\n\
          Workflow(id='story', session=session, fn=story)\n",

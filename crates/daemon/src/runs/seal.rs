@@ -24,12 +24,7 @@ use steplatch_store::{Journal as _, Record};
 use steplatch_workflow::{Definition, filtered_forms};
 
 use super::Shared;
-use super::drive::ENTRY_VERSION;
 use crate::secrets::{MASK, Secrets, hideable};
-
-/// Version of the entries of functions and remote runs. Older daemons, which wrote theirs unsealed as [`ENTRY_VERSION`],
-/// refuse them: they would take the marks for what was said.
-pub(super) const SEALED_VERSION: u16 = ENTRY_VERSION + 1;
 
 const OPEN: char = '\u{FDD0}';
 const CLOSE: char = '\u{FDD1}';

@@ -22,7 +22,6 @@ use super::Surroundings;
 use super::drive::ENTRY_VERSION;
 use super::function::OwnFile;
 use super::run::{Progress, Run, RunState};
-use super::seal::SEALED_VERSION;
 use crate::changes::Changes;
 use crate::library::Workflows;
 use crate::moment;
@@ -280,7 +279,7 @@ impl Shared {
 }
 
 async fn open_journal(path: PathBuf, at_most: Option<u64>) -> Result<SqliteJournal, OpenError> {
-    let options = SqliteOptions { newest_version: SEALED_VERSION, at_most };
+    let options = SqliteOptions { newest_version: ENTRY_VERSION, at_most };
     let opening = path.clone();
     let opened = tokio::task::spawn_blocking(move || SqliteJournal::open(&opening, &options)).await;
     opened.unwrap_or_else(|error| Err(OpenError::File { path, cause: std::io::Error::other(error) }))

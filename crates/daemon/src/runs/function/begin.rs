@@ -22,9 +22,10 @@ use super::work::Work;
 use crate::caller::Caller;
 use crate::moment;
 use crate::nodes::{FunctionWorkflow, Project, python};
+use crate::runs::drive::ENTRY_VERSION;
 use crate::runs::origin::Origin;
 use crate::runs::run::{About, Progress, Run, RunState};
-use crate::runs::seal::{LiveSeal, SEALED_VERSION};
+use crate::runs::seal::LiveSeal;
 use crate::runs::source::{Source, read};
 use crate::runs::{Seal, Shared, not_started};
 use crate::workers::Function;
@@ -200,7 +201,7 @@ impl Shared {
         if let Some(known) = self.register(&run)? {
             return Ok(known);
         }
-        let mut append = Append::new(run.id.clone(), 0, SEALED_VERSION, Vec::new());
+        let mut append = Append::new(run.id.clone(), 0, ENTRY_VERSION, Vec::new());
         let beginning = Progress { state: RunState::Running, ..Progress::default() };
         append.summary = Some(beginning.summary(&about));
         append.key = key;
@@ -236,8 +237,8 @@ impl Shared {
                     depth,
                     timeout,
                     file,
-                    ending: Ending::default(),
                     counted: false,
+                    ending: Ending::default(),
                 };
                 self.drivers.spawn(driver.drive(false));
                 Ok(run)
@@ -313,8 +314,8 @@ impl Shared {
             depth: started.depth,
             timeout: started.limit(),
             file,
-            ending: Ending::default(),
             counted,
+            ending: Ending::default(),
         }))
     }
 

@@ -25,7 +25,7 @@ use crate::runs::begin::Beginning;
 use crate::runs::catalog::TerminalTools;
 use crate::runs::child::{Watched, give_up, outcome_with, tell_of_waits};
 use crate::runs::remote::BeginsRemote;
-use crate::runs::run::{Run, RunState};
+use crate::runs::run::{Progress, Run, RunState};
 use crate::runs::source::{Named, Source};
 use crate::runs::{Seal, Shared, remote};
 use crate::tools::check;
@@ -314,6 +314,13 @@ impl Drop for Below {
     }
 }
 
+/// Returns why a run failed, on the last line of a traceback with the name of the exception before its text.
+fn raised(failed: &Progress) -> String {
+    let error = failed.error.clone().unwrap_or_default();
+    let name = failed.traceback.as_deref().and_then(|traceback| traceback.strip_suffix(&error)?.rsplit('\n').next());
+    format!("{}{error}", name.unwrap_or_default())
+}
+
 /// Says what a run that is over came to, as the function that waits for it is told.
 async fn came_of(shared: &Shared, run: &Run, workflow: &str) -> Came {
     let failed = |error: String| {
@@ -323,7 +330,7 @@ async fn came_of(shared: &Shared, run: &Run, workflow: &str) -> Came {
     match run.state() {
         RunState::Completed => {}
         RunState::Cancelled => return failed("was cancelled".to_owned()),
-        _ => return failed(format!("failed: {}", run.progress().error.unwrap_or_default())),
+        _ => return failed(format!("failed: {}", raised(&run.progress()))),
     }
     if run.is_function() {
         return match returned(shared, run).await {

@@ -22,9 +22,10 @@ use super::work::{Came, Work, due};
 use crate::caller::Caller;
 use crate::moment;
 use crate::runs::Shared;
+use crate::runs::drive::ENTRY_VERSION;
 use crate::runs::origin::Origin;
 use crate::runs::run::{About, Progress, RunState};
-use crate::runs::seal::{Closed, LiveSeal, SEALED_VERSION};
+use crate::runs::seal::{Closed, LiveSeal};
 use crate::runs::source::Source;
 
 /// What drives one run.
@@ -58,10 +59,10 @@ pub(super) struct Driver {
     pub(super) timeout: Option<f64>,
     /// The file of the run, as it is executed; none where it is a call of a node.
     pub(super) file: Option<Arc<OwnFile>>,
-    /// What is known of its end while it is cancelled.
-    pub(super) ending: Ending,
     /// Whether the library has counted the run, whose end another daemon saw.
     pub(super) counted: bool,
+    /// What is known of its end while it is cancelled.
+    pub(super) ending: Ending,
 }
 
 /// The file that a run was begun with.
@@ -297,7 +298,7 @@ impl Driver {
         if texts.is_empty() && redacted.is_empty() && !has_learned {
             return true;
         }
-        let mut append = Append { redacted, ..Append::new(self.run.clone(), self.seq, SEALED_VERSION, texts) };
+        let mut append = Append { redacted, ..Append::new(self.run.clone(), self.seq, ENTRY_VERSION, texts) };
         // One that is over counts as that once what it started has ended.
         let state = self.folded.state();
         if !state.is_over() && (self.told != Some(state) || has_learned) {
@@ -333,7 +334,7 @@ impl Driver {
         if !self.write(&[]).await || !self.hand_over().await {
             return;
         }
-        let mut append = Append::new(self.run.clone(), self.seq, SEALED_VERSION, Vec::new());
+        let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, Vec::new());
         append.summary = Some(self.now().summary(&self.about));
         if self.shared.written(append, &self.progress).await.is_none() {
             return;

@@ -233,12 +233,12 @@ impl SealedEntry for Entry {
                 seal.close_if(traceback.as_mut());
             }
             Self::Cancelling { reason, .. } | Self::Cancelled { reason, .. } => seal.close_text(reason),
-            Self::Inlined { .. }
-            | Self::Abandoned { .. }
+            Self::Abandoned { .. }
+            | Self::Inlined { .. }
+            | Self::Interrupted { .. }
             | Self::Paused { .. }
             | Self::Resumed { .. }
-            | Self::Told { .. }
-            | Self::Interrupted { .. } => {}
+            | Self::Told { .. } => {}
         }
     }
 }
@@ -351,7 +351,8 @@ mod tests {
         let text = || format!("it is {secret}, says somebody");
         let value = || json!({"list": [text(), 7], "deeper": {"text": text()}});
         let fields = || Map::from_iter([("field".to_owned(), value())]);
-        let call = |kind: CallKind| Entry::Called { at, number, frame: 0, call: Call { ordinal: 1, kind } };
+        let call =
+            |kind: CallKind| Entry::Called { at, number, frame: 0, within: None, call: Call { ordinal: 1, within: None, kind } };
         let asked = || Asked::Node("greet".to_owned());
         let answered = |answer: Answer| Entry::Answered { at, number, answer, by: None, asked: asked(), timeout: None };
         let node: NodeId = "greet".parse().unwrap();
@@ -383,6 +384,7 @@ mod tests {
                 nodes: vec![value()],
                 depth: 0,
                 timeout: None,
+                one_heap: false,
             })),
             call(CallKind::Run { node: "greet".to_owned(), input: value(), timeout: None, kwargs: fields() }),
             call(CallKind::Gate {
@@ -397,6 +399,7 @@ mod tests {
             call(CallKind::RunGraph { graph: "g".to_owned(), input: value(), timeout: None }),
             call(CallKind::Emit { event_type: "half".to_owned(), data: value() }),
             call(CallKind::Log { text: text() }),
+            call(CallKind::Ended { of: 1, output: value(), error: Some(text()), cancelled: false }),
             answered(Answer::Value(serde_json::to_value(result).unwrap())),
             answered(Answer::refused(text())),
             graph(GraphEvent::Started { input: value() }),
@@ -406,6 +409,7 @@ mod tests {
             ended(Ending::Failed { error: text(), error_type: ErrorType::ExitCode }),
             Entry::Completed { at, result: value() },
             Entry::Failed { at, error: text(), traceback: Some(text()) },
+            Entry::Cancelling { at, reason: text() },
             Entry::Cancelled { at, reason: text() },
         ]
     }

@@ -14,9 +14,10 @@ use super::state::State;
 use crate::caller::Caller;
 use crate::moment;
 use crate::runs::Shared;
+use crate::runs::drive::ENTRY_VERSION;
 use crate::runs::origin::Origin;
 use crate::runs::run::{About, Progress, Run, RunState};
-use crate::runs::seal::{LiveSeal, SEALED_VERSION};
+use crate::runs::seal::LiveSeal;
 use crate::runs::source::Source;
 
 /// What a run of a remote workflow begins with.
@@ -92,7 +93,7 @@ impl Shared {
         if let Some(known) = self.register(&run)? {
             return Ok(known);
         }
-        let mut append = Append::new(run.id.clone(), 0, SEALED_VERSION, Vec::new());
+        let mut append = Append::new(run.id.clone(), 0, ENTRY_VERSION, Vec::new());
         let beginning = Progress { state: RunState::Running, ..Progress::default() };
         append.summary = Some(beginning.summary(&about));
         append.key = key;

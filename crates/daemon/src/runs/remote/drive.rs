@@ -15,10 +15,11 @@ use super::state::{Next, Phase, State};
 use crate::moment;
 use crate::remotes::{Ended, Service, Setup, Turn};
 use crate::runs::Shared;
+use crate::runs::drive::ENTRY_VERSION;
 use crate::runs::function::{due, until};
 use crate::runs::origin::Origin;
 use crate::runs::run::{About, Progress, RunState};
-use crate::runs::seal::{Closed, LiveSeal, SEALED_VERSION};
+use crate::runs::seal::{Closed, LiveSeal};
 
 /// How long the answer to a start is waited for when the daemon stops: without it, nobody knows what became of it.
 const LAST_ANSWER: Duration = Duration::from_secs(8);
@@ -337,7 +338,7 @@ impl Driver {
         if texts.is_empty() && redacted.is_empty() && !has_learned {
             return true;
         }
-        let mut append = Append { redacted, ..Append::new(run, self.seq, SEALED_VERSION, texts) };
+        let mut append = Append { redacted, ..Append::new(run, self.seq, ENTRY_VERSION, texts) };
         if has_learned {
             self.about.mask(&self.shared.secrets);
             append.private = Some(self.sealing.origin.sealed_by(self.sealing.seal.seal()).text());

@@ -175,14 +175,6 @@ impl Execution {
         self.go_on(Ask::Inline { execution: self.id, ordinal }).await
     }
 
-    /// Cancels it: what it waits for raises. Returns as [`Self::answer`].
-    ///
-    /// # Errors
-    /// When the function can not be executed any more.
-    pub async fn cancel(&mut self) -> Result<Option<Progress>, WorkersError> {
-        self.go_on(Ask::Cancel { execution: self.id }).await
-    }
-
     async fn go_on(&mut self, ask: Ask) -> Result<Option<Progress>, WorkersError> {
         let Some(worker) = &self.worker else { return Ok(None) };
         match worker.ask(ask, &self.function.limits).await {

@@ -101,7 +101,7 @@ fn executing(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(10_000));
     group.sample_size(10);
     group.bench_function("replay 10,000 calls", |bench| {
-        bench.iter(|| Execution::replay(&many, &start("it", json!(10_000)), &limits, history.iter().cloned()));
+        bench.iter(|| Execution::replay(&many, &start("it", json!(10_000)), &limits, history.clone(), || ()));
     });
     group.finish();
 }

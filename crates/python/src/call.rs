@@ -232,6 +232,6 @@ pub enum Entry {
         /// Which call.
         ordinal: u64,
     },
-    /// It was cancelled: everything that it waited for raised `asyncio.CancelledError`.
+    /// It was cancelled: everything that it waited for raised `asyncio.CancelledError`, all of it at once.
     Cancelled,
 }

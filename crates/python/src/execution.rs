@@ -110,6 +110,11 @@ impl Execution {
     /// Begins one.
     #[must_use]
     pub fn begin(program: &Program, start: &Start, limits: &Limits) -> (Self, Progress) {
+        Self::begin_as(program, start, limits, false)
+    }
+
+    /// Begins one. `is_cancelled` is whether its history has it cancelled: what it gathered is waited for at its end then.
+    fn begin_as(program: &Program, start: &Start, limits: &Limits, is_cancelled: bool) -> (Self, Progress) {
         let mut execution = Self {
             standing: Standing::Over,
             last: 0,
@@ -126,7 +131,8 @@ impl Execution {
         };
         let mut calls = Vec::new();
         if program.entry(&start.id).is_some() {
-            let given = json!({ "id": start.id, "input": start.input, "params": start.params, "at": start.at });
+            let Start { id, input, params, at } = start;
+            let given = json!({ "id": id, "input": input, "params": params, "at": at, "cancelled": is_cancelled });
             let step = program.compiled().start(&given, limits);
             execution.run(step, &mut calls);
         } else {
@@ -181,7 +187,7 @@ impl Execution {
     /// Raises `asyncio.CancelledError` at everything that it waits for, all of it at once. Functions that it executes as
     /// the answers to calls find it where they wait, and their callers after them. An execution that stands at a call
     /// that stops it is cancelled when it waits next.
-    pub fn cancel(&mut self) -> Progress {
+    fn cancel(&mut self) -> Progress {
         let mut calls = Vec::new();
         self.cancelling = true;
         match std::mem::replace(&mut self.standing, Standing::Over) {
@@ -211,7 +217,8 @@ impl Execution {
 
     /// Brings a new execution to where an earlier one was. The calls of the progress are those that the history does
     /// not have: what was asked and was not recorded any more. What the history has asked, and is neither answered there
-    /// nor waited for now, is abandoned.
+    /// nor waited for now, is abandoned. `at_it` is called before each entry. This is also how an execution is cancelled:
+    /// by its history with [`Entry::Cancelled`] at the end.
     ///
     /// # Errors
     /// When the function does something else than the history has.
@@ -219,16 +226,18 @@ impl Execution {
         program: &Program,
         start: &Start,
         limits: &Limits,
-        history: impl IntoIterator<Item = Entry>,
+        history: Vec<Entry>,
+        mut at_it: impl FnMut(),
     ) -> Result<(Self, Progress), Box<Divergence>> {
-        let mut history = history.into_iter().peekable();
-        if history.peek().is_none() {
+        if history.is_empty() {
             return Ok(Self::begin(program, start, limits));
         }
+        let is_cancelled = history.contains(&Entry::Cancelled);
         let patient = Limits { time: limits.time * PATIENCE, ..limits.clone() };
-        let (mut execution, progress) = Self::begin(program, start, &patient);
+        let (mut execution, progress) = Self::begin_as(program, start, &patient, is_cancelled);
         let mut asked: VecDeque<Call> = progress.calls.into();
         for entry in history {
+            at_it();
             match entry {
                 Entry::Called(recorded) => match asked.pop_front() {
                     Some(call) if call == recorded => {}

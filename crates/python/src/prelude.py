@@ -287,16 +287,10 @@ _exceptions = {
 }
 
 
-# Has an entry once the run is cancelled.
-_cancelled = []
-
-
 def _given(answer):
     if _len(answer) == 1:
         return answer[0]
     name, message = answer
-    if name == "asyncio.CancelledError":
-        _cancelled.append(name)
     if name in _exceptions:
         raise _exceptions[name](message)
     raise RuntimeError(f"{name}: {message}")
@@ -438,14 +432,19 @@ async def _steplatch_enter(start):
     one = _workflows.get(start["id"])
     if one is None:
         one = _nodes[start["id"]]
-    try:
-        result = one.fn(WorkflowContext(one.session, start["input"], start["params"]))
-        if _isinstance(result, _coroutine):
-            result = await result
-    finally:
-        if _cancelled:
-            # Until the functions that were gathered have cleaned up, too.
+    ctx = WorkflowContext(one.session, start["input"], start["params"])
+    if start.get("cancelled"):
+        # Not otherwise: the interpreter forgets where an exception was raised that passes a `finally`.
+        try:
+            result = one.fn(ctx)
+            if _isinstance(result, _coroutine):
+                result = await result
+            return result
+        finally:
             await _steplatch_ask("rest", {})
+    result = one.fn(ctx)
+    if _isinstance(result, _coroutine):
+        result = await result
     return result
 
 

@@ -60,11 +60,6 @@ pub enum Ask {
         /// Which.
         ordinal: u64,
     },
-    /// Cancel an execution. → As for an answer
-    Cancel {
-        /// Which.
-        execution: u64,
-    },
     /// Forget an execution; one that is over is forgotten by itself. → [`Reply::Forgotten`]
     Forget {
         /// Which.
@@ -96,10 +91,9 @@ impl Ask {
         match self {
             Self::Load { .. } => None,
             Self::Begin(begin) => Some(begin.execution),
-            Self::Answer { execution, .. }
-            | Self::Inline { execution, .. }
-            | Self::Cancel { execution }
-            | Self::Forget { execution } => Some(*execution),
+            Self::Answer { execution, .. } | Self::Inline { execution, .. } | Self::Forget { execution } => {
+                Some(*execution)
+            }
         }
     }
 }

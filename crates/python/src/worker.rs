@@ -99,14 +99,14 @@ impl<W: Write> Worker<W> {
                     Err(failure) => return Reply::Refused(failure),
                 };
                 let mut said = Instant::now();
-                let history = history.into_iter().inspect(|_| {
+                let at_it = || {
                     if said.elapsed() > SIGN {
                         said = Instant::now();
                         // One that does not listen any more is noticed when it is answered.
                         let _ = self.say(&Said::StillAt(number));
                     }
-                });
-                match Execution::replay(&program, &start, &limits, history) {
+                };
+                match Execution::replay(&program, &start, &limits, history, at_it) {
                     Ok((begun, progress)) => {
                         if matches!(progress.state, State::Waiting(_)) {
                             self.executions.insert(execution, begun);
@@ -119,7 +119,6 @@ impl<W: Write> Worker<W> {
             }
             Ask::Answer { execution, ordinal, answer } => self.go_on(execution, |known| known.answer(ordinal, answer)),
             Ask::Inline { execution, ordinal } => self.go_on(execution, |known| known.inline(ordinal)),
-            Ask::Cancel { execution } => self.go_on(execution, Execution::cancel),
             Ask::Forget { execution } => {
                 self.executions.remove(&execution);
                 Reply::Forgotten

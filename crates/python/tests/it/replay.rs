@@ -5,7 +5,7 @@ use std::fmt::Write;
 use expect_test::expect;
 use proptest::prelude::*;
 use serde_json::json;
-use steplatch_python::{Answer, Entry, Execution, Limits, Program, Start, State};
+use steplatch_python::{Answer, CallKind, Entry, Execution, Limits, Program, Start, State};
 
 use crate::story::{Story, load, start_of, workflow};
 
@@ -13,6 +13,8 @@ use crate::story::{Story, load, start_of, workflow};
 #[derive(Debug, Clone)]
 enum Piece {
     Run,
+    /// A function node of the file, which is left to the execution.
+    Node,
     Catch,
     Emit,
     Print,
@@ -25,6 +27,7 @@ enum Piece {
 fn pieces() -> impl Strategy<Value = Vec<Piece>> {
     let leaf = prop_oneof![
         3 => Just(Piece::Run),
+        2 => Just(Piece::Node),
         2 => Just(Piece::Catch),
         1 => Just(Piece::Emit),
         1 => Just(Piece::Print),
@@ -41,6 +44,17 @@ fn pieces() -> impl Strategy<Value = Vec<Piece>> {
     prop::collection::vec(piece, 1..5)
 }
 
+/// A function node with variables of the module, which asks for something.
+const NODE: &str = "\
+shared = []
+async def node(ctx):
+    shared.append(ctx.input)
+    shared.append(await ctx.run('within', len(shared)))
+    ctx.emit('node', shared)
+    return {'output': len(shared)}
+FunctionNode(id='node', session=session, fn=node)
+";
+
 /// Writes pieces down as Python.
 fn write(pieces: &[Piece], indentation: usize, names: &mut usize, text: &mut String) {
     let tab = "    ".repeat(indentation);
@@ -49,6 +63,7 @@ fn write(pieces: &[Piece], indentation: usize, names: &mut usize, text: &mut Str
         let name = *names;
         let written = match piece {
             Piece::Run => writeln!(text, "{tab}seen.append(await ctx.run('n{name}', len(seen)))"),
+            Piece::Node => writeln!(text, "{tab}seen.append(await ctx.run('node', len(seen)))"),
             Piece::Catch => writeln!(
                 text,
                 "{tab}try:\n{tab}    seen.append(await ctx.gate('g{name}', timeout=1))\n\
@@ -87,9 +102,28 @@ fn write(pieces: &[Piece], indentation: usize, names: &mut usize, text: &mut Str
 fn played(program: &Program, start: &Start, choices: &[(usize, u8)], parking: bool) -> (Vec<Entry>, Vec<State>) {
     let mut story = Story::begin(program, start);
     let mut states = vec![story.execution.state().clone()];
+    let (mut inlined, mut ended) = (Vec::new(), Vec::new());
     for (which, what) in choices.iter().cycle().take(400) {
+        ended.extend(story.progress.calls.iter().filter_map(|call| match call.kind {
+            CallKind::Ended { of, .. } => Some(of),
+            _ => None,
+        }));
         let State::Waiting(waiting) = story.execution.state() else { break };
         let ordinal = waiting[which % waiting.len()];
+        let is_node = story.history.iter().any(|entry| match entry {
+            Entry::Called(call) => call.ordinal == ordinal && call.kind.describe().contains(r#"node="node""#),
+            _ => false,
+        });
+        if is_node && !inlined.contains(&ordinal) {
+            inlined.push(ordinal);
+            story.inline(ordinal);
+            states.push(story.execution.state().clone());
+            continue;
+        }
+        // Sometimes its time is over before it is.
+        if is_node && !ended.contains(&ordinal) && what % 4 != 0 {
+            continue;
+        }
         let answer = match what % 4 {
             0 => Answer::timed_out(format!("late {ordinal}")),
             1 => Answer::Value(json!(f64::from(*what) / 7.0 + ordinal as f64 * 0.1)),
@@ -115,8 +149,8 @@ proptest! {
     ) {
         let mut body = "seen = []\n".to_owned();
         write(&pieces, 0, &mut 0, &mut body);
-        body.push_str("return seen");
-        let program = load(&workflow(&body));
+        body.push_str("return [seen, shared]");
+        let program = load(&format!("{NODE}{}", workflow(&body)));
         let start = start_of("it", json!(null));
         let (history, states) = played(&program, &start, &choices, false);
         prop_assert_eq!(&(history.clone(), states.clone()), &played(&program, &start, &choices, true), "parked meanwhile");
@@ -127,7 +161,7 @@ proptest! {
         for length in 0..=history.len() {
             let (known, rest) = read.split_at(length);
             let (execution, progress) =
-                Execution::replay(&program, &start, &Limits::default(), known.iter().cloned()).expect("it follows");
+                Execution::replay(&program, &start, &Limits::default(), known.to_vec(), || ()).expect("it follows");
             // What was asked and not recorded any more is asked again, under the same numbers.
             let lost: Vec<_> = rest.iter().map_while(|entry| match entry {
                 Entry::Called(call) => Some(call.clone()),
@@ -147,7 +181,7 @@ fn a_replayed_execution_goes_on() {
     let mut first = Story::begin(&program, &start);
     first.value(1, json!(1));
     let (mut second, progress) =
-        Execution::replay(&program, &start, &Limits::default(), first.history).expect("it follows");
+        Execution::replay(&program, &start, &Limits::default(), first.history, || ()).expect("it follows");
     assert!(progress.calls.is_empty());
     assert_eq!(second.answer(2, Answer::Value(json!(2))).state, State::Completed(json!([1, 2])));
 }
@@ -160,7 +194,7 @@ fn a_function_that_was_edited_shows_the_first_difference() {
     run.value(1, json!(null));
     let against = |body: &str, history: &[Entry]| {
         let edited = load(&workflow(body));
-        match Execution::replay(&edited, &start, &Limits::default(), history.iter().cloned()) {
+        match Execution::replay(&edited, &start, &Limits::default(), history.to_vec(), || ()) {
             Ok((_, progress)) => panic!("it followed: {progress:?}"),
             Err(divergence) => divergence.to_string(),
         }
@@ -197,7 +231,7 @@ fn a_history_that_an_older_prelude_led_to_is_followed() {
     let older: serde_json::Value = serde_json::from_str(include_str!("older.json")).expect("it is JSON");
     let program = load(older["file"].as_str().expect("a file"));
     let history: Vec<Entry> = serde_json::from_value(older["history"].clone()).expect("a history");
-    let replayed = Execution::replay(&program, &start_of("it", json!(null)), &Limits::default(), history);
+    let replayed = Execution::replay(&program, &start_of("it", json!(null)), &Limits::default(), history, || ());
     let (execution, progress) = replayed.unwrap_or_else(|divergence| panic!("{divergence}"));
     assert!(progress.calls.is_empty());
     assert_eq!(*execution.state(), State::Completed(older["result"].clone()));

@@ -8,6 +8,9 @@ pub(crate) struct Story {
     pub(crate) execution: Execution,
     pub(crate) progress: Progress,
     pub(crate) history: Vec<Entry>,
+    program: Program,
+    start: Start,
+    limits: Limits,
 }
 
 #[must_use]
@@ -47,7 +50,7 @@ impl Story {
     pub(crate) fn within(program: &Program, start: &Start, limits: &Limits) -> Self {
         let (execution, progress) = Execution::begin(program, start, limits);
         let history = progress.calls.iter().cloned().map(Entry::Called).collect();
-        Self { execution, progress, history }
+        Self { execution, progress, history, program: program.clone(), start: start.clone(), limits: limits.clone() }
     }
 
     /// Executes the body of a function.
@@ -77,7 +80,9 @@ impl Story {
 
     pub(crate) fn cancel(&mut self) -> &Progress {
         self.history.push(Entry::Cancelled);
-        self.progress = self.execution.cancel();
+        let (program, start, limits) = (&self.program, &self.start, &self.limits);
+        let cancelled = Execution::replay(program, start, limits, self.history.clone(), || ());
+        (self.execution, self.progress) = cancelled.unwrap_or_else(|divergence| panic!("{divergence}"));
         self.history.extend(self.progress.calls.iter().cloned().map(Entry::Called));
         &self.progress
     }

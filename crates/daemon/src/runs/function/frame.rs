@@ -130,10 +130,9 @@ impl Driver {
         let Some(Frame::Function { execution, .. }) = self.frames.get_mut(&number) else { return true };
         let gone = async {
             match told {
-                Told::Nothing => Ok(None),
                 Told::Answer(ordinal, answer) => execution.answer(ordinal, answer).await,
                 Told::Inline(ordinal) => execution.inline(ordinal).await,
-                Told::Cancelled => execution.cancel().await,
+                Told::Nothing | Told::Cancelled => Ok(None),
             }
         };
         let gone = tokio::select! {

@@ -316,8 +316,8 @@ impl Sessions {
         }
     }
 
-    /// Returns the screen of a terminal as a run reads it for itself; nothing where there is no such terminal. Nobody is taken to
-    /// have seen it.
+    /// Returns the screen of a terminal, secrets masked, for a run's own conditions; `None` if there is no such terminal. It does
+    /// not count as a view by a client.
     pub(crate) async fn screen(&self, session: &str) -> Option<String> {
         let terminal = self.find(session).await.ok()?;
         let view = terminal.view(false).await.ok()?;

@@ -465,6 +465,43 @@ async fn a_run_that_this_version_can_not_read_is_named_and_can_be_written_off_an
 }
 
 #[tokio::test]
+async fn a_run_that_an_older_daemon_began_goes_on_by_the_rules_that_it_began_with() {
+    let definition = json!({
+        "initial_state": "ask",
+        "states": {
+            "ask": {
+                "action": {"tool": "gate", "params": {"prompt": "Go?", "answered_by": "anyone"}},
+                "transitions": [{"condition": "success", "next_state": "break"}],
+            },
+            "break": {"action": {"tool": "fail", "params": {"message": "broken"}}, "on_timeout": "mend"},
+            "mend": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
+        },
+    });
+    let daemon = TestDaemon::new().await;
+    let (old, new) = (begin(&daemon, definition.clone()).await.run_id, begin(&daemon, definition).await.run_id);
+    for run in [&old, &new] {
+        assert_eq!(end_of(&daemon, run).await.status, "waiting");
+    }
+    let id: steplatch_ids::RunId = old.parse().unwrap();
+    let journal = SqliteJournal::open(&daemon.place().journal(), &SqliteOptions::default()).unwrap();
+    let records = journal.read(&id, 1).await.unwrap();
+    let mut started: Value = serde_json::from_str(&records[0].text).unwrap();
+    started["semantics_version"] = json!(3);
+    let last = journal.find(&id).await.unwrap().unwrap().last;
+    let redacted = vec![(1, started.to_string())];
+    journal.write(Append { redacted, ..Append::new(id, last, 1, Vec::new()) }).await.unwrap();
+    journal.close();
+    let daemon = daemon.restarted().await;
+    for (run, state, status) in [(old, "break", "failed"), (new, "mend", "completed")] {
+        let answer = AnswerGate { run_id: run.clone(), answer: "yes".to_owned(), ..AnswerGate::default() };
+        assert!(daemon.call(answer).await.success);
+        let ended = end_of(&daemon, &run).await;
+        assert_eq!((ended.final_state.as_deref(), ended.status.as_str()), (Some(state), status), "{ended:?}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_terminal_that_was_being_opened_when_the_run_was_cancelled_is_closed_by_the_next_daemon() {
     let daemon = TestDaemon::new().await;
     // It prints without end, so that its opening lasts until its time is up.

@@ -221,7 +221,7 @@ async fn begin(
         if !child.inherits {
             return Err(error);
         }
-        // The caller did not ask for that terminal: the run above had it, and it was closed without that run knowing.
+        // The terminal was inherited, not named, and was closed from outside of the run above: the child begins without one.
         session_id = None;
     }
     let start = Start {

@@ -25,7 +25,7 @@ use crate::moment;
 /// Version of the entries that are written here: the events of `workflow` in JSON, sealed.
 pub(super) const ENTRY_VERSION: u16 = SEMANTICS_VERSION as u16;
 
-/// How long the screen is waited for that a condition is to be searched on. Without it, nothing is found.
+/// How long reading a screen for a condition may take. After that, the pattern is searched in nothing.
 const SCREEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// Drives one run.
@@ -180,7 +180,8 @@ impl Driver {
         Box::pin(self.finish()).await;
     }
 
-    /// Has the screen read that an outcome is decided with, if it wants one: then the input comes back behind it.
+    /// Returns an input that can be decided now. An outcome that wants the screen returns `None`: the screen is read, and both are
+    /// sent to the driver again, the screen first.
     fn look(&mut self, input: Input) -> Option<Input> {
         let Input::Outcome { step, outcome } = &input else { return Some(input) };
         let Some(session_id) = wants_screen(&self.definition, &self.history, step, outcome) else { return Some(input) };
@@ -189,7 +190,7 @@ impl Driver {
             let step = step.clone();
             async move {
                 let screen = tokio::time::timeout(SCREEN_WITHIN, sessions.screen(&session_id)).await.ok().flatten();
-                // A run that is over does not mind.
+                // Ignored if the run is over.
                 let _ = inputs.send(Box::new(Input::ScreenRead { step, session_id, screen }));
                 let _ = inputs.send(Box::new(input));
             }

@@ -229,7 +229,7 @@ fn a_pattern_is_searched_on_the_screen_of_the_terminal_when_the_result_has_no_te
     document["states"]["first"]["on_timeout"] = "then".into();
     let run = Machine::start_with(&document, given());
     assert_eq!(session(&run, &Outcome::TimedOut), None, "it goes on without a condition");
-    // Nobody looks where there is a text, no terminal, or no pattern to be decided.
+    // No screen is read where there is a text, no terminal, or no pattern to be decided.
     let wants = |transition: &Value, start: Start, result: &Value| {
         let run = Machine::start_with(&deciding("list_terminal_sessions", transition), start);
         session(&run, &Outcome::Finished { result: fields(result) }).is_some()

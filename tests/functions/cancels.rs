@@ -147,3 +147,24 @@ fn a_cancel_outlives_the_daemon() {
     assert_eq!(noted(&story), "cleaned\n", "the command was not run again, and what follows it was");
     assert_eq!(crate::story::lines_in(&story.path("begun")), 1);
 }
+
+#[test]
+fn a_cancel_of_which_the_function_was_not_told_yet_outlives_the_daemon() {
+    let story = Story::of(
+        "import asyncio\ntry:\n    await ctx.run('slow')\nexcept asyncio.CancelledError:\n    await ctx.run('note', 'told')\n    raise",
+        &format!(
+            "BashNode(id='slow', session=session, command='trap \"echo >asked; sleep 1; exit\" TERM; echo >begun; while true; do sleep 0.05; done')\n{NOTE}"
+        ),
+    );
+    let run = story.begins(0.0);
+    written(&story.path("begun"));
+    let id = run["run_id"].as_str().unwrap();
+    std::thread::scope(|scope| {
+        let cancelling = scope.spawn(|| story.home.runs(&["runs", "cancel", id]));
+        written(&story.path("asked"));
+        story.kills_the_daemon();
+        drop(cancelling.join().unwrap());
+    });
+    story.waits_until("it is over", || story.looks(&run, 0.0)["status"] == "cancelled");
+    assert_eq!(noted(&story), "told\n");
+}

@@ -41,6 +41,8 @@ pub(super) struct Cancel {
 pub(super) struct Ending {
     /// When the function has to be done with cleaning up.
     pub(super) cleans_up_until: Option<Timestamp>,
+    /// Whether this daemon was asked for the cancel.
+    is_asked_for: bool,
     /// Whether the function was left at something that took too long.
     is_given_up: bool,
     /// Whether the function of the run failed with `asyncio.CancelledError`.
@@ -51,6 +53,11 @@ impl Driver {
     /// Cancels the run: its function is told, if it can be; the second time, it is ended at once. Returns false when this
     /// run is not ours to go on with.
     pub(super) async fn cancel(&mut self, at: Timestamp, reason: String) -> bool {
+        let is_again = std::mem::replace(&mut self.ending.is_asked_for, true);
+        if self.folded.cancel.is_some() && !is_again {
+            // Asked of the last daemon, and asked again because that ended.
+            return true;
+        }
         // A function can be told where it waits; one that is paused may have been answered everything.
         let waits = self.folded.open.values().any(|open| open.frame == ROOT) || self.folded.paused.is_some();
         let is_function = matches!(self.frames.get(&ROOT), Some(Frame::Function { .. }));

@@ -351,8 +351,13 @@ mod tests {
         let text = || format!("it is {secret}, says somebody");
         let value = || json!({"list": [text(), 7], "deeper": {"text": text()}});
         let fields = || Map::from_iter([("field".to_owned(), value())]);
-        let call =
-            |kind: CallKind| Entry::Called { at, number, frame: 0, within: None, call: Call { ordinal: 1, within: None, kind } };
+        let call = |kind: CallKind| Entry::Called {
+            at,
+            number,
+            frame: 0,
+            within: None,
+            call: Call { ordinal: 1, within: None, kind },
+        };
         let asked = || Asked::Node("greet".to_owned());
         let answered = |answer: Answer| Entry::Answered { at, number, answer, by: None, asked: asked(), timeout: None };
         let node: NodeId = "greet".parse().unwrap();

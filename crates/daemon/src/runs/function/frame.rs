@@ -218,10 +218,17 @@ impl Driver {
         ended: Result<Value, Raised>,
     ) -> bool {
         if number == ROOT {
-            entries.push(match ended {
+            let end = match ended {
                 Ok(result) => Entry::Completed { at, result },
                 Err(Raised { error, traceback }) => Entry::Failed { at, error, traceback },
-            });
+            };
+            // A replay, as that of a cancel, does not say which calls the end leaves without an answer.
+            let is_abandoned = |number: u64| {
+                entries.iter().any(|entry| matches!(entry, Entry::Abandoned { number: known, .. } if *known == number))
+            };
+            let mut ending = self.folded.ended_by(&self.run, at, end);
+            ending.retain(|entry| !matches!(entry, Entry::Abandoned { number, .. } if is_abandoned(*number)));
+            entries.extend(ending);
             return self.append(entries).await;
         }
         // What it asked last without waiting for it is told, and nobody answers.

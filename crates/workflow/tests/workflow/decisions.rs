@@ -570,7 +570,8 @@ fn a_restart_asks_again_for_what_has_no_outcome() {
 #[test]
 fn a_terminal_is_closed_also_when_the_run_never_learned_that_it_was_opened() {
     // The run ends while the terminal is being opened, or learns nothing of how that went.
-    let ends: [(&str, fn(&mut Machine)); 4] = [
+    type End = fn(&mut Machine);
+    let ends: [(&str, End); 4] = [
         ("cancelled", |run| drop(run.input(Input::Cancel { reason: "enough".into() }).clone())),
         ("out of time", |run| drop(run.input(Input::DeadlinePassed).clone())),
         ("timed out", |run| drop(run.outcome(Outcome::TimedOut).clone())),

@@ -12,7 +12,7 @@ use steplatch_workflow::{Pause, Timestamp};
 
 use super::cancel::Cancel;
 use super::entry::{Asked, Entry};
-use super::inline::Inlined;
+use super::inline::InlineExecution;
 use crate::runs::run::RunState;
 
 /// The frame that the run itself is.
@@ -49,7 +49,7 @@ pub(super) struct Open {
     pub(super) within: Option<u64>,
     pub(super) what: What,
     /// How far it is, where the frame executes it itself.
-    pub(super) inlined: Option<Inlined>,
+    pub(super) inlined: Option<InlineExecution>,
 }
 
 /// What is called.
@@ -99,7 +99,7 @@ impl Folded {
             }
             Entry::Inlined { number, .. } => {
                 if let Some(open) = self.open.get_mut(number) {
-                    open.inlined = Some(Inlined::Begun);
+                    open.inlined = Some(InlineExecution::Begun);
                 }
             }
             Entry::Answered { number, answer, .. } => {

@@ -71,8 +71,8 @@ impl World {
             "{program} is not installed; cargo xtask test installs it, or says which package it is in"
         );
         let Opened { terminal, integrated } = self.terminals.open(spec).await.unwrap();
-        let quiet = if integrated { Duration::from_secs(10) } else { Duration::from_millis(200) };
-        let view = terminal.ready(Quiet::of(quiet), Duration::from_secs(20)).await.unwrap();
+        let quiet = if integrated { Duration::from_secs(60) } else { Duration::from_millis(200) };
+        let view = terminal.ready(Quiet::of(quiet), Duration::from_secs(60)).await.unwrap();
         if integrated {
             assert_eq!(view.busy, Some(false), "{program} has shown no prompt:\n{}", view.screen);
         }
@@ -144,7 +144,7 @@ impl Session {
     /// Waits until something other than the shell has the foreground, so that an interrupt reaches it. A shell may
     /// hand it over a little after the program has begun.
     async fn leaves_the_foreground(&self, shell: &str) {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             match self.tries("refused").await {
                 Err(RunError::Busy { program: Some(program) }) if program != shell => return,
@@ -158,7 +158,7 @@ impl Session {
 
     /// Looks until the states are as wanted: no output tells of a process that begins to sleep.
     async fn comes_to(&self, what: &str, wanted: impl Fn(&View) -> bool) -> View {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let view = self.view().await;
             if wanted(&view) {
@@ -174,7 +174,7 @@ fn request(command: &str) -> CommandRequest {
     CommandRequest {
         command: command.into(),
         working_directory: None,
-        timeout: Duration::from_secs(20),
+        timeout: Duration::from_secs(60),
         limit: Limit::HeadAndTail(10_000),
         step: None,
     }
@@ -190,7 +190,7 @@ fn until_prompt() -> Wait {
         target: steplatch_terminal::Target::Output,
         since: None,
         until: Until::Prompt,
-        timeout: Duration::from_secs(20),
+        timeout: Duration::from_secs(60),
     }
 }
 

@@ -300,10 +300,14 @@ fn a_gate_for_an_agent_is_not_put_to_a_person_and_one_for_a_person_not_to_an_age
     let (_, _) = input(&agent.begins("run_workflow", release()).answer());
     let run = waiting(&home).pop().unwrap();
     // No parameter that an agent thinks of makes it a person.
-    let refused = agent.calls(
-        "decide",
-        json!({"run_id": run, "answer": "yes", "passphrase": "x", "person": true, "surface": "mcp elicitation"}),
-    );
+    let refused = agent
+        .begins(
+            "decide",
+            json!({"run_id": run, "answer": "yes", "passphrase": "x", "person": true, "surface": "mcp elicitation"}),
+        )
+        .refused();
+    assert!(refused.starts_with("decide: unknown field 'passphrase', "), "{refused}");
+    let refused = agent.calls("decide", json!({"run_id": run, "answer": "yes"}));
     assert!(refused["error"].as_str().unwrap().starts_with("This gate waits for a person"), "{refused}");
     assert_eq!(waiting(&home).len(), 1);
 }

@@ -74,7 +74,7 @@ pub struct Execution {
     /// The open calls as whose answers it executes functions itself, as long as these are not over.
     inlined: BTreeSet<u64>,
     /// What came while the program stood at a call that stops it.
-    early: VecDeque<(u64, Came)>,
+    early: VecDeque<(u64, EarlyInput)>,
     /// Whether it is cancelled as soon as all of it waits.
     cancelling: bool,
     /// The calls that raised because of that and that the next progress tells.
@@ -86,7 +86,7 @@ pub struct Execution {
 }
 
 /// What comes for a call.
-enum Came {
+enum EarlyInput {
     Answer(Answer),
     /// The execution is to execute the function node itself.
     Inline,
@@ -146,7 +146,7 @@ impl Execution {
     /// Answers a call. An answer that is not waited for, because there is one already, the call was abandoned or there
     /// never was one, changes nothing.
     pub fn answer(&mut self, ordinal: u64, answer: Answer) -> Progress {
-        self.take(ordinal, Came::Answer(answer))
+        self.take(ordinal, EarlyInput::Answer(answer))
     }
 
     /// Leaves a `run` call to the execution itself, whose file declares the function node: it executes the function as a
@@ -154,14 +154,14 @@ impl Execution {
     /// and [`CallKind::Ended`] tells its end. The call stays open until it is answered because of that; an answer that
     /// comes before leaves the function behind.
     pub fn inline(&mut self, ordinal: u64) -> Progress {
-        self.take(ordinal, Came::Inline)
+        self.take(ordinal, EarlyInput::Inline)
     }
 
-    fn take(&mut self, ordinal: u64, came: Came) -> Progress {
+    fn take(&mut self, ordinal: u64, came: EarlyInput) -> Progress {
         let mut calls = Vec::new();
         if self.open.contains_key(&ordinal) && !self.early.iter().any(|(early, _)| *early == ordinal) {
             match (std::mem::replace(&mut self.standing, Standing::Over), came) {
-                (Standing::Stopped { ordinal: stopped, paused }, Came::Answer(answer)) if stopped == ordinal => {
+                (Standing::Stopped { ordinal: stopped, paused }, EarlyInput::Answer(answer)) if stopped == ordinal => {
                     self.open.remove(&ordinal);
                     let step = paused.go_on(match &answer {
                         Answer::Value(value) => Resume::Return(value),
@@ -320,9 +320,11 @@ impl Execution {
                     Some((ordinal, number, came)) => paused.go_on(Resume::Arrived(
                         number,
                         match &came {
-                            Came::Answer(Answer::Value(value)) => Arrival::Value(value),
-                            Came::Answer(Answer::Raise { exception, message }) => Arrival::Raise(exception, message),
-                            Came::Inline => {
+                            EarlyInput::Answer(Answer::Value(value)) => Arrival::Value(value),
+                            EarlyInput::Answer(Answer::Raise { exception, message }) => {
+                                Arrival::Raise(exception, message)
+                            }
+                            EarlyInput::Inline => {
                                 self.inlined.insert(ordinal);
                                 Arrival::Inline(ordinal)
                             }
@@ -374,7 +376,7 @@ impl Execution {
     }
 
     /// Takes the first that came early and is still waited for.
-    fn next_early(&mut self, numbers: &[u32]) -> Option<(u64, u32, Came)> {
+    fn next_early(&mut self, numbers: &[u32]) -> Option<(u64, u32, EarlyInput)> {
         while let Some((ordinal, came)) = self.early.pop_front() {
             self.inlined.remove(&ordinal);
             if let Some(number) = self.open.remove(&ordinal)

@@ -18,13 +18,13 @@ use super::history::ROOT;
 use super::work::until;
 use crate::moment;
 
-/// How long the end of what a cancelled run had begun is waited for before its function is told.
+/// How long a cancelled run waits for the end of its calls before it raises in its function.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long a cancelled function may take to clean up.
 const CLEANS_UP_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long a function that computes may take to come to a call where it can be told that it is cancelled.
+/// How long a function may compute until its next call, where the cancel can be raised.
 const COMPUTES_FOR: Duration = Duration::from_secs(1);
 
 /// A cancel, in the history of a run that is not over yet.
@@ -50,7 +50,7 @@ pub(super) struct Ending {
 }
 
 impl Driver {
-    /// Cancels the run: its function is told, if it can be; the second time, it is ended at once. Returns false when this
+    /// Cancels the run. Raises in its function, if that waits; a second cancel ends the run at once. Returns false when this
     /// run is not ours to go on with.
     pub(super) async fn cancel(&mut self, at: Timestamp, reason: String) -> bool {
         let is_again = std::mem::replace(&mut self.ending.is_asked_for, true);
@@ -58,7 +58,7 @@ impl Driver {
             // Asked of the last daemon, and asked again because that ended.
             return true;
         }
-        // A function can be told where it waits; one that is paused may have been answered everything.
+        // A cancel is raised where the function waits. A paused one may wait for nothing but its resumption.
         let waits = self.folded.open.values().any(|open| open.frame == ROOT) || self.folded.paused.is_some();
         let is_function = matches!(self.frames.get(&ROOT), Some(Frame::Function { .. }));
         if self.folded.cancel.is_some() || self.ending.is_given_up || !is_function || !waits {
@@ -77,7 +77,7 @@ impl Driver {
     pub(super) async fn resume_cancel(&mut self) -> bool {
         match &self.folded.cancel {
             Some(cancel) if cancel.is_told => {
-                // The time that nobody saw to it does not count.
+                // The time between two daemons does not count.
                 self.ending.cleans_up_until = Some(moment::now().after(CLEANS_UP_WITHIN));
                 true
             }
@@ -88,7 +88,7 @@ impl Driver {
 
     /// Ends what the run has begun, and raises in its function.
     async fn tell_of_cancel(&mut self) -> bool {
-        // Whoever makes calls below the function makes no more.
+        // Frames below the function make no more calls.
         self.frames.retain(|number, _| *number == ROOT);
         self.to_begin.clear();
         tokio::select! {

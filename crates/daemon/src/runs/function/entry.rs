@@ -113,7 +113,7 @@ pub(in crate::runs) enum Entry {
         /// Which call was answered.
         number: u64,
     },
-    /// Somebody ends it. What it had begun is ended next, and its function told.
+    /// A cancel was asked for. The calls of the run are ended next, then the cancel is raised in its function.
     Cancelling {
         /// When.
         at: Timestamp,

@@ -28,7 +28,7 @@ pub(super) struct Folded {
     pub(super) end: Option<End>,
     /// Whether function nodes share the variables of the function that calls them.
     pub(super) one_heap: bool,
-    /// That somebody ends it, until it is over.
+    /// The cancel of the run, until it is over.
     pub(super) cancel: Option<Cancel>,
     /// Since when nothing new is begun, and who wants that.
     pub(super) paused: Option<Pause>,

@@ -24,6 +24,8 @@ pub(super) struct Shell {
     pub(super) replaced_by: Option<String>,
     /// When to see whether the command that has begun is such a program.
     pub(super) look_at: Option<Instant>,
+    /// The time from that look to the next one.
+    look_again: Duration,
     /// Prompts seen so far.
     pub(super) prompts: u64,
     pub(super) at_prompt: bool,
@@ -53,8 +55,12 @@ const TAKES_NEXT_LINE: Duration = Duration::from_millis(30);
 /// How soon after its prompt zsh reads keys, where it does not tell because the user has turned pastes off.
 const EDITOR_BEGINS: Duration = Duration::from_millis(30);
 
-/// How soon after its beginning a command that replaces the shell has done so.
+/// How soon after its beginning a command that replaces the shell has usually done so. Each further look takes twice as
+/// long, because a busy machine may start the program late.
 const REPLACES_SHELL: Duration = Duration::from_millis(100);
+
+/// The longest time between two looks; after that one, nothing is looked for any more.
+const LAST_LOOK: Duration = Duration::from_secs(13);
 
 impl Shell {
     pub(super) fn new(agreed: Option<Agreed>, pid: i32) -> Self {
@@ -114,6 +120,7 @@ impl Shell {
                 self.folder = None;
                 self.untaken = self.untaken.saturating_sub(1);
                 self.look_at = Some(Instant::now() + REPLACES_SHELL);
+                self.look_again = 2 * REPLACES_SHELL;
             }
             Mark::CommandEnded(code) => {
                 self.fresh = true;
@@ -130,6 +137,16 @@ impl Shell {
             }
             Mark::Folder(folder) => self.folder = Some(folder.clone()),
             Mark::MoreWanted | Mark::Answered => {}
+        }
+    }
+
+    /// Looks for a program in the place of the shell, and plans the next look while the shell's process keeps the foreground.
+    pub(super) fn look_for_replacement(&mut self, in_foreground: bool) {
+        self.look_at = None;
+        self.notice_replacement();
+        if self.running && in_foreground && !self.is_replaced() && self.look_again <= LAST_LOOK {
+            self.look_at = Some(Instant::now() + self.look_again);
+            self.look_again *= 2;
         }
     }
 

@@ -444,8 +444,7 @@ impl Task {
             self.shell.come_to_prompt();
         }
         if self.shell.look_at.is_some_and(|at| Instant::now() >= at) {
-            self.shell.look_at = None;
-            self.shell.notice_replacement();
+            self.shell.look_for_replacement(self.pty.foreground() == Some(self.child.pid()));
         }
         self.look_at_exchange();
         if self.intake.screen.held_until().is_some_and(|until| std::time::Instant::now() >= until) {

@@ -131,3 +131,62 @@ impl Folded {
         self.open.iter().filter(|(_, open)| is_orphan(open)).map(|(number, _)| *number).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use steplatch_store::Record;
+
+    use super::*;
+
+    fn folded(texts: &[&str]) -> Folded {
+        let mut folded = Folded::default();
+        for (at, text) in texts.iter().enumerate() {
+            let record = Record { seq: at as u64 + 1, version: 1, text: (*text).to_owned() };
+            folded.apply(&Entry::read(&record).unwrap_or_else(|error| panic!("{error}")));
+        }
+        folded
+    }
+
+    const STARTED: &str = r#"{"function":"started","at":1,"run":"run_0000000000000000","workflow":"it","file":"it.py",
+        "text":"","input":"","params":{},"limits":{},"nodes":[]"#;
+
+    #[test]
+    fn a_run_that_an_older_daemon_began_has_a_heap_for_each_call() {
+        let older = folded(&[
+            &format!("{STARTED}}}"),
+            r#"{"function":"called","at":2,"number":1,"call":{"ordinal":1,"call":"run","node":"a","input":"","timeout":null,"kwargs":{}}}"#,
+            r#"{"function":"called","at":3,"number":2,"frame":1,"call":{"ordinal":1,"call":"run","node":"b","input":"","timeout":null,"kwargs":{}}}"#,
+        ]);
+        assert!(!older.one_heap);
+        assert!(older.is_below(2, 1) && older.orphans().is_empty());
+        assert!(folded(&[&format!(r#"{STARTED},"one_heap":true}}"#)]).one_heap);
+    }
+
+    #[test]
+    fn what_is_asked_within_a_call_is_below_it_and_an_orphan_after_it() {
+        let asks = |number: u64, ordinal: u64, within: &str| {
+            format!(
+                r#"{{"function":"called","at":2,"number":{number}{within},"call":{{"ordinal":{ordinal},"call":"sleep","seconds":1.0}}}}"#
+            )
+        };
+        let call = r#"{"function":"called","at":2,"number":1,"call":{"ordinal":1,"call":"run","node":"a","input":"","timeout":null,"kwargs":{}}}"#;
+        let mut run = folded(&[
+            call,
+            r#"{"function":"inlined","at":2,"number":1}"#,
+            &asks(2, 2, r#","within":1"#),
+            &asks(3, 3, ""),
+        ]);
+        assert!(run.is_below(2, 1) && !run.is_below(3, 1));
+        assert!(matches!(run.open[&1].inlined, Some(Inlined::Begun)));
+        let ended = Call {
+            ordinal: 4,
+            within: None,
+            kind: CallKind::Ended { of: 1, output: 7.into(), error: None, cancelled: false },
+        };
+        run.apply_inline(0, &ended);
+        assert!(matches!(run.open[&1].inlined, Some(Inlined::Ended(_))));
+        run.apply(&Entry::Abandoned { at: Timestamp(3), number: 1, asked: super::super::entry::Asked::Other });
+        assert_eq!(run.orphans(), [2]);
+        assert_eq!(run.not_among(0, &[3]), [2]);
+    }
+}

@@ -80,7 +80,7 @@ fn ended(event: &RunEvent, called: Option<Called>, width: Option<usize>) -> Stri
     let result = event.data.get("result").unwrap_or(&empty);
     let text = |value: &Value| value.as_str().map(str::to_owned).unwrap_or_default();
     let error = [text(&result["error"]), event.data.get("error").map(text).unwrap_or_default()].concat();
-    let good = event.event_type == "node_completed";
+    let good = event.event_type == "node_completed" && event.data.get("success") != Some(&Value::Bool(false));
     let (mark, style, said) =
         if good { ("✓", GOOD, brief(&result["output"])) } else { ("✗", BAD, first_line(&error)) };
     let id = event.data.get("node_id").map(text).unwrap_or_default();
@@ -154,6 +154,15 @@ mod tests {
             ),
             (event("node_started", json!({"node_id": "say", "call": 2, "step_id": "one"}), "01.000"), None),
             (event("node_timeout", json!({"call": 2, "error": "too long"}), "03.000"), Some("one too long 2.0 s")),
+            (
+                event(
+                    "node_completed",
+                    json!({"call": 3, "node_id": "say", "success": false,
+                                               "result": {"error": "broken", "node_type": "bash"}}),
+                    "03.000",
+                ),
+                Some("say bash broken"),
+            ),
             (event("draft_ready", json!({"round": 1}), "03.000"), Some("draft_ready event round=1")),
             (event("graph_step_completed", json!({"step_id": "one"}), "03.000"), None),
         ] {

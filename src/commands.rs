@@ -26,18 +26,18 @@ use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcomm
 
 use crate::commander::Commander;
 use crate::failure::Failure;
-use crate::front;
+use crate::{front, print};
 
-/// Real terminals and procedures that run the same every time, for agents and people
+/// Drive real terminals and run repeatable workflows, for agents and people
 #[derive(Debug, Parser)]
 #[command(name = "steplatch", version, max_term_width = 100)]
 pub(crate) struct Arguments {
-    /// Folder of the daemon's state; each has a daemon of its own [default: ~/.local/state/steplatch]
-    #[arg(long, global = true, value_name = "DIR", help_heading = "Everywhere")]
+    /// State directory (one daemon per directory) [default: ~/.local/state/steplatch]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Global options")]
     state_dir: Option<PathBuf>,
 
-    /// Say more on standard error
-    #[arg(long, short, global = true, help_heading = "Everywhere")]
+    /// Log more on standard error
+    #[arg(long, short, global = true, help_heading = "Global options")]
     pub(crate) verbose: bool,
 
     #[command(subcommand)]
@@ -57,7 +57,7 @@ enum Command {
     /// List and answer the questions that runs wait for
     #[command(subcommand)]
     Gates(gates::Gates),
-    /// Set a passphrase that answers to questions for people need
+    /// Require a passphrase to approve human gates
     #[command(subcommand)]
     Approver(approver::Approver),
     /// List, show and call the nodes of this project
@@ -74,18 +74,18 @@ enum Command {
     Terminal(terminal::Terminal),
     /// Call nodes, run graphs and workflows and answer their questions, line by line
     Commander(Commander),
-    /// Add steplatch to the MCP clients of this machine, and touch nothing else of theirs
+    /// Register steplatch with the MCP clients on this machine
     Setup(setup::Setup),
-    /// Try everything as clients do, and say what is wrong and how to mend it
+    /// Check the installation and suggest fixes
     Doctor(doctor::Doctor),
     /// Serve an MCP client on standard input and output, or clients over HTTP
     Mcp(mcp::Mcp),
     /// Serve programs and pages over HTTP: an API, events, and this instance's workflows for others
     Serve(serve::Serve),
-    /// Start, stop and look at the daemon
+    /// Start, stop and inspect the daemon
     #[command(subcommand)]
     Daemon(daemon::Daemon),
-    /// Show and check the settings
+    /// Show and check settings
     #[command(subcommand)]
     Config(config::Config),
     /// Execute functions on standard input and output, for the daemon
@@ -165,7 +165,10 @@ pub(crate) async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Config(command) => command.run().await,
         Command::Worker => unreachable!("it has its own way, above"),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Arguments::command(), "steplatch", &mut std::io::stdout());
+            // The generator panics where it can not write, so it writes to memory.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "steplatch", &mut script);
+            print::bytes(&script)?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -1,4 +1,4 @@
-//! What is wrong here, and how to mend it.
+//! What is wrong with the installation, and how to fix it.
 //!
 //! Looks and tries; changes nothing, but for a daemon that is started where the server
 //! that is tried needs one. Each thing that was looked at is a [`Check`].
@@ -111,7 +111,7 @@ async fn server(ours: &Ours, place: &Place) -> Checks {
     let mut checks = Checks::of("The MCP server");
     let state = place.state().display().to_string();
     let arguments = ["mcp".to_owned(), "--state-dir".to_owned(), state];
-    for (about, era) in [("since 2024", probe::Era::Handshake), ("since 2026", probe::Era::Stateless)] {
+    for (about, era) in [("handshake", probe::Era::Handshake), ("stateless", probe::Era::Stateless)] {
         let command = probe::Command { program: &ours.program, arguments: &arguments, environment: &[] };
         match probe::speak(command, era).await {
             Ok(spoken) => tell_spoken(&mut checks, about, &spoken),
@@ -220,21 +220,21 @@ async fn entry(checks: &mut Checks, about: &str, found: &Found, ours: &Ours, aro
                     format!("start it with: steplatch serve, or take out the entry and run: {setup}"),
                 ),
             },
-            None => checks.problem(about, "has an entry that starts nothing", format!("mend it with: {setup}")),
+            None => checks.problem(about, "has an entry that starts nothing", format!("fix it with: {setup}")),
         }
         return;
     };
     let Some(program) = around.find(command) else {
         let said = format!("starts '{told}', and there is no such program");
-        return checks.problem(about, said, format!("mend it with: {setup}"));
+        return checks.problem(about, said, format!("fix it with: {setup}"));
     };
     let environment: Vec<_> = found.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     let command = probe::Command { program: &program, arguments: &found.args, environment: &environment };
     match probe::speak(command, probe::Era::Handshake).await {
-        Err(why) => checks.problem(about, format!("starts '{told}', and {why}"), format!("mend it with: {setup}")),
+        Err(why) => checks.problem(about, format!("starts '{told}', and {why}"), format!("fix it with: {setup}")),
         Ok(spoken) if spoken.name != NAME => {
             let said = format!("starts '{told}', which is another server: {}", print::visible(&spoken.name));
-            checks.problem(about, said, format!("mend it with: {setup}"));
+            checks.problem(about, said, format!("fix it with: {setup}"));
         }
         Ok(spoken) if spoken.version != env!("CARGO_PKG_VERSION") || !is_ours(&program, ours) => {
             let said = format!("starts another steplatch ({}): '{told}'", print::visible(&spoken.version));

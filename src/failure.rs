@@ -142,11 +142,12 @@ impl From<FollowError> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        // Whoever read our output has seen enough.
-        if error.kind() == std::io::ErrorKind::BrokenPipe {
-            std::process::exit(0);
+        match error.kind() {
+            // The reader of our output has seen enough.
+            std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+            std::io::ErrorKind::StorageFull => Self::system("the output can not be written", &error),
+            _ => Self::work(error.to_string()),
         }
-        Self::work(error.to_string())
     }
 }
 

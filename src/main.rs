@@ -21,6 +21,7 @@ mod question;
 mod record;
 mod run_view;
 mod settings;
+mod wording;
 
 use std::process::ExitCode;
 

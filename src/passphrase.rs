@@ -4,6 +4,7 @@
 //! which other processes can read.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
+use std::time::Duration;
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use steplatch_protocol::Passphrase;
@@ -88,6 +89,20 @@ pub(crate) async fn ask(person: &mut Person, question: &str) -> Result<Passphras
             Err(Failure::work("no passphrase was given, and nothing was done"))
         }
     }
+}
+
+/// Says that a passphrase is checked only after a pause, because wrong ones were given before.
+pub(crate) fn pause(seconds: u64) -> String {
+    format!("wrong passphrases were given before; this one is checked in {seconds} s")
+}
+
+/// Waits until a passphrase is checked again. Returns false if Ctrl-C ends the wait.
+pub(crate) async fn wait_out(seconds: u64) -> Result<bool, Failure> {
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    Ok(tokio::select! {
+        () = tokio::time::sleep(Duration::from_secs(seconds)) => true,
+        _ = interrupted.recv() => false,
+    })
 }
 
 /// Reads the next line of standard input as a passphrase.

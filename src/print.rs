@@ -12,6 +12,8 @@ use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
+use crate::wording::for_people;
+
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) const QUIET: Style = Style::new().dimmed();
@@ -32,7 +34,8 @@ pub(crate) fn logs_to_stderr(verbose: bool) {
     let usual = if verbose { "info,steplatch=debug,rmcp=warn" } else { USUAL_LOG };
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| usual.into());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(false);
-    let builder = builder.with_filter_reloading();
+    // An error of writing would be printed to standard error too, and a failure of that is a panic.
+    let builder = builder.log_internal_errors(false).with_filter_reloading();
     let handle = builder.reload_handle();
     let refilter = move |filter: Option<EnvFilter>| {
         // It fails only where nothing is logged any more.
@@ -68,8 +71,13 @@ pub(crate) fn ask(question: &str) -> io::Result<()> {
 
 /// Prints a text as it is, without an end of line of ours.
 pub(crate) fn exactly(text: &str) -> io::Result<()> {
+    bytes(text.as_bytes())
+}
+
+/// Prints bytes as they are.
+pub(crate) fn bytes(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(bytes)?;
     out.flush()
 }
 
@@ -101,8 +109,9 @@ pub(crate) fn json_line(value: &impl Serialize) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{text}")
 }
 
-/// Prints what went wrong on standard error.
+/// Prints what went wrong on standard error, in words for people.
 pub(crate) fn error(message: &str) {
+    let message = for_people(message);
     // Where even that can not be written, nobody reads it.
     let _ = writeln!(anstream::stderr().lock(), "{BAD}error:{BAD:#} {message}");
 }

@@ -5,6 +5,7 @@
 //! the answer to the next one.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
+use std::time::Duration;
 
 use rustix::termios::{QueueSelector, tcflush};
 use serde_json::{Map, Value};
@@ -14,6 +15,9 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::passphrase::Unseen;
 use crate::print::{QUIET, STRONG, fitted, visible};
+
+/// Within this time, a second Ctrl-C at the same question cancels the run that asks. The first one leaves the question open.
+pub(crate) const TWICE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Lines of a screen that are shown with a question.
 const SCREEN_LINES: usize = 12;

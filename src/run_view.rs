@@ -14,6 +14,7 @@ use crate::action::{self, Outcome, detail, succeeded};
 use crate::calls_view::Calls;
 use crate::print::{BAD, GOOD, QUIET, STRONG, duration, fitted, padded, visible, width};
 use crate::question;
+use crate::wording::for_people;
 
 /// Something that shows the events of a run.
 pub(crate) trait View {
@@ -144,8 +145,10 @@ impl Story {
             "workflow_completed" => lines.push(format!("{GOOD}✓{GOOD:#} {STRONG}completed{STRONG:#}{time}{states}")),
             "workflow_cancelled" => lines.push(format!("{BAD}✗{BAD:#} {STRONG}cancelled{STRONG:#}{time}{states}")),
             _ => {
-                let error = event.data.get("error").and_then(Value::as_str).unwrap_or("no reason was given");
-                lines.push(format!("{BAD}✗{BAD:#} {STRONG}failed{STRONG:#}{time}{states}: {error}"));
+                // A traceback ends with the error.
+                let error = event.data.get("traceback").or_else(|| event.data.get("error"));
+                let error = error.and_then(Value::as_str).unwrap_or("no reason was given");
+                lines.push(format!("{BAD}✗{BAD:#} {STRONG}failed{STRONG:#}{time}{states}: {}", for_people(error)));
                 let screen: Vec<&str> = self.screen.lines().collect();
                 if !screen.is_empty() {
                     lines.push(format!("  {QUIET}the screen as it was left:{QUIET:#}"));
@@ -156,7 +159,8 @@ impl Story {
         }
         if event.event_type == "workflow_completed" {
             lines.extend(self.returned.iter().map(|(name, value)| format!("  {name} = {}", visible(value))));
-            match event.data.get("result") {
+            // What a machine returned is told already.
+            match event.data.get("result").filter(|_| self.states == 0) {
                 None | Some(Value::Null) => {}
                 Some(Value::String(text)) => lines.extend(text.lines().map(|line| format!("  {}", visible(line)))),
                 Some(other) => lines.push(format!("  {}", visible(&other.to_string()))),

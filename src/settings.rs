@@ -81,7 +81,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key {
         name: "terminals.idle_seconds",
         variable: "STEPLATCH_TERMINALS_IDLE_SECONDS",
-        about: "how long a terminal may be unused before it is closed (0: for ever)",
+        about: "how long a terminal may be unused before it is closed (0 = unlimited)",
         kind: Kind::Number(0, 0..=31_536_000),
         hot: false,
     },
@@ -95,7 +95,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key {
         name: "terminals.history_disk_mb",
         variable: "STEPLATCH_TERMINALS_HISTORY_DISK_MB",
-        about: "disk for the output of each that memory has no room for, compressed (0: none)",
+        about: "disk for the output of each that memory has no room for, compressed (0 = none)",
         kind: Kind::Number(64, 0..=1_048_576),
         hot: false,
     },
@@ -109,7 +109,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key {
         name: "runs.days",
         variable: "STEPLATCH_RUNS_DAYS",
-        about: "how long a finished run is kept (0: for ever)",
+        about: "how long a finished run is kept (0 = unlimited)",
         kind: Kind::Number(90, 0..=36_500),
         hot: false,
     },

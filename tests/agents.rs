@@ -98,13 +98,18 @@ fn a_run_with_many_states_is_told_of_a_few_times_a_second() {
         "action": {"tool": "sleep", "params": {"seconds": 0.01}},
         "transitions": [{"condition": {"success": true}, "next_state": "turn"}],
     }}});
+    let arguments = json!({"workflow_definition": definition, "wait_seconds": 60, "max_states": 1000});
     let began = Instant::now();
-    let call =
-        agent.begins_with_progress("run_workflow", json!({"workflow_definition": definition, "wait_seconds": 60}));
-    let (told, ended) = call.ends_with_progress();
+    let call = agent.begins_with_progress("run_workflow", arguments);
+    // It goes on until it is cancelled, so that a slow machine has the time to tell of it more than once.
+    let mut told: Vec<_> = (0..3).map(|_| call.progress()).collect();
+    let cancelled = agent.calls("cancel_run", json!({"run_id": run_of(&agent, "busy")}));
+    assert_eq!(cancelled["success"], true, "{cancelled}");
+    let (rest, ended) = call.ends_with_progress();
     let most = 2 + began.elapsed().as_millis() / 250;
-    assert_eq!(ended["states_executed"], 100, "{ended}");
-    assert!(grew(&told) && told.len() > 1 && told.len() as u128 <= most, "{told:?}");
+    told.extend(rest);
+    assert_eq!(ended["status"], "cancelled", "{ended}");
+    assert!(grew(&told) && told.len() as u128 <= most, "{told:?}");
 }
 
 #[test]
@@ -170,7 +175,7 @@ fn an_agent_is_asked_to_judge_and_another_one_answers() {
         (&json!(run), &json!(run))
     );
     let refused = judge.calls("decide", json!({"run_id": run, "answer": "perhaps"}));
-    assert!(refused["error"].as_str().unwrap().contains("none of the choices"), "{refused}");
+    assert!(refused["error"].as_str().unwrap().starts_with("Invalid choice 'perhaps'. Must be one of:"), "{refused}");
     let taken = judge.calls("decide", json!({"run_id": run, "answer": "it is broken"}));
     assert_eq!(taken["success"], true, "{taken}");
     let ended = judge.calls("get_run", json!({"run_id": run, "wait_seconds": 100}));

@@ -200,12 +200,15 @@ fn a_workflow_is_played_with_stubs_twice_the_same_and_no_daemon() {
     let home = home();
     write(&home, "stubs.json", &json!({"states": {"ended": [{"exit_code": 1, "elapsed_time": 3}, {"exit_code": 0}]}}));
     let play =
-        || home.runs(&["workflow", "test", &example("retry.json"), "--stub", "stubs.json", "-i", "command=make all"]);
+        || home.runs(&["workflow", "test", &example("retry.json"), "--stub", "stubs.json", "-i", "COMMAND=make all"]);
     let said = play().well();
     assert_eq!(said, play().well());
-    for part in
-        ["make all⏎", "exit code 1  (takes 3.0 s)", "→ done  exit_code equals 0", "✓ completed after 3.2 s, 7 states"]
-    {
+    for part in [
+        "eval \"$COMMAND\"⏎",
+        "exit code 1  (takes 3.0 s)",
+        "→ done  exit_code equals 0",
+        "✓ completed after 3.2 s, 7 states",
+    ] {
         assert!(said.contains(part), "no {part:?} in {said}");
     }
     let json = home.runs(&["workflow", "test", &example("retry.json"), "--stub", "stubs.json", "--json"]).json();
@@ -237,6 +240,122 @@ fn a_workflow_is_played_with_stubs_twice_the_same_and_no_daemon() {
     );
     assert!(home.runs(&["workflow", "test", "--help"]).well().contains("\"shell\":  {\"PROJECT_ROOT\""));
     assert!(!home.path().join("state").exists(), "and nothing was started for it");
+}
+
+#[test]
+fn output_that_can_not_be_written_ends_a_command_with_an_exit_code() {
+    let home = home();
+    home.runs(&["terminal", "open", "--name", "one"]).well();
+    let (hello, retry) = (example("hello.json"), example("retry.json"));
+    let commands: &[&[&str]] = &[
+        &["--help"],
+        &["--version"],
+        &["completions", "bash"],
+        &["completions", "zsh"],
+        &["completions", "fish"],
+        &["config", "show"],
+        &["config", "show", "--json"],
+        &["config", "check"],
+        &["workflow", "schema"],
+        &["workflow", "schema", "--documentation"],
+        &["workflow", "lint", &hello],
+        &["workflow", "lint", &hello, "--json"],
+        &["workflow", "graph", &hello],
+        &["workflow", "graph", &hello, "--svg"],
+        &["workflow", "test", &retry],
+        &["workflow", "list"],
+        &["setup", "--dry-run"],
+        &["daemon", "status"],
+        &["daemon", "status", "--json"],
+        &["terminal", "list"],
+        &["terminal", "screen", "one"],
+        &["terminal", "screen", "one", "--format", "png"],
+        &["terminal", "run", "one", "echo hello"],
+        &["terminal", "send", "one", "true", "-e"],
+        &["nodes", "list"],
+        &["graph", "list"],
+        &["remote", "list"],
+        &["run", &hello],
+        &["run", &hello, "--json"],
+        &["runs", "list"],
+        &["runs", "list", "--json"],
+        &["gates", "list"],
+        &["approver", "status"],
+        &["no-such-command", "--json"],
+    ];
+    for command in commands {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        for (stdout, name) in [(Stdio::from(full), "/dev/full"), (Stdio::from(closed), "a closed pipe")] {
+            let said = Said::of(&home.steplatch().args(*command).stdout(stdout).output().unwrap());
+            assert!(matches!(said.code, 0..=2) && !said.stderr.contains("panicked"), "{command:?} > {name}: {said:?}");
+        }
+    }
+    // Standard error can be full too, logs included.
+    let full = || Stdio::from(std::fs::File::options().write(true).open("/dev/full").unwrap());
+    let code =
+        home.steplatch().args(["-v", "terminal", "screen", "two"]).stdout(full()).stderr(full()).status().unwrap();
+    assert_eq!(code.code(), Some(1));
+}
+
+#[test]
+fn errors_name_terminals_and_commands() {
+    let home = home();
+    let said = |arguments: &[&str]| {
+        let said = home.runs(arguments);
+        assert_eq!(said.code, 1, "{arguments:?}: {said:?}");
+        assert!(!said.stderr.contains("ession") && !said.stderr.contains("open_terminal"), "{}", said.stderr);
+        said.stderr
+    };
+    let none: &[&[&str]] = &[
+        &["terminal", "send", "nope", "x"],
+        &["terminal", "run", "nope", "ls"],
+        &["terminal", "screen", "nope"],
+        &["terminal", "record", "nope", "x.cast"],
+        &["terminal", "close", "nope"],
+    ];
+    for arguments in none {
+        let error = said(arguments);
+        assert!(error.contains("terminal 'nope' not found") && error.contains("steplatch terminal "), "{error}");
+    }
+    let id = home.runs(&["terminal", "open", "--name", "one"]).well();
+    let error = said(&["terminal", "screen", "nope"]);
+    assert!(error.contains(&format!("terminal 'nope' not found; open terminals: {} (one)", id.trim())), "{error}");
+    let error = said(&["runs", "cancel", "run_0123456789abcdef"]);
+    assert!(error.contains("see which there are with: steplatch runs list"), "{error}");
+    // Programs get the daemon's own words.
+    let json = home.runs(&["terminal", "screen", "nope", "--json"]);
+    let reply: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert!(reply["error"].as_str().unwrap().starts_with("Session 'nope' not found"), "{reply}");
+
+    let missing = home.runs(&["run", &example("count.json")]);
+    assert_eq!(missing.code, 1, "{missing:?}");
+    let hint = "Missing required environment variables: FOLDER. Give them with: steplatch run … -i FOLDER=…";
+    assert!(missing.stdout.contains(hint), "{}", missing.stdout);
+}
+
+#[test]
+fn a_failed_run_shows_its_last_screen_and_no_terminal_that_is_closed() {
+    let home = home();
+    let run = |command: &str| {
+        let said = home.runs(&["run", &example("retry.json"), "-i", command, "--max-states", "5"]);
+        assert_eq!(said.code, 1, "{said:?}");
+        home.runs(&["runs", "list", "--json"]).json()["runs"][0]["run_id"].as_str().unwrap().to_owned()
+    };
+    let id = run("COMMAND=echo it broke here; false");
+    let shown = home.runs(&["runs", "show", &id]).well();
+    assert!(shown.contains("the last screen:") && shown.contains("│ it broke here"), "{shown}");
+    let terminal = shown.lines().find(|line| line.trim_start().starts_with("terminal")).unwrap();
+    assert!(terminal.ends_with("(closed)"), "{shown}");
+    let kept = home.runs(&["runs", "show", &id, "--json"]).json();
+    assert!(kept["last_screen"].as_str().unwrap().contains("it broke here"), "{kept}");
+    let kept =
+        home.runs(&["run", &example("retry.json"), "-i", "COMMAND=false", "--max-states", "5", "--keep-terminals"]);
+    assert_eq!(kept.code, 1);
+    let id = home.runs(&["runs", "list", "--json"]).json()["runs"][0]["run_id"].as_str().unwrap().to_owned();
+    let shown = home.runs(&["runs", "show", &id]).well();
+    assert!(shown.contains("terminal") && !shown.contains("(closed)"), "{shown}");
 }
 
 #[test]

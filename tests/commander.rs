@@ -325,7 +325,7 @@ async fn ctrl_c_interrupts_what_is_waited_for_and_leaves_a_question_open() {
 
     desk.says("%release 1", "^  \\? Release 1\\?\n.*\n.*\n.*\n\\?$").await;
     desk.presses("\x03").await;
-    desk.shows("^the question is left open; /gates asks it again\n›$").await;
+    desk.shows("^the question is left open; Ctrl-C again cancels the run, /gates asks again\n›$").await;
     assert_eq!(project.listed("waiting").len(), 1, "and the run still waits");
     desk.says("1", "^error: nothing is asked").await;
     desk.says("/gates", "^RUN .*\n.* release .*Release 1\\?\n(.*\n)*    2  no\n.*\n\\?$").await;
@@ -345,6 +345,13 @@ async fn ctrl_c_interrupts_what_is_waited_for_and_leaves_a_question_open() {
     desk.shows("^cancelling run_.*\n(.*\n)?✗ cancelled in .*\n  its result is ::3").await;
     let screen = desk.says("@identity ::3['error_type']", "^cancelled\n✓ ::4").await;
     assert!(!screen.contains('⠋'), "what moved in place is gone:\n{screen}");
+
+    // A second Ctrl-C at the same question cancels the run.
+    desk.says("%release 3", "^  \\? Release 3\\?\n.*\n.*\n.*\n\\?$").await;
+    desk.presses("\x03").await;
+    desk.shows("Ctrl-C again cancels the run, /gates asks again\n›$").await;
+    desk.presses("\x03").await;
+    desk.shows("^cancelling run_.*\n(.*\n)*.*✗ cancelled in").await;
 }
 
 #[tokio::test]
@@ -364,7 +371,10 @@ async fn whoever_leaves_is_told_what_goes_on_and_finds_its_question_first_when_t
     drop(desk);
 
     let desk = Desk::sits_down(&project).await;
-    desk.shows(&format!("^{run} asks, Ctrl-C leaves it open\n  \\? Release 7\\?\n.*\n.*\n.*\n\\?$")).await;
+    desk.shows(&format!(
+        "^{run} asks, Ctrl-C leaves it open, twice cancels the run\n  \\? Release 7\\?\n.*\n.*\n.*\n\\?$"
+    ))
+    .await;
     desk.says("no", &format!("^answered: no; {run} is now ")).await;
     desk.says(":quit", "^left with 0").await;
 }
@@ -430,6 +440,21 @@ async fn lines_are_completed_and_remembered_but_not_those_that_begin_with_a_blan
     desk.shows("^✓ ::0 @greet").await;
     let coloured = desk.terminal.view(true).await.unwrap().screen;
     assert!(!coloured.contains("\x1b[0;32m"), "{coloured:?}");
+}
+
+// Document 003, line 1152: other text is direct input to the current target.
+#[test]
+fn plain_text_goes_to_the_current_target() {
+    let project = Project::new();
+    let none = project.script("world\n");
+    assert!(none.code == 2 && none.stderr.contains("/target @NODE"), "{none:?}");
+    let sent = project.script("/target @greet\nworld\n/target\n/target off\n");
+    assert_eq!((sent.code, sent.stdout.as_str()), (0, "hello world\n"), "{sent:?}");
+    assert!(sent.stderr.contains("plain text is sent to @greet; /target off ends that"), "{sent:?}");
+    let unknown = project.script("/target @gret\n");
+    assert!(unknown.code == 2 && unknown.stderr.contains("did you mean @greet?"), "{unknown:?}");
+    let graph = project.script("/target @both\nworld\n");
+    assert!(graph.stderr.contains("plain text is sent to #both"), "{graph:?}");
 }
 
 #[test]

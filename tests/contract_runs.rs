@@ -50,7 +50,7 @@ fn a_run_has_the_time_that_it_is_given_on_the_command_line() {
         "action": {"tool": "sleep", "params": {"seconds": 600}}, "timeout": 300}}});
     write(&home, "nap.json", &machine.to_string());
     let said = home.runs(&["run", "nap.json", "--timeout", "1", "--json"]);
-    assert_eq!(error(&said), "Workflow execution timed out after 1s in state 'nap'");
+    assert_eq!(error(&said), "Workflow execution timeout (1.0s) exceeded in state 'nap'");
     write(&home, "nap.py", &function("await ctx.sleep(600)"));
     let said = home.runs(&["run", "nap.py", "--timeout", "1", "--json"]);
     assert_eq!(error(&said), "the run was at work for 1 s, which is its limit");

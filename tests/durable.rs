@@ -158,7 +158,8 @@ fn a_secret_is_in_no_file_once_its_run_is_over_and_the_run_goes_on_with_it() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);
     let definition = json!({
-        "arguments": {"TOKEN": {"description": "a token", "secret": true}},
+        "arguments": {"TOKEN": {"description": "a token", "secret": true, "export": true},
+                      "KEY": {"description": "one that no shell is told", "secret": true, "default": "d3fault-key-of-nobody"}},
         "return_values": {"MADE": {"description": "another one, known only at the end", "secret": true}},
         "initial_state": "pause",
         "states": {
@@ -172,7 +173,7 @@ fn a_secret_is_in_no_file_once_its_run_is_over_and_the_run_goes_on_with_it() {
             },
             "use": {
                 "action": {"tool": "send_input", "params": {
-                    "input_text": "printf %s \"$TOKEN\" | wc -c >used; MADE=$(cat made); echo made $MADE; : {word|sh}\n",
+                    "input_text": "printf %s \"$TOKEN\" | wc -c >used; MADE=$(cat made); echo made $MADE; : {word|sh} {KEY|sh}\n",
                 }},
                 "transitions": [{"condition": "success", "next_state": "done"}],
             },
@@ -194,7 +195,7 @@ fn a_secret_is_in_no_file_once_its_run_is_over_and_the_run_goes_on_with_it() {
     kill(&daemon(&home)["pid"]);
     let ended = agent.calls("get_run", json!({"run_id": begun["run_id"], "wait_seconds": 60}));
     assert_eq!(ended["status"], "completed", "{ended}");
-    let hidden = ["that's-nowhere", "that'\\''s-nowhere", made];
+    let hidden = ["that's-nowhere", "that'\\''s-nowhere", made, "d3fault-key-of-nobody"];
     let shows = |told: &str| hidden.into_iter().any(|secret| told.contains(secret));
     assert!(ended["final_variables"]["screen_content"].as_str().unwrap().contains("made ••••••"), "{ended}");
     assert!(!shows(&ended.to_string()), "{ended}");

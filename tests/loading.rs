@@ -128,7 +128,7 @@ fn files_are_loaded_by_pattern_and_one_that_is_wrong_stops_no_other() {
     let linted = project.types(&["workflow", "lint", "flows/other.py", "flows/nodes.py", "hello", "nap"]);
     assert_eq!(linted.code, 2);
     let lines: Vec<&str> = linted.stdout.lines().collect();
-    assert_eq!((lines[0], lines[2], lines[3]), ("flows/other.py: in order", "hello: in order", "nap: in order"));
+    assert_eq!((lines[0], lines[2], lines[3]), ("flows/other.py: ok", "hello: ok", "nap: ok"));
     assert!(lines[1].starts_with("flows/nodes.py: line 2: bash 'wrong': /comand: unknown key"), "{linted:?}");
     assert!(!project.library("other.py").exists());
 }
@@ -376,4 +376,38 @@ fn functions_and_machines_start_each_other_by_name_and_share_what_is_loaded() {
     assert_eq!(project.counted("inner", 2)["status"], "proven");
     project.counted("nap", 1);
     project.counted("own", 1);
+}
+
+// A run is counted before it is written down as finished, and once, whatever the daemon is at when it is killed.
+#[test]
+fn a_run_of_a_function_is_counted_once_however_its_daemon_ends() {
+    let project = Project::new();
+    project.writes(
+        "flows/quick.py",
+        "async def quick(ctx):\n    return 1\n\nWorkflow(id='quick', session=session, fn=quick)\n",
+    );
+    project.loads(&["flows/quick.py"]).well();
+    let agent = project.agent();
+    let begins = || agent.calls("run_workflow", json!({"workflow_name": "quick", "wait_seconds": 0}))["run_id"].clone();
+    let is_over = |run: &Value| {
+        let over = agent.calls("get_run", json!({"run_id": run, "wait_seconds": 60}));
+        assert_eq!(over["status"], "completed", "{over}");
+    };
+    let counted = || {
+        let about = fs::read(project.library("quick.meta.json")).unwrap();
+        let about: Value = serde_json::from_slice(&about).unwrap();
+        about["workflows"]["quick"]["run_count"].as_u64().unwrap_or_default()
+    };
+    for runs in (0..10).step_by(2) {
+        let run = begins();
+        is_over(&run);
+        project.crashes();
+        is_over(&run);
+        assert_eq!(counted(), runs + 1, "killed right after the run was told to be over");
+        let run = begins();
+        project.waits_until("the run is counted", || counted() > runs + 1);
+        project.crashes();
+        is_over(&run);
+        assert_eq!(counted(), runs + 2, "killed right after the run was counted");
+    }
 }

@@ -82,7 +82,9 @@ fn what_rests_is_shown_and_listed_and_functions_rest_as_well() {
     assert!(home.runs(&["runs", "list"]).well().contains("asking    waiting, paused"));
     assert!(home.runs(&["runs", "show", run]).well().contains("  paused    by "));
     let said = home.runs(&["runs", "resume", run, "run_0123456789abcdef"]);
-    assert!(said.code == 1 && said.stderr.contains("run_0123456789abcdef: Run 'run_0123456789abcdef' not found"));
+    assert!(
+        said.code == 1 && said.stderr.contains("run_0123456789abcdef: Workflow run 'run_0123456789abcdef' not found")
+    );
     assert!(!home.runs(&["runs", "show", run]).well().contains("  paused    by "), "the other one goes on");
 
     let file = home.path().join("story.py");

@@ -285,14 +285,35 @@ fn a_person_who_closes_the_input_is_told_how_to_answer_later() {
 }
 
 #[test]
-fn ctrl_c_at_a_question_cancels_the_run() {
+fn ctrl_c_at_a_question_leaves_it_open() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
     let person = Person::runs(&agent, &home);
-    person.sees("by number or text:");
+    person.sees("Ctrl-C leaves the question open, twice cancels the run");
     person.types(json!({"keys": ["c-c"]}));
-    let screen = person.sees("✗ cancelled in ");
-    assert!(!screen.contains("your answer"), "the question is gone:\n{screen}");
+    let screen = person.sees("exit-code-3");
+    let told = format!("answer it with: steplatch gates answer {} CHOICE", waiting_run(&home));
+    assert!(screen.contains(&told), "no {told:?} on:\n{screen}");
+}
+
+#[test]
+fn ctrl_c_twice_at_a_question_cancels_the_run() {
+    let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
+    let agent = Agent::new(&outer);
+    // The second one counts within two seconds, which a busy machine may miss.
+    for _ in 0..10 {
+        let person = Person::runs(&agent, &home);
+        person.sees("by number or text:");
+        person.types(json!({"keys": ["c-c"]}));
+        person.sees("Ctrl-C again cancels the run");
+        person.types(json!({"keys": ["c-c"]}));
+        let screen = person.sees("✗ cancelled in |exit-code-3");
+        if screen.contains("✗ cancelled in ") {
+            assert!(!screen.contains("your answer"), "the question is gone:\n{screen}");
+            return;
+        }
+    }
+    panic!("ten times in a row, the second Ctrl-C came more than two seconds after the first");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Questions of runs in the conversation: put, answered, and left open.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use steplatch_protocol::{AnswerGate, AnswerGateReply};
@@ -9,7 +10,8 @@ use super::conversation::{Conversation, PATIENCE, WAITING};
 use super::editor::Prompt;
 use crate::failure::{FAILED, Failure};
 use crate::print::{self, QUIET, visible};
-use crate::question;
+use crate::question::TWICE_WITHIN;
+use crate::{passphrase, question};
 
 impl Conversation<'_> {
     /// Takes a line for the question of a gate, and answers it once that is whole.
@@ -28,7 +30,12 @@ impl Conversation<'_> {
 
     /// Gives an answer, and waits for what comes of it where the run is watched here.
     async fn gives(&mut self, gate: &str, answer: AnswerGate) -> Result<(), Failure> {
-        let reply = self.work.answer(&answer).await?;
+        let reply = loop {
+            let reply = self.work.answer(&answer).await?;
+            let Some(seconds) = reply.as_ref().and_then(|reply| reply.retry_after_seconds) else { break reply };
+            self.screen.note(&passphrase::pause(seconds))?;
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+        };
         if let Some(refused) = reply.as_ref().filter(|reply| !reply.success) {
             return self.is_refused(gate, answer, refused).await;
         }
@@ -84,7 +91,7 @@ impl Conversation<'_> {
                 1 => "; 1 more question waits".to_owned(),
                 more => format!("; {more} more questions wait"),
             };
-            let later = if self.screen.is_watched() { ", Ctrl-C leaves it open" } else { "" };
+            let later = if self.screen.is_watched() { ", Ctrl-C leaves it open, twice cancels the run" } else { "" };
             let mut lines = vec![format!("{QUIET}{who}{} asks{later}{more}{QUIET:#}", gate.run_id)];
             lines.extend(question::shown(gate, print::width()));
             self.still()?;
@@ -110,13 +117,27 @@ impl Conversation<'_> {
         self.screen.say(&lines)
     }
 
-    /// Ctrl-C at the prompt: what is asked stays open.
+    /// Handles Ctrl-C at the prompt: the questions stay open. A second one soon after cancels the run that asked.
     pub(super) fn leaves_questions(&mut self) -> io::Result<()> {
+        if let Some((run, since)) = self.left.take()
+            && since.elapsed() < TWICE_WITHIN
+        {
+            self.screen.note(&format!("cancelling {run}"))?;
+            self.work.cancel(run);
+            return Ok(());
+        }
+        let asked = self.session.asked().map(|question| {
+            let run = question.entry.and_then(|number| self.session.entry(number).run.clone());
+            run.unwrap_or_else(|| question.asking.gate().run_id.clone())
+        });
         let open = match self.session.leaves() {
             0 => "Ctrl-D leaves".to_owned(),
-            1 => "the question is left open; /gates asks it again".to_owned(),
-            count => format!("{count} questions are left open; /gates asks them again"),
+            1 => "the question is left open; Ctrl-C again cancels the run, /gates asks again".to_owned(),
+            count => format!(
+                "{count} questions are left open; Ctrl-C again cancels the run of the first one, /gates asks them again"
+            ),
         };
+        self.left = asked.map(|run| (run, Instant::now()));
         self.asks()?;
         self.screen.note(&open)
     }

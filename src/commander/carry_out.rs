@@ -3,7 +3,7 @@
 use steplatch_protocol::{CancelWorkflow, GateInfo, GetWorkflowRun, ListGraphs, ListNodes, ListWorkflows};
 
 use super::conversation::Conversation;
-use super::line::Kind;
+use super::line::{self, Kind, Line};
 use super::order::{self, Order};
 use super::session::State;
 use super::{help, told};
@@ -46,10 +46,41 @@ impl Conversation<'_> {
                 let lines = told::calls(self.session.entries());
                 self.tells(&lines, "nothing was called yet; /help says how it is done")?;
             }
+            Order::Target => self.sets_target(rest).await?,
             Order::Clear if self.screen.is_watched() => print::clear()?,
             Order::Clear => {}
             Order::Quit => self.over = true,
         }
+        Ok(())
+    }
+
+    /// `/target`, `/target @NODE` and `/target off`.
+    async fn sets_target(&mut self, rest: &str) -> Result<(), Failure> {
+        let line = match rest {
+            "" => {
+                let now = self.session.target().map(|target| visible(&target.to_string()));
+                let now = now.map_or_else(
+                    || "plain text is sent nowhere; /target @NODE sends it to a node".to_owned(),
+                    |now| format!("plain text is sent to {now}; /target off ends that"),
+                );
+                return Ok(self.screen.note(&now)?);
+            }
+            "off" => {
+                self.session.set_target(None);
+                return Ok(self.screen.note("plain text is sent nowhere any more")?);
+            }
+            name => line::read(name).map_err(Failure::usage)?,
+        };
+        let target = match line {
+            Line::Call { target, text } if text.is_empty() => target,
+            _ => return Err(Failure::usage("after /target comes one name: @NODE, #GRAPH or %WORKFLOW; or off")),
+        };
+        let catalog = self.work.catalog().await?;
+        let target = catalog.meant(&target);
+        self.screen.lines.change_words(|words| words.catalog = catalog);
+        let target = target.map_err(Failure::usage)?;
+        self.screen.note(&format!("plain text is sent to {}; /target off ends that", visible(&target.to_string())))?;
+        self.session.set_target(Some(target));
         Ok(())
     }
 

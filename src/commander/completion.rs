@@ -73,6 +73,11 @@ fn arguments(before: &str, word: &str, words: &Words) -> Vec<String> {
     let name = command.split_whitespace().next().unwrap_or_default();
     let order = ORDERS.iter().find(|row| row.names.contains(&name)).map(|row| row.order);
     let all: Vec<String> = match order {
+        Some(Order::Target) => {
+            let names =
+                |kind: Kind| words.catalog.names(kind).iter().map(move |name| format!("{}{name}", kind.sigil()));
+            Kind::ALL.into_iter().flat_map(names).chain(["off".to_owned()]).collect()
+        }
         Some(Order::Help) => help::TOPICS.iter().map(|topic| topic.name.to_owned()).collect(),
         Some(Order::Show | Order::Cancel | Order::Foreground | Order::Answer) => words.runs.clone(),
         Some(Order::Runs) => {
@@ -109,7 +114,7 @@ mod tests {
 
     #[test]
     fn words_become_what_there_is() {
-        let table: [(&str, usize, &[&str]); 14] = [
+        let table: [(&str, usize, &[&str]); 15] = [
             ("@", 0, &["@fails", "@greet", "@identity", "@grow"]),
             ("@gr", 0, &["@greet", "@grow"]),
             ("  @gr", 2, &["@greet", "@grow"]),
@@ -121,6 +126,7 @@ mod tests {
             ("/show ", 6, &["run_abc", "run_xyz"]),
             ("/fg x", 4, &["run_xyz"]),
             ("/runs w", 6, &["waiting"]),
+            ("/target @gr", 8, &["@greet"]),
             ("@greet a(::", 9, &["::last", "::greet", "::release", "::2", "::1", "::0"]),
             ("@greet ::gr", 7, &["::greet"]),
             ("@greet @", 7, &[]),

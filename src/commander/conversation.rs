@@ -61,6 +61,8 @@ pub(crate) struct Conversation<'a> {
     stopping: bool,
     /// What waited for a result and can be done now.
     pub(super) later: VecDeque<(Wanted, Value)>,
+    /// The run whose question was left open by Ctrl-C, and when.
+    pub(super) left: Option<(String, Instant)>,
 }
 
 impl<'a> Conversation<'a> {
@@ -76,6 +78,7 @@ impl<'a> Conversation<'a> {
             over: false,
             stopping: false,
             later: VecDeque::new(),
+            left: None,
         }
     }
 
@@ -140,7 +143,10 @@ impl<'a> Conversation<'a> {
 
     async fn reads(&mut self, typed: Typed) -> Result<(), Failure> {
         let line = match typed {
-            Typed::Line(line) => line,
+            Typed::Line(line) => {
+                self.left = None;
+                line
+            }
             Typed::Closed => {
                 self.over = true;
                 return Ok(());
@@ -154,7 +160,8 @@ impl<'a> Conversation<'a> {
             Meaning::Order(word, _) => matches!(order::called(word), Ok(Order::Answer | Order::Quit)),
             _ => false,
         };
-        if !passes && line.trim_start().starts_with(['@', '#', '%', '/', ':']) {
+        let to_target = matches!(meaning, Meaning::Call(..));
+        if !passes && (to_target || line.trim_start().starts_with(['@', '#', '%', '/', ':'])) {
             self.screen.lines.remember(&line);
         }
         match self.does(meaning).await {

@@ -26,6 +26,7 @@ a tool of another server, a model. The project declares it in steplatch.toml:
     @greet world          calls it; all that follows the name is its input
     @identity hello       is always there and returns its input
     /nodes                lists what this project has
+    /target @greet        sends it all plain text from now on; /target off ends that
 
 Each result has a number. ::0 is the output of the first one: see /help references.",
     },

@@ -17,6 +17,7 @@ pub(crate) enum Order {
     Foreground,
     Background,
     History,
+    Target,
     Clear,
     Quit,
 }
@@ -36,7 +37,7 @@ const fn row(order: Order, names: &'static [&'static str], arguments: &'static s
     Row { order, names, arguments, about }
 }
 
-pub(crate) const ORDERS: [Row; 14] = [
+pub(crate) const ORDERS: [Row; 15] = [
     row(Order::Help, &["help", "h", "?"], "[TOPIC]", "explain Commander, or a topic of it"),
     row(Order::Nodes, &["nodes"], "[TEXT]", "list the nodes of this project"),
     row(Order::Graphs, &["graphs"], "[TEXT]", "list the graphs of this project"),
@@ -49,6 +50,7 @@ pub(crate) const ORDERS: [Row; 14] = [
     row(Order::Foreground, &["fg"], "[RUN|NUMBER]", "watch a run, or wait for a call, until it is over"),
     row(Order::Background, &["bg"], "[LINE]", "list what is under way, or begin LINE without watching it"),
     row(Order::History, &["history"], "", "list what was called, with the numbers of the results"),
+    row(Order::Target, &["target"], "[@NODE|#GRAPH|%WORKFLOW|off]", "choose what plain text is sent to, or tell it"),
     row(Order::Clear, &["clear"], "", "clear the screen"),
     row(Order::Quit, &["quit", "exit", "q"], "", "leave; runs go on"),
 ];

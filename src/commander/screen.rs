@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::editor::Lines;
 use super::told;
 use crate::print::{self, BAD, QUIET, visible};
+use crate::wording::for_people;
 
 /// The person's terminal, or the standard streams of a script.
 #[derive(Debug)]
@@ -38,6 +39,7 @@ impl Screen {
             print::error(message);
             return Ok(());
         }
+        let message = for_people(message);
         let mut lines = message.lines().map(visible);
         let first = format!("{BAD}error:{BAD:#} {}", lines.next().unwrap_or_default());
         let all: Vec<String> = std::iter::once(first).chain(lines).collect();

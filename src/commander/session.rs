@@ -97,6 +97,8 @@ pub(crate) struct Session {
     entries: Vec<Entry>,
     questions: VecDeque<Question>,
     waiting: Vec<(Wanted, Pinned)>,
+    /// What plain text is sent to, unless it answers a question.
+    target: Option<Target>,
     /// The first entry whose result is kept.
     oldest: usize,
     kept: usize,
@@ -113,7 +115,7 @@ impl Session {
     /// A session that keeps results of so many bytes.
     fn keeping(most_kept: usize) -> Self {
         let (entries, questions, waiting) = (Vec::new(), VecDeque::new(), Vec::new());
-        Self { entries, questions, waiting, oldest: 0, kept: 0, most_kept }
+        Self { entries, questions, waiting, target: None, oldest: 0, kept: 0, most_kept }
     }
 
     /// Reads a line as it is meant here: what begins with no sign of its own answers the question that is asked.
@@ -153,13 +155,27 @@ impl Session {
                 let how = "a reference is written ::0, ::-1, ::last or ::NAME; see /help references";
                 first.map(|number| Meaning::Look(number, text)).ok_or_else(|| how.to_owned())
             }
-            Line::Words(text) => match asked {
-                Some(asking) => Ok(Meaning::Answer(asking.gate().gate_id.clone(), pin(&text)?)),
-                None => Err("nothing is asked; call a node with @, a graph with # or a workflow with %, and see /help"
-                    .to_owned()),
+            Line::Words(text) => match (asked, &self.target) {
+                (Some(asking), _) => Ok(Meaning::Answer(asking.gate().gate_id.clone(), pin(&text)?)),
+                (None, Some(target)) => Ok(Meaning::Call(target.clone(), pin(&text)?)),
+                (None, None) => {
+                    Err("nothing is asked; call a node with @, a graph with # or a workflow with %, and see /help; \
+                         /target @NODE sends plain text to one"
+                        .to_owned())
+                }
             },
         });
         meaning.unwrap_or_else(Meaning::Misread)
+    }
+
+    /// What plain text is sent to.
+    pub(crate) fn target(&self) -> Option<&Target> {
+        self.target.as_ref()
+    }
+
+    /// Sends plain text to `target` from now on; to nothing without one.
+    pub(crate) fn set_target(&mut self, target: Option<Target>) {
+        self.target = target;
     }
 
     /// Returns a text with results in the places of its references, or which are still coming.
@@ -413,6 +429,31 @@ mod tests {
         );
         session.settled("c");
         assert_eq!((session.leaves(), session.asked().is_none()), (1, true));
+    }
+
+    // Document 003, line 1152: `other -> Direct input to current target`.
+    #[test]
+    fn other_text_goes_to_the_current_target_unless_it_answers_a_question() {
+        let mut session = Session::default();
+        assert!(matches!(session.read("hello"), Meaning::Misread(said) if said.contains("/target @NODE")));
+        let greet = Target { kind: Kind::Node, name: "greet".to_owned() };
+        session.set_target(Some(greet.clone()));
+        let number = calls(&mut session, "first");
+        done(&mut session, number, "one");
+        match session.read("hello ::0") {
+            Meaning::Call(target, text) => {
+                assert_eq!(target, greet);
+                assert_eq!(text.filled(|number| session.result(number)), Ok(json!("hello one")));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(session.read("/bg hello"), Meaning::Quietly(target, _) if target == greet));
+        assert!(matches!(session.read("@other x"), Meaning::Call(target, _) if target.name == "other"));
+        session.asks(gate("a", &[]), None, false);
+        assert!(matches!(session.read("hello"), Meaning::Answer(gate, _) if gate == "a"), "a question comes first");
+        session.settled("a");
+        session.set_target(None);
+        assert!(matches!(session.read("hello"), Meaning::Misread(_)));
     }
 
     #[test]

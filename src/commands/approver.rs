@@ -7,30 +7,30 @@ use serde_json::json;
 use steplatch_protocol::{GetApprover, Place, SetApprover};
 
 use crate::failure::Failure;
-use crate::passphrase::Source;
+use crate::passphrase::{self, Source};
 use crate::{front, print};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Approver {
-    /// Set the passphrase that every answer to a question for people needs from now on
+    /// Set the approval passphrase
     Set {
-        /// Read it from the first line of standard input; one that is set before, from the second
+        /// Read the new one from the first line of standard input, the current one from the second
         #[arg(long)]
         stdin: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Take the passphrase away: answers need none any more
+    /// Remove the approval passphrase
     Clear {
-        /// Read the one that is set from the first line of standard input
+        /// Read the current one from the first line of standard input
         #[arg(long)]
         stdin: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Tell whether a passphrase is set
+    /// Show whether an approval passphrase is set
     Status {
         /// Print JSON
         #[arg(long)]
@@ -67,10 +67,10 @@ async fn set(place: &Place, stdin: bool, json: bool) -> Result<ExitCode, Failure
             (new, current)
         }
         Source::Person(_) => {
-            let current = if replaces { Some(source.next("the passphrase that is set:").await?) } else { None };
-            let new = source.next("a new passphrase:").await?;
-            if source.next("the same again:").await? != new {
-                return Err(Failure::usage("these were two different ones, and nothing was changed"));
+            let current = if replaces { Some(source.next("current passphrase:").await?) } else { None };
+            let new = source.next("new passphrase:").await?;
+            if source.next("new passphrase again:").await? != new {
+                return Err(Failure::usage("the two passphrases differ; nothing was changed"));
             }
             (new, current)
         }
@@ -80,14 +80,21 @@ async fn set(place: &Place, stdin: bool, json: bool) -> Result<ExitCode, Failure
 
 async fn clear(place: &Place, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
     let current = match is_set(place).await? {
-        true => Some(Source::here(stdin)?.next("the passphrase that is set:").await?),
+        true => Some(Source::here(stdin)?.next("current passphrase:").await?),
         false => None,
     };
     change(place, SetApprover { passphrase: None, current }, json).await
 }
 
 async fn change(place: &Place, verb: SetApprover, json: bool) -> Result<ExitCode, Failure> {
-    let reply = front::ask(place, verb).await?;
+    let mut reply = front::ask(place, verb.clone()).await?;
+    while let Some(seconds) = reply.retry_after_seconds {
+        print::note(&passphrase::pause(seconds));
+        if !passphrase::wait_out(seconds).await? {
+            break;
+        }
+        reply = front::ask(place, verb.clone()).await?;
+    }
     if !reply.success {
         let error = reply.error.clone().unwrap_or_else(|| "nothing was changed".to_owned());
         return Err(Failure::work(error).with(&reply));
@@ -95,9 +102,9 @@ async fn change(place: &Place, verb: SetApprover, json: bool) -> Result<ExitCode
     if json {
         print::json(&reply)?;
     } else if reply.is_set {
-        print::line("a passphrase is set: answers to questions for people need it from now on")?;
+        print::line("passphrase set; answers to gates for people need it from now on")?;
     } else {
-        print::line("no passphrase is set: answers need none")?;
+        print::line("passphrase removed; approvals no longer need one")?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -13,13 +13,13 @@ use crate::settings::{Settings, file};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
-    /// Print every setting with its value and where that comes from
+    /// Show every setting, its value and its origin
     Show {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Say what is wrong with the configuration
+    /// Check the configuration and report all problems
     Check {
         /// Print JSON
         #[arg(long)]
@@ -58,7 +58,7 @@ async fn show(json: bool) -> Result<ExitCode, Failure> {
         print::json(&documents.collect::<serde_json::Map<_, _>>())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let head = ["SETTING", "VALUE", "FROM", "WHAT IT SAYS"].map(str::to_owned).to_vec();
+    let head = ["SETTING", "VALUE", "FROM", "DESCRIPTION"].map(str::to_owned).to_vec();
     let lines = rows.iter().map(|(name, value, origin, about)| {
         let mut cell = cell(value);
         if missing.contains_key(name) {
@@ -95,7 +95,7 @@ async fn check(json: bool) -> Result<ExitCode, Failure> {
     if json {
         print::json(&json!({"success": true, "problems": []}))?;
     } else {
-        print::line("the configuration is in order")?;
+        print::line("configuration: ok")?;
     }
     Ok(ExitCode::SUCCESS)
 }

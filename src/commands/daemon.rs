@@ -52,7 +52,7 @@ pub(crate) enum Daemon {
         #[arg(long)]
         json: bool,
     },
-    /// Tell how the daemon is
+    /// Show daemon status
     Status {
         /// Print JSON
         #[arg(long)]

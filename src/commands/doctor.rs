@@ -29,8 +29,8 @@ impl Doctor {
         let reply = json!({"success": problems == 0, "problems": problems, "warnings": warnings, "checks": checks});
         if problems > 0 {
             let sentence = match problems {
-                1 => "there is a problem; what mends it stands below it".to_owned(),
-                many => format!("there are {many} problems; what mends each stands below it"),
+                1 => "1 problem; its fix is below it".to_owned(),
+                many => format!("{many} problems; the fix of each is below it"),
             };
             return Err(Failure::work(sentence).with(&reply));
         }
@@ -38,9 +38,9 @@ impl Doctor {
             print::json(&reply)?;
         } else {
             print::line(match warnings {
-                0 => "all is well".to_owned(),
-                1 => "it works; one thing is worth a look".to_owned(),
-                many => format!("it works; {many} things are worth a look"),
+                0 => "ok: no problems".to_owned(),
+                1 => "ok: 1 warning".to_owned(),
+                many => format!("ok: {many} warnings"),
             })?;
         }
         Ok(ExitCode::SUCCESS)

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
-use steplatch_protocol::{AnswerGate, GateInfo, GetWorkflowRun, Place, RunRecord};
+use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, GetWorkflowRun, Place, RunRecord};
 use steplatch_workflow::Form;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -205,7 +205,7 @@ impl Answer {
             answer.passphrase = Some(passphrase::from_stdin()?);
         }
         let said = told_of(&answer);
-        let mut reply = front::ask(place, answer.clone()).await?;
+        let mut reply = give(place, &answer).await?;
         let mut person = Person::here().filter(|_| !self.json && !self.passphrase_stdin);
         while reply.passphrase_wanted
             && let Some(person) = &mut person
@@ -214,7 +214,7 @@ impl Answer {
                 print::note(reply.error.as_deref().unwrap_or_default());
             }
             answer.passphrase = Some(passphrase::ask(person, "the approver's passphrase:").await?);
-            reply = front::ask(place, answer.clone()).await?;
+            reply = give(place, &answer).await?;
         }
         if !reply.success {
             let error = reply.error.clone();
@@ -282,7 +282,7 @@ impl Answer {
                         continue;
                     }
                 };
-                let reply = front::ask(place, answer.clone()).await?;
+                let reply = give(place, &answer).await?;
                 if reply.success {
                     print::line(format!("  answered: {}; the run is now {}", told_of(&answer), reply.status))?;
                     break;
@@ -296,6 +296,18 @@ impl Answer {
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Gives an answer. Its passphrase is kept until it is checked, where wrong ones were given before.
+async fn give(place: &Place, answer: &AnswerGate) -> Result<AnswerGateReply, Failure> {
+    loop {
+        let reply = front::ask(place, answer.clone()).await?;
+        let Some(seconds) = reply.retry_after_seconds else { return Ok(reply) };
+        print::note(&format!("  {}", passphrase::pause(seconds)));
+        if !passphrase::wait_out(seconds).await? {
+            return Ok(reply);
+        }
     }
 }
 

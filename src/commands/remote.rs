@@ -14,9 +14,9 @@ use crate::print::{self, visible};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Remote {
-    /// List the remote workflow services that are configured, how they are, and what they offer
+    /// List remote workflow services, their status and workflows
     List(Which),
-    /// Ask the services again which workflows they have, and tell what changed
+    /// Fetch the workflow lists again and report changes
     Refresh(Which),
 }
 

@@ -18,9 +18,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::asking::Asking;
 use crate::failure::{FAILED, Failure};
 use crate::family::{Family, child};
-use crate::question::Person;
+use crate::question::{Person, TWICE_WITHIN};
 use crate::run_view::{Shown, View};
-use crate::{front, print};
+use crate::{front, passphrase, print};
 
 /// A run waits on a gate that somebody must answer.
 const WAITING: u8 = 3;
@@ -32,13 +32,13 @@ pub(crate) struct Run {
     /// What contains a slash, ends in .json or .py or is a file that exists is a file.
     #[arg(value_name = "FILE|NAME")]
     workflow: String,
-    /// A variable to begin with; may be given more than once
+    /// Set a workflow variable (repeatable)
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = variable)]
     input: Vec<(String, String)>,
     /// Terminal to work in; without it the workflow opens its own
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// States to execute at most
+    /// Maximum number of states to execute
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     max_states: Option<u32>,
     /// Seconds that the run may take (1 to 7200; default 1800), waiting for people and pauses not counted
@@ -47,7 +47,7 @@ pub(crate) struct Run {
     /// Leave terminals open when the run fails or is cancelled
     #[arg(long)]
     keep_terminals: bool,
-    /// A name for this run: started again with the same one, it is the same run
+    /// Idempotency key: the same key returns the existing run
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
     /// Save the workflow in the library when it runs to its end
@@ -122,6 +122,8 @@ impl Run {
         let reply = daemon.call(GetRun { run_id: run, wait_seconds }).await?;
         if json {
             print::json(&reply)?;
+        } else if let Some(unsaved) = reply.error.as_ref().filter(|_| reply.success) {
+            print::note(unsaved);
         }
         Ok(ExitCode::from(if rest == Rest::Waits { WAITING } else { code(&reply) }))
     }
@@ -184,8 +186,9 @@ enum Rest {
 type Cancelling = Pin<Box<dyn Future<Output = Result<(), AskError>>>>;
 
 impl Watching<'_> {
-    /// Shows the events of the run until its last one, or until it waits for an answer and nobody is here to
-    /// give it. Ctrl-C cancels the run, a second one stops watching.
+    /// Shows the events of the run until its last one, or until it waits for an answer that is not given here. Ctrl-C cancels
+    /// the run, a second one stops watching. At a question, the first Ctrl-C leaves the question open and the second cancels
+    /// the run.
     async fn until_it_rests(mut self) -> Result<Rest, Failure> {
         let mut events = self.daemon.follow(self.run, 1);
         let mut interrupted = signal(SignalKind::interrupt())?;
@@ -214,6 +217,15 @@ impl Watching<'_> {
                 _ = interrupted.recv() => {
                     if cancelled {
                         return Err(Failure::work(format!("stopped watching; the run goes on: {}", self.run)));
+                    }
+                    if let Some(asked) = self.questions.front().map(|question| question.gate().clone()) {
+                        self.heard();
+                        self.view.remark("the question is left open; Ctrl-C again cancels the run")?;
+                        if tokio::time::timeout(TWICE_WITHIN, interrupted.recv()).await.is_err() {
+                            return Ok(self.leave_to_others(&asked)?.unwrap_or(Rest::Waits));
+                        }
+                        // Its answer can not be typed any more.
+                        self.questions.clear();
                     }
                     cancelled = true;
                     let (daemon, run_id) = (self.daemon.clone(), self.run.to_owned());
@@ -296,6 +308,7 @@ impl Watching<'_> {
             // First, because somebody may type as soon as the question is seen.
             person.listen();
             self.view.question(asking.gate())?;
+            self.view.remark("Ctrl-C leaves the question open, twice cancels the run")?;
         }
         self.ask_on()
     }
@@ -358,9 +371,15 @@ impl Watching<'_> {
     ///
     /// Nobody can tell whether an answer that was under way when the daemon went away has arrived. The question is
     /// named, so the answer may be given again as long as it is open.
-    async fn give(&self, answer: &AnswerGate) -> Result<Option<AnswerGateReply>, Failure> {
+    async fn give(&mut self, answer: &AnswerGate) -> Result<Option<AnswerGateReply>, Failure> {
         loop {
             match self.daemon.call(answer.clone()).await {
+                Ok(AnswerGateReply { retry_after_seconds: Some(seconds), .. }) => {
+                    self.view.remark(&passphrase::pause(seconds))?;
+                    if !passphrase::wait_out(seconds).await? {
+                        return Err(Failure::work(format!("stopped watching; the run goes on: {}", self.run)));
+                    }
+                }
                 Ok(reply) => return Ok(Some(reply).filter(|reply| !reply.success)),
                 Err(AskError::Call(CallError::Lost)) => {
                     let gate = answer.gate_id.as_deref().unwrap_or_default();

@@ -32,7 +32,7 @@ pub(crate) enum Runs {
     },
     /// Print what happened in a run, one event a line
     Events(events::Events),
-    /// Let runs go no further for now: what is in flight ends, and nothing new begins
+    /// Pause runs after their current step
     Pause {
         /// The runs: their ids, or unambiguous beginnings of them
         #[arg(required = true)]
@@ -41,7 +41,7 @@ pub(crate) enum Runs {
         #[arg(long)]
         json: bool,
     },
-    /// Let paused runs go on
+    /// Resume paused runs
     Resume {
         /// The runs: their ids, or unambiguous beginnings of them
         #[arg(required = true)]
@@ -75,7 +75,7 @@ pub(crate) struct List {
     /// Only runs that began before that
     #[arg(long, value_name = "TIME", value_parser = moment::moment)]
     until: Option<String>,
-    /// At most so many
+    /// Maximum number of results
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     /// Print JSON
@@ -105,11 +105,7 @@ impl List {
         if self.json {
             print::json(&serde_json::json!({ "runs": runs }))?;
         } else if runs.is_empty() {
-            print::note(if filtered {
-                "no runs are like that"
-            } else {
-                "there are no runs; begin one with: steplatch run"
-            });
+            print::note(if filtered { "no run matches" } else { "there are no runs; begin one with: steplatch run" });
         } else {
             let head = ["ID", "WORKFLOW", "STATE", "BEGAN", "TOOK", "ABOUT"].map(str::to_owned).to_vec();
             let rows: Vec<_> = std::iter::once(head).chain(runs.iter().map(row)).collect();

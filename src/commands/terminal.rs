@@ -331,7 +331,7 @@ impl Destination {
     fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::File(file) => file.write_all(bytes),
-            Self::Output => io::stdout().lock().write_all(bytes),
+            Self::Output => print::bytes(bytes),
         }
     }
 

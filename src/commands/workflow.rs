@@ -21,15 +21,15 @@ use crate::failure::Failure;
 pub(crate) enum Workflow {
     /// List the saved workflows of this project, and your own
     List(list::List),
-    /// Show a saved workflow: what it takes, what it does, how its runs went
+    /// Show a saved workflow: its arguments, its states and how its runs went
     Show(show::Show),
     /// Save workflows, so that they can be run by name
     Load(load::Load),
     /// Remove saved workflows
     Rm(remove::Remove),
-    /// Say everything that is wrong with workflows, and where
+    /// Check workflows and report all problems
     Lint(lint::Lint),
-    /// Draw a workflow, as a diagram in Mermaid's language or as a picture
+    /// Draw a workflow as a Mermaid diagram or an SVG picture
     Graph(graph::Graph),
     Test(test::Test),
     /// Print the JSON Schema of workflows

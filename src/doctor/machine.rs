@@ -100,16 +100,16 @@ fn disk(checks: &mut Checks, folder: &Path, around: &Surroundings) {
     let free = match rustix::fs::statvfs(existing) {
         Ok(about) => about.f_bavail.saturating_mul(about.f_frsize),
         Err(error) => {
-            let said = format!("the room in {} can not be told: {error}", around.shown(existing));
-            return checks.add("room", State::Warning, said, None);
+            let said = format!("the free disk space in {} is not known: {error}", around.shown(existing));
+            return checks.add("disk", State::Warning, said, None);
         }
     };
-    let said = format!("{} free for what runs write down", size(free));
-    let mend = format!("make room on the disk that has {}", around.shown(existing));
+    let said = format!("{} free for the journal of runs", size(free));
+    let mend = format!("free disk space in {}", around.shown(existing));
     match free {
-        0..FULL => checks.problem("room", said, mend),
-        FULL..TIGHT => checks.warn("room", said, mend),
-        _ => checks.good("room", said),
+        0..FULL => checks.problem("disk", said, mend),
+        FULL..TIGHT => checks.warn("disk", said, mend),
+        _ => checks.good("disk", said),
     }
 }
 

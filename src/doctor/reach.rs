@@ -21,17 +21,18 @@ pub(super) async fn settings() -> Checks {
     let problems = config::problems().await;
     for problem in &problems {
         if is_fatal {
-            checks.problem("settings", problem, "mend it: the daemon does not start with it, and keeps what it had");
+            checks.problem(
+                "settings",
+                problem,
+                "fix it: the daemon does not start with it, and keeps its old settings",
+            );
         } else {
-            checks.warn("settings", problem, "mend it, and look again with: steplatch config check");
+            checks.warn("settings", problem, "fix it, and check again with: steplatch config check");
         }
     }
     if problems.is_empty() {
         let is_there = std::path::Path::new(&file).exists();
-        checks.good(
-            "settings",
-            if is_there { format!("in order, {file}") } else { "as they come; there is no file".into() },
-        );
+        checks.good("settings", if is_there { format!("ok, {file}") } else { "defaults (no config file)".into() });
     }
     checks
 }

@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 mod cancels;
+mod document;
 mod document_003;
 mod examples;
 mod frames;
 mod nested;
 mod repl;
+mod secrets;
 mod shared;
 mod story;
 mod survival;
@@ -158,8 +160,10 @@ fn a_function_that_fails_says_where_and_a_file_without_a_workflow_is_refused() {
     let story = Story::of("first = await ctx.run('identity', 1)\nreturn first['output'] / 0", "");
     let over = story.begins(60.0);
     assert_eq!(over["status"], "failed");
-    let error = over["error"].as_str().unwrap();
-    assert!(error.contains("line 3, in story") && error.contains("ZeroDivisionError"), "{error}");
+    // 003 L944-957: error is str(e).
+    assert_eq!(over["error"], "division by zero", "{over}");
+    let traceback = over["traceback"].as_str().unwrap();
+    assert!(traceback.contains("line 3, in story") && traceback.contains("ZeroDivisionError"), "{traceback}");
     std::fs::write(&story.file, "BashNode(id='a', session=session, command='true')\n").unwrap();
     let refused = story.begins(60.0);
     assert_eq!(refused["success"], false);

@@ -47,6 +47,37 @@ fn a_run_is_started_once_followed_and_told_with_its_output() {
     assert_eq!(asks(&serving, "POST", "/resting/start", &[], Some(&json!({"input": "text"}))).0, 400);
 }
 
+/// The flow of document 004, lines 411-450, as a client does it that was written to that document.
+#[test]
+fn a_client_that_is_written_to_the_document_reads_what_is_served() {
+    let serving = Serving::new();
+    serving.posts("/api/v1/workflows", json!({"workflow_definition": resting(1, 0.0)}));
+    let mut failing = resting(1, 0.0);
+    failing["name"] = json!("failing");
+    failing["states"]["s1"]["action"] = json!({"tool": "fail", "params": {"message": "no luck"}});
+    serving.posts("/api/v1/workflows", json!({"workflow_definition": failing}));
+    for (workflow, word) in [("resting", "COMPLETED"), ("failing", "FAILED")] {
+        let start = json!({"input": {"target_domain": "example.com"}, "source": "application"});
+        let (status, started) = asks(&serving, "POST", &format!("/{workflow}/start"), &[], Some(&start));
+        assert_eq!(status, 200, "{started}");
+        // Line 373: both ids are texts.
+        let (correlation, run) =
+            (started["correlation_id"].as_str().unwrap(), started["workflow_id"].as_str().unwrap());
+        let told = ends(&serving, &format!("/{workflow}/runs/{run}/status"), |told| told["status"] != "RUNNING");
+        assert_eq!((&told["status"], &told["workflow_id"]), (&json!(word), &json!(workflow)), "lines 188-196: {told}");
+        assert_eq!(told["correlationId"], correlation);
+        assert_eq!(told["input"], json!({"target_domain": "example.com"}));
+        assert!(told["output"].is_object(), "{told}");
+        // Line 440: executionTime is end_time - start_time.
+        let time = |name: &str| told[name].as_i64().unwrap_or_else(|| panic!("no {name}: {told}"));
+        assert_eq!(time("end_time") - time("start_time"), time("executionDuration"));
+        assert!(time("create_time") <= time("start_time") && time("update_time") <= time("end_time"));
+        for (snake, camel) in [("create_time", "createTime"), ("update_time", "updateTime"), ("end_time", "endTime")] {
+            assert_eq!(time(snake), time(camel));
+        }
+    }
+}
+
 #[test]
 fn a_run_that_waits_is_running_with_its_question_and_can_be_cancelled() {
     let serving = Serving::new();

@@ -1,5 +1,6 @@
 //! Two instances: one serves its workflows, the other has them as tools and runs them, whatever is killed in between.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,13 +10,19 @@ use steplatch_testkit::{Agent, Era, FakeService, Home};
 
 use crate::client::{STEPLATCH, Serving, asking};
 
+/// What the daemon logged so far.
+fn log(home: &Home) -> String {
+    let status = home.runs(&["daemon", "status", "--json"]).json();
+    std::fs::read_to_string(PathBuf::from(status["socket"].as_str().unwrap()).with_file_name("daemon.log")).unwrap()
+}
+
 /// Writes down how a service is asked, with its token in a file.
 fn configure(home: &Home, url: &str, token: &str) {
     let (secret, folder) = (home.path().join("token"), home.path().join(".config/steplatch"));
     std::fs::write(&secret, format!("{token}\n")).unwrap();
     std::fs::create_dir_all(&folder).unwrap();
     let settings = format!(
-        "[[remote]]\nname = 'north'\nenabled = true\nbase_url = '{url}'\ntoken = 'file:{}'\n\
+        "daemon.log = 'info'\n[[remote]]\nname = 'north'\nenabled = true\nbase_url = '{url}'\ntoken = 'file:{}'\n\
          status_check_interval = 1000\nexecution_timeout = 60000\n",
         secret.display()
     );
@@ -127,6 +134,24 @@ fn a_call_of_a_remote_tool_comes_to_what_the_service_says() {
         let told = &bad["result"]["structuredContent"];
         assert_eq!((&told["status"], &told["error"]), (&json!("FAILED"), &json!("the disk is full")), "{bad}");
     }
+    // Document 004, lines 484 and 496-499: each start and each end is logged, for audit.
+    let log = log(&home);
+    let lines = |words: &str, parts: &[&str]| {
+        let told = log.lines().filter(|line| line.contains("INFO") && line.contains(words));
+        told.filter(|line| parts.iter().all(|part| line.contains(part)) && line.contains(" run=run_")).count()
+    };
+    for (tool, id, outcome) in [("workflow_deploy", "7", "completed"), ("workflow_breaks", "8", "failed")] {
+        let (workflow, id) = (format!("workflow=\"{tool}\""), format!("workflow_id=\"{id}\""));
+        let of_run = ["service=\"north\"", workflow.as_str(), id.as_str()];
+        assert_eq!(lines("a run of a remote workflow started", &of_run), 2, "{log}");
+        let outcome = format!("outcome=\"{outcome}\"");
+        assert_eq!(
+            lines("a run of a remote workflow ended", &[of_run.as_slice(), &[outcome.as_str()]].concat()),
+            2,
+            "{log}"
+        );
+    }
+    assert!(log.contains("error=\"the disk is full\"") && !log.contains(TOKEN), "{log}");
 }
 
 #[test]

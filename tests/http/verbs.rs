@@ -72,6 +72,16 @@ fn what_is_not_there_is_told_from_what_can_not_be_done() {
             "{path}: {told}"
         );
     }
+    let run = serving.starts(&asking("anyone"));
+    let waits = serving.waits_for(&run);
+    assert_eq!((&waits["status"], &waits["success"]), (&json!("waiting"), &json!(false)));
+    let (found, told) = serving.gets(&format!("/api/v1/runs/{run}"));
+    assert_eq!(
+        (found, &told["success"], &told["code"]),
+        (200, &json!(false), &Value::Null),
+        "a run that goes on is told"
+    );
+    assert!(told["next_step"].as_str().unwrap().contains("get_run"), "{told}");
     let run = serving.starts(&resting(1, 0.0));
     assert_eq!(serving.waits_for(&run)["status"], "completed");
     let path = |rest: &str| format!("/api/v1/runs/{run}/{rest}");

@@ -84,7 +84,7 @@ class Daemon:
 
     def run(self, **params):
         reply = self.ask("RUN_WORKFLOW", wait_seconds=300, **params)
-        assert reply["success"], reply
+        assert reply["status"] in ("completed", "waiting"), reply
         return reply
 
     def kill(self):

@@ -8,6 +8,7 @@
 mod bench;
 mod clients;
 mod conformance;
+mod laws;
 mod npm;
 mod programs;
 mod repository;
@@ -31,6 +32,8 @@ cargo xtask bench http                   Measure a call over HTTP and over stdio
 cargo xtask bench engine                 Measure the journal of runs, beside a bare loop of SQLite on the same disk.
 cargo xtask bench micro [ARGUMENTS]      Measure the screen's intake, the search of a wait, painting and functions; ARGUMENTS go
                                          to Criterion.
+cargo xtask laws [--minutes N | --seed S] Run all property tests with new random seeds for N minutes (10), or one round with
+                                         seed S. The test command runs them with a fixed seed.
 cargo xtask conformance --suite FOLDER   Run the test suite esctest2 in a terminal of ours and write what it found into
                                          docs/conformance.md. --include REGEX runs a part and writes nothing.
 cargo xtask conformance mcp              Run the public test suite for MCP servers and write what it found there as well.
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         ["test", rest @ ..] => test::run(&repository, rest),
+        ["laws", rest @ ..] => laws::run(&repository, rest),
         ["bench", "terminals", rest @ ..] => bench::terminals(&repository, rest),
         ["bench", "engine"] => bench::engine(&repository),
         ["bench", "functions"] => bench::functions(&repository),

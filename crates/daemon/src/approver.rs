@@ -67,9 +67,9 @@ pub(crate) enum NotPassed {
         "This needs the approver's passphrase: 'steplatch gates answer' asks for it, in a terminal of the approver's own"
     )]
     Missing,
-    #[error("This is not the approver's passphrase; the next one is looked at in {0} s")]
+    #[error("Wrong passphrase; try again in {0} s")]
     Wrong(u64),
-    #[error("Wrong passphrases were given before; the next one is looked at in {0} s")]
+    #[error("The passphrase was not checked, because wrong ones were given before; try again in {0} s")]
     TooSoon(u64),
     #[error("The approver's passphrase can not be read, so nothing is approved: {0}")]
     Unreadable(String),
@@ -79,6 +79,14 @@ impl NotPassed {
     /// Whether another passphrase may help.
     pub(crate) fn wants_another(&self) -> bool {
         !matches!(self, Self::Unreadable(_))
+    }
+
+    /// Returns the seconds after which the same passphrase may be given again, if it was not checked.
+    pub(crate) fn retry_after_seconds(&self) -> Option<u64> {
+        match self {
+            Self::TooSoon(seconds) => Some(*seconds),
+            Self::Missing | Self::Wrong(_) | Self::Unreadable(_) => None,
+        }
     }
 }
 
@@ -152,6 +160,7 @@ impl Approver {
             is_set,
             passphrase_wanted,
             error: Some(error),
+            ..SetApproverReply::default()
         };
         if let Some(new) = &verb.passphrase
             && (new.0.chars().count() < SHORTEST || new.0.len() > LONGEST)
@@ -165,7 +174,11 @@ impl Approver {
             Err(NotPassed::Missing) => {
                 return refused(true, true, "The passphrase that is set is needed to change it".to_owned());
             }
-            Err(error) => return refused(true, error.wants_another(), error.to_string()),
+            Err(error) => {
+                let retry_after_seconds = error.retry_after_seconds();
+                let refused = refused(true, error.wants_another(), error.to_string());
+                return SetApproverReply { retry_after_seconds, ..refused };
+            }
         }
         let (file, is_set) = (self.file.clone(), verb.passphrase.is_some());
         let done = apart(move || match verb.passphrase {

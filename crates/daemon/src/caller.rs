@@ -70,11 +70,23 @@ impl Caller {
             self.environment.iter().find(|(key, value)| (key == "USER" || key == "LOGNAME") && !value.is_empty());
         match (user, &self.name) {
             (Some((_, user)), _) => user.to_string_lossy().into_owned(),
-            (None, _) if self.person => "somebody at the command line".to_owned(),
+            (None, _) if self.person => user_name(),
             (None, Some(name)) => name.clone(),
             (None, None) => "somebody".to_owned(),
         }
     }
+}
+
+/// Returns the name of the user that the daemon belongs to, from the system's list of users; peers are of the same user.
+fn user_name() -> String {
+    let own = rustix::process::getuid().as_raw();
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, uid) = (fields.next()?, fields.nth(1)?);
+        (uid.parse() == Ok(own) && !name.is_empty()).then(|| name.to_owned())
+    });
+    name.unwrap_or_else(|| format!("user {own}"))
 }
 
 impl Caller {

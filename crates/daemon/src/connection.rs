@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use steplatch_protocol::{
     Command, ErrorCode, FromClient, FromDaemon, Line, LineReader, MAX_LINE, PROTOCOL_VERSION, Refusal, VERBS,
+    take_session,
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::task::AbortHandle;
@@ -141,7 +142,7 @@ async fn read(
             Ok(FromClient::Command { command_type, params, request_id, step }) => {
                 match understood(&command_type, params) {
                     Err(refusal) => outgoing.send(&refused(refusal, request_id)).await,
-                    Ok((Command::Hello(hello), warnings)) => {
+                    Ok(Understood { command: Command::Hello(hello), warnings, .. }) => {
                         let answer = match service.hello(&hello) {
                             Ok(answer) => {
                                 caller = Arc::new(Caller { process, ..Caller::introduced(hello) });
@@ -151,8 +152,8 @@ async fn read(
                         };
                         outgoing.send(&answer).await
                     }
-                    Ok((command, warnings)) => {
-                        let task = Task { request_id, warnings, outgoing: outgoing.clone(), step };
+                    Ok(Understood { command, sessions, warnings }) => {
+                        let task = Task { request_id, sessions, warnings, outgoing: outgoing.clone(), step };
                         start(service, &caller, command, task, in_flight);
                         Ok(())
                     }
@@ -167,6 +168,8 @@ async fn read(
 
 struct Task {
     request_id: Value,
+    /// The sessions that the command names.
+    sessions: Vec<String>,
     warnings: Vec<String>,
     outgoing: Outgoing,
     step: Option<String>,
@@ -179,8 +182,11 @@ fn start(service: &Arc<Service>, caller: &Arc<Caller>, command: Command, task: T
     let mut noted = in_flight.lock().unwrap_or_else(PoisonError::into_inner);
     let name = key.clone();
     let running = tokio::spawn(async move {
-        let Task { request_id, warnings, outgoing, step } = task;
-        let (answer, following) = service.answer(&caller, command, step).await;
+        let Task { request_id, sessions, warnings, outgoing, step } = task;
+        let (answer, following) = match service.other_session(&caller, &sessions).await {
+            Some(refused) => (refused, None),
+            None => service.answer(&caller, command, step).await,
+        };
         // Whether it arrives or not: what follows ends by itself where nobody listens.
         let _ = outgoing.send(&result(answer, warnings, request_id.clone())).await;
         if let Some(following) = following {
@@ -191,10 +197,20 @@ fn start(service: &Arc<Service>, caller: &Arc<Caller>, command: Command, task: T
     noted.insert(key, running.abort_handle());
 }
 
-fn understood(name: &str, params: Value) -> Result<(Command, Vec<String>), Refusal> {
+/// A command that was read.
+struct Understood {
+    command: Command,
+    /// The sessions that it names.
+    sessions: Vec<String>,
+    warnings: Vec<String>,
+}
+
+fn understood(name: &str, mut params: Value) -> Result<Understood, Refusal> {
+    let invalid = |error: String| Refusal { code: ErrorCode::InvalidParams, error };
+    let sessions = take_session(name, &mut params).map_err(|error| invalid(error.to_string()))?;
     match Command::parse(name, params) {
-        Some(Ok(understood)) => Ok(understood),
-        Some(Err(invalid)) => Err(Refusal { code: ErrorCode::InvalidParams, error: invalid.to_string() }),
+        Some(Ok((command, warnings))) => Ok(Understood { command, sessions, warnings }),
+        Some(Err(error)) => Err(invalid(error.to_string())),
         None => {
             let known: Vec<&str> = VERBS.iter().map(|verb| verb.name).collect();
             let error = format!("unknown command '{name}'; this daemon knows {}", known.join(", "));

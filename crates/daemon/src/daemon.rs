@@ -109,7 +109,7 @@ impl Daemon {
         let place = options.place;
         ensure_private(place.state())?;
         ensure_private(place.runtime())?;
-        let lock = StateLock::acquire(&place)?;
+        let lock = StateLock::acquire(&place).await?;
         let listener = listen(&place)?;
         let mut starter = options.host;
         if let Starter::InProcess(terminals) = &mut starter {

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde_json::Value;
-use steplatch_ids::WorkflowName;
+use steplatch_ids::{RunId, WorkflowName};
 use steplatch_library::{CreateError, FolderError, Kept, Library, LookupError, Signature, Status, Stored};
 
 use crate::caller::Caller;
@@ -159,19 +159,28 @@ impl Workflows {
         &self.projects
     }
 
-    /// Counts a run of a function that is over. What can not be written is logged.
+    /// Whether `run`, one of the function `id`, was counted, as far as the last of them are remembered.
+    pub(crate) async fn has_counted(&self, folder: &Path, file: &WorkflowName, id: &str, run: &RunId) -> bool {
+        let (library, name, id, run) = (Library::open(folder), file.clone(), id.to_owned(), run.to_string());
+        let file = self.disk.reading(move || library.function_file(&name)).await;
+        let counts = file.ok().and_then(Result::ok).and_then(|mut file| file.metadata.workflows.remove(&id));
+        counts.is_some_and(|counts| counts.has_counted(&run))
+    }
+
+    /// Counts `run`, one of a function, that is over, unless it was counted. What can not be written is logged.
     pub(crate) async fn note_function(
         &self,
         folder: &Path,
         file: &WorkflowName,
-        id: &str,
+        (id, run): (&str, &RunId),
         hash: &Signature,
         succeeded: bool,
         at: SystemTime,
     ) {
-        let (library, name, run) = (Library::open(folder), file.clone(), id.to_owned());
+        let (library, name, workflow, run) = (Library::open(folder), file.clone(), id.to_owned(), run.to_string());
         let hash = hash.clone();
-        let noted = self.disk.writing(move || library.note_function_run(&name, &run, &hash, succeeded, at)).await;
+        let note = move || library.note_function_run(&name, &workflow, &run, &hash, succeeded, at);
+        let noted = self.disk.writing(note).await;
         match noted {
             Ok(Ok(_)) => {}
             Ok(Err(LookupError::NotFound { .. })) => tracing::debug!(workflow = id, "a run of no saved workflow"),

@@ -1,16 +1,27 @@
-//! That one state folder has one daemon.
+//! The lock on a state folder: one folder has one daemon.
 //!
 //! The lock is the kernel's (flock(2)), so it ends with its owner however that
-//! ends. The file says who the owner is, for people and for clients that look for it.
+//! ends. The file names the owner, for people and for clients that look for it.
+//!
+//! An flock belongs to the open file description, which a forked child shares until
+//! its `exec`. So closing our descriptor does not release the lock while a child is
+//! being started; [`StateLock`] unlocks explicitly, and [`StateLock::acquire`]
+//! retries for a short time, because a daemon that was killed can not unlock.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
 use steplatch_protocol::{Place, Running};
+use tokio::time::Instant;
 
-/// The ownership of a state folder, for as long as it is kept.
+/// How long a lock is asked for again before it counts as owned: longer than a child takes from fork to exec.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// The time between two attempts.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The ownership of a state folder. Released when dropped.
 #[derive(Debug)]
 pub(crate) struct StateLock {
     file: File,
@@ -27,9 +38,9 @@ pub enum LockError {
         /// The other daemon.
         owner: Running,
     },
-    /// Another process has it and did not say who it is.
+    /// Another process has it and left no name.
     #[error("another process owns '{state}'")]
-    OwnedBySomebody {
+    OwnedByUnknown {
         /// The folder.
         state: String,
     },
@@ -44,7 +55,8 @@ pub enum LockError {
 }
 
 impl StateLock {
-    pub(crate) fn acquire(place: &Place) -> Result<Self, LockError> {
+    /// Takes the lock of a state folder and writes our process into it. Retries for 200 ms while the lock is taken.
+    pub(crate) async fn acquire(place: &Place) -> Result<Self, LockError> {
         let state = place.state().display().to_string();
         let system = |source| LockError::System { state: state.clone(), source };
         let file = OpenOptions::new()
@@ -55,15 +67,19 @@ impl StateLock {
             .mode(0o600)
             .open(place.lock())
             .map_err(system)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(match place.running() {
-                    Some(owner) => LockError::Owned { state, owner },
-                    None => LockError::OwnedBySomebody { state },
-                });
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if Instant::now() < give_up => tokio::time::sleep(PAUSE).await,
+                Err(TryLockError::WouldBlock) => {
+                    return Err(match place.running() {
+                        Some(owner) => LockError::Owned { state, owner },
+                        None => LockError::OwnedByUnknown { state },
+                    });
+                }
+                Err(TryLockError::Error(error)) => return Err(system(error)),
             }
-            Err(error) => return Err(system(error.into())),
         }
         let mut lock = Self { file };
         let owner =
@@ -82,7 +98,57 @@ impl StateLock {
 
 impl Drop for StateLock {
     fn drop(&mut self) {
-        // What is left behind would only mislead; whoever can not empty it can not help it.
+        // The name of an owner that is gone would only mislead. If it can not be removed, the lock still decides.
         let _ = self.file.set_len(0);
+        // Closing is not enough: a forked child that has not reached its `exec` holds the same lock. The kernel
+        // releases it in any case when the last holder closes.
+        let _ = self.file.unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(folder: &tempfile::TempDir) -> Place {
+        Place::new(folder.path().to_owned(), folder.path().to_owned())
+    }
+
+    /// What a forked child has of our lock until its `exec`: another descriptor of the same open file.
+    fn shared_by_a_fork(lock: &StateLock) -> File {
+        lock.file.try_clone().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_lock_that_was_dropped_is_free_while_a_forked_child_still_shares_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = StateLock::acquire(&place(&folder)).await.unwrap();
+        let _forked = shared_by_a_fork(&first);
+        drop(first);
+        let again = OpenOptions::new().read(true).open(place(&folder).lock()).unwrap();
+        again.try_lock().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_that_is_held_for_a_moment_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let killed = StateLock::acquire(&place(&folder)).await.unwrap();
+        let forked = shared_by_a_fork(&killed);
+        // A daemon that is killed closes its descriptor and unlocks nothing.
+        std::mem::forget(killed);
+        tokio::spawn(async move {
+            tokio::time::sleep(PATIENCE / 2).await;
+            forked.unlock().unwrap();
+        });
+        StateLock::acquire(&place(&folder)).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_that_stays_held_is_refused_with_its_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let _held = StateLock::acquire(&place(&folder)).await.unwrap();
+        let refused = StateLock::acquire(&place(&folder)).await.unwrap_err();
+        let LockError::Owned { owner, .. } = refused else { panic!("{refused:?}") };
+        assert_eq!(owner.pid, std::process::id());
     }
 }

@@ -54,14 +54,16 @@ pub(crate) struct Nodes {
     closing: CancellationToken,
 }
 
-/// A call that somebody asks for.
+/// A call of a node or graph of a project.
 #[derive(Debug, Clone)]
-struct Wanted {
-    id: String,
-    input: Value,
-    timeout: Option<f64>,
+pub(crate) struct NodeCall {
+    /// Name of the node.
+    pub(crate) id: String,
+    pub(crate) input: Value,
+    /// Seconds that it may take.
+    pub(crate) timeout: Option<f64>,
     /// Only a graph will do.
-    graph: bool,
+    pub(crate) graph: bool,
 }
 
 impl Nodes {
@@ -160,7 +162,7 @@ impl Nodes {
         step: Option<String>,
     ) -> NodeReply {
         let RunNode { node_id, input, timeout } = verb;
-        self.call(runs, caller, Wanted { id: node_id, input, timeout, graph: false }, step).await
+        self.call(runs, caller, NodeCall { id: node_id, input, timeout, graph: false }, step).await
     }
 
     /// Runs a graph for `caller`; at most once as the same `step`.
@@ -172,29 +174,37 @@ impl Nodes {
         step: Option<String>,
     ) -> NodeReply {
         let RunGraph { graph_id, input, timeout } = verb;
-        self.call(runs, caller, Wanted { id: graph_id, input, timeout, graph: true }, step).await
+        self.call(runs, caller, NodeCall { id: graph_id, input, timeout, graph: true }, step).await
     }
 
-    async fn call(&self, runs: &Runs, caller: &Arc<Caller>, wanted: Wanted, step: Option<String>) -> NodeReply {
-        let refused = |wanted: &Wanted, kind: Option<&str>, error: String| NodeReply {
-            error: Some(error),
-            error_type: kind.map(str::to_owned),
-            node_id: wanted.id.clone(),
-            input: wanted.input.clone(),
-            ..NodeReply::default()
-        };
-        let project = match self.project(caller, &wanted).await {
-            Ok(project) => project,
-            Err((kind, error)) => return refused(&wanted, kind, error),
-        };
+    async fn call(&self, runs: &Runs, caller: &Arc<Caller>, wanted: NodeCall, step: Option<String>) -> NodeReply {
+        match self.projects.of(caller).await {
+            Ok(project) => self.call_in(runs, caller, &project, wanted, step).await,
+            Err(error) => refused(&wanted, None, error),
+        }
+    }
+
+    /// Calls a node of a project; at most once as the same `step`.
+    pub(crate) async fn call_in(
+        &self,
+        runs: &Runs,
+        caller: &Arc<Caller>,
+        project: &Arc<Project>,
+        wanted: NodeCall,
+        step: Option<String>,
+    ) -> NodeReply {
+        if let Err(error) = check(project, &wanted) {
+            return refused(&wanted, Some("not_found"), error);
+        }
+        let project = project.clone();
         let interrupt = self.closing.child_token();
         if matches!(project.nodes[&wanted.id].node.kind, NodeKind::Function(_) | NodeKind::Graph(_)) {
-            let Wanted { id, input, timeout, .. } = wanted.clone();
+            let NodeCall { id, input, timeout, .. } = wanted.clone();
             let called = runs.call_node(caller, &project, id, input, timeout, step).await;
             return called.unwrap_or_else(|error| refused(&wanted, None, error));
         }
         let Some(step) = step else {
-            // Whoever goes away drops this, and what was started ends with it.
+            // The end of the caller's connection drops this, and what was started ends with it.
             return self.working.track_future(self.performed(project, caller, wanted, interrupt)).await;
         };
         let asked = Asked::of(&wanted.id, &wanted.input);
@@ -214,27 +224,11 @@ impl Nodes {
         }
     }
 
-    /// Returns the project, if it has what is wanted; else why not.
-    async fn project(&self, caller: &Caller, wanted: &Wanted) -> Result<Arc<Project>, (Option<&'static str>, String)> {
-        let project = self.projects.of(caller).await.map_err(|error| (None, error))?;
-        match project.nodes.get(&wanted.id) {
-            None => Err((Some("not_found"), not_found(&project, &wanted.id, wanted.graph))),
-            Some(declared) if wanted.graph && !matches!(declared.node.kind, NodeKind::Graph(_)) => {
-                let kind = info(declared).kind;
-                Err((
-                    Some("not_found"),
-                    format!("'{}' is a node of type {kind}, not a graph; call it as a node.", wanted.id),
-                ))
-            }
-            Some(_) => Ok(project),
-        }
-    }
-
     fn performed(
         &self,
         project: Arc<Project>,
         caller: &Arc<Caller>,
-        wanted: Wanted,
+        wanted: NodeCall,
         interrupt: CancellationToken,
     ) -> impl Future<Output = NodeReply> + Send + 'static {
         let panes = {
@@ -251,6 +245,32 @@ impl Nodes {
             performer.close().await;
             told(result)
         }
+    }
+}
+
+/// Checks that a project has what is called.
+///
+/// # Errors
+/// In whole sentences, when it has not.
+fn check(project: &Project, wanted: &NodeCall) -> Result<(), String> {
+    match project.nodes.get(&wanted.id) {
+        None => Err(not_found(project, &wanted.id, wanted.graph)),
+        Some(declared) if wanted.graph && !matches!(declared.node.kind, NodeKind::Graph(_)) => {
+            let kind = info(declared).kind;
+            Err(format!("'{}' is a node of type {kind}, not a graph; call it as a node.", wanted.id))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// Returns the reply to a call that was not made.
+fn refused(wanted: &NodeCall, kind: Option<&str>, error: String) -> NodeReply {
+    NodeReply {
+        error: Some(error),
+        error_type: kind.map(str::to_owned),
+        node_id: wanted.id.clone(),
+        input: wanted.input.clone(),
+        ..NodeReply::default()
     }
 }
 

@@ -25,6 +25,7 @@ use catalog::{Catalog, Listed};
 pub(crate) use line::Turn;
 pub(crate) use numbers::Ended;
 pub(crate) use service::{Service, Setup};
+pub(crate) use verbs::RemoteIds;
 
 /// All services. Cheap to clone.
 #[derive(Debug, Clone)]

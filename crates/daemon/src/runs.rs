@@ -29,7 +29,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use steplatch_ids::RunId;
 use steplatch_library::Signature;
 use steplatch_protocol::{
@@ -46,7 +46,7 @@ use crate::caller::Caller;
 use crate::changes::Changes;
 use crate::library::Workflows;
 use crate::nodes::{Hands, Nodes, Project, Projects};
-use crate::remotes::Remotes;
+use crate::remotes::{RemoteIds, Remotes};
 use crate::secrets::Secrets;
 use crate::sessions::Sessions;
 use crate::tools::{arguments, check};
@@ -56,7 +56,7 @@ pub use catalog::TerminalTools;
 use function::FunctionFrom;
 use function::Given;
 use remote::BeginsRemote;
-use run::{Run, RunState};
+use run::{Progress, Run, RunState};
 use seal::Seal;
 pub use shared::KeptRuns;
 use shared::Shared;
@@ -67,6 +67,9 @@ const USUAL_WAIT: f64 = 20.0;
 
 /// How long anybody may wait in one go, in seconds.
 const LONGEST_WAIT: f64 = 7200.0;
+
+/// Characters of a name that a reply repeats.
+const LONGEST_NAME: usize = 80;
 
 /// Names of workflows that a reply tells.
 const MOST_AVAILABLE: usize = 50;
@@ -133,18 +136,24 @@ impl Runs {
         verb: ExecuteWorkflow,
         step: Option<String>,
     ) -> ExecuteWorkflowReply {
-        let ExecuteWorkflow { workflow_id, input, params, session_id, wait, until, idempotency_key } = verb;
+        let ExecuteWorkflow { workflow_id, input, params, wait, until, idempotency_key, .. } = verb;
+        let refused = |error: Option<String>| ExecuteWorkflowReply { error, ..ExecuteWorkflowReply::default() };
+        let session_id = match self.terminal_of(caller, verb.session_id, verb.workspace).await {
+            Ok(terminal) => terminal,
+            Err(error) => return refused(Some(error)),
+        };
         let given = Given { input, params: params.unwrap_or_default() };
         let start = RunWorkflow {
             workflow_name: Some(workflow_id),
             session_id,
             initial_variables: Some(given.as_variables()),
+            execution_timeout: verb.timeout.or(verb.execution_timeout),
             idempotency_key,
             ..RunWorkflow::default()
         };
         let run = match self.start(caller, start, Some(given), step).await {
             Ok(run) => run,
-            Err(reply) => return ExecuteWorkflowReply { error: reply.error, ..ExecuteWorkflowReply::default() },
+            Err(reply) => return refused(reply.error),
         };
         let longest = Duration::from_secs_f64(LONGEST_WAIT);
         match until {
@@ -152,12 +161,31 @@ impl Runs {
             None if wait => run.over(longest).await,
             _ => {}
         }
-        let RunReply { success, run_id, status: state, result, return_values, error, .. } = self.report(&run).await;
-        let result = match state == RunState::Completed.name() {
-            true => Some(result.unwrap_or_else(|| return_values.into())),
-            false => None,
-        };
-        ExecuteWorkflowReply { success, run_id, state, result, error }
+        let report = self.report(&run).await;
+        let (result, run_id, state) = (returned(&report), report.run_id, report.status);
+        ExecuteWorkflowReply { success: true, run_id, state, result, error: report.error, traceback: report.traceback }
+    }
+
+    /// Returns the terminal that a start names in the place of a session, if it names any: the session itself is the
+    /// project of `caller`.
+    ///
+    /// # Errors
+    /// When it names something else.
+    async fn terminal_of(
+        &self,
+        caller: &Caller,
+        session_id: Option<String>,
+        workspace: Option<String>,
+    ) -> Result<Option<String>, String> {
+        let projects = &self.shared.projects;
+        if let Some(name) = workspace {
+            projects.session(caller, &name).await?;
+        }
+        let Some(name) = session_id else { return Ok(None) };
+        match projects.session(caller, &name).await {
+            Ok(()) => Ok(None),
+            Err(error) => self.shared.sessions.exists(&name).await.map(|()| Some(name)).map_err(|_| error),
+        }
     }
 
     /// Calls a node that makes calls itself, as a run, and waits for its end. Asked for again as the same `step`, it is
@@ -184,12 +212,13 @@ impl Runs {
     /// the run that it started is the answer.
     pub(crate) async fn run(&self, caller: &Arc<Caller>, verb: RunWorkflow, step: Option<String>) -> RunReply {
         let wait = verb.wait_seconds.unwrap_or(USUAL_WAIT).clamp(0.0, LONGEST_WAIT);
+        let (workflow_name, session_id) = names_in(&verb);
         let reply = match self.start(caller, verb, None, step).await {
             Ok(run) => {
                 self.at_rest(&run, Duration::from_secs_f64(wait)).await;
                 self.report(&run).await
             }
-            Err(reply) => *reply,
+            Err(reply) => RunReply { workflow_name, session_id, ..*reply },
         };
         let mut available_workflows = self.shared.workflows.available(caller).await;
         let room = MOST_AVAILABLE.saturating_sub(available_workflows.len());
@@ -208,34 +237,41 @@ impl Runs {
         let CallTool { arguments, wait_seconds, idempotency_key, .. } = verb;
         let usual = if tool.sync { LONGEST_WAIT } else { USUAL_WAIT };
         let wait = wait_seconds.unwrap_or(usual).clamp(0.0, LONGEST_WAIT);
-        let is_remote = tool.source == "remote";
-        // A saved workflow has no name of a tool, unless somebody gave it one.
-        let name = if is_remote { tool.name } else { tool.workflow_id };
-        let input = match arguments.get("input") {
-            _ if is_remote || arguments.is_empty() => Value::Null,
-            Some(input) => input.clone(),
-            None => Value::Object(arguments.clone()),
+        let named = if tool.remote.is_some() { tool.name.clone() } else { tool.workflow_id.clone() };
+        let started = if tool.remote.is_some() {
+            // The tool that was found is what is started: a saved workflow may have the same name.
+            let key = key_of(idempotency_key.as_deref(), step);
+            let begun = self.begun_before(key.as_deref()).await;
+            self.start_remote(caller, tool, arguments, None, begun, key).await
+        } else {
+            let input = match arguments.get("input") {
+                _ if arguments.is_empty() => Value::Null,
+                Some(input) => input.clone(),
+                None => Value::Object(arguments.clone()),
+            };
+            let given = Given { input, params: arguments };
+            let verb = RunWorkflow {
+                workflow_name: Some(tool.workflow_id),
+                initial_variables: Some(given.as_variables()),
+                idempotency_key,
+                ..RunWorkflow::default()
+            };
+            self.start(caller, verb, Some(given), step).await
         };
-        let given = Given { input, params: arguments };
-        let verb = RunWorkflow {
-            workflow_name: Some(name),
-            initial_variables: Some(given.as_variables()),
-            idempotency_key,
-            ..RunWorkflow::default()
-        };
-        match self.start(caller, verb, Some(given), step).await {
+        match started {
             Ok(run) => {
                 self.at_rest(&run, Duration::from_secs_f64(wait)).await;
                 self.report(&run).await
             }
-            Err(reply) => *reply,
+            Err(reply) => RunReply { workflow_name: Some(named), ..*reply },
         }
     }
 
-    /// Returns what a service calls the run of its workflow that has this id here.
-    pub(crate) async fn instance_of(&self, run_id: &str) -> Option<String> {
+    /// Returns the ids that its service has for a run of a remote workflow, given its id here. `None` for other runs, and
+    /// for one that its service has not started.
+    pub(crate) async fn there(&self, run_id: &str) -> Option<RemoteIds> {
         let run = self.find(run_id).await.ok().filter(|run| run.is_remote())?;
-        remote::instance_of(&self.shared, &run).await
+        remote::there(&self.shared, &run).await
     }
 
     async fn start(
@@ -245,19 +281,8 @@ impl Runs {
         given: Option<Given>,
         step: Option<String>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
-        let key = match (&verb.idempotency_key, step) {
-            (Some(key), _) => Some(format!("key {key}")),
-            (None, step) => step.map(|step| format!("step {step}")),
-        };
-        let begun = match &key {
-            Some(key) => self.begun_before(key).await,
-            None => None,
-        };
-        let another = |run: &Run| {
-            let (id, workflow) = (&run.id, &run.about.workflow);
-            let error = format!("this name belongs to run {id} of '{workflow}'; choose another one");
-            Err(not_started("execution_error", error))
-        };
+        let key = key_of(verb.idempotency_key.as_deref(), step);
+        let begun = self.begun_before(key.as_deref()).await;
         if let Some(file) = verb.workflow_file.as_deref().filter(|file| file.ends_with(".py")) {
             return match begun {
                 Some(run) if run.is_function() && self.is_of_file(&run, caller.folder.join(file)).await => Ok(run),
@@ -277,19 +302,9 @@ impl Runs {
                 };
             }
             Ok(Asked::Remote(tool)) => {
-                return match begun {
-                    Some(run) if run.is_remote() && run.about.workflow == tool.name => Ok(run),
-                    Some(run) => another(&run),
-                    None => {
-                        let variables = || arguments(&tool, verb.initial_variables.clone().unwrap_or_default());
-                        let input = given.map_or_else(variables, Given::into_arguments);
-                        check(&tool, &input).map_err(|error| not_started("validation_failed", error))?;
-                        let (run, timeout) = (RunId::random(), verb.execution_timeout);
-                        let begins = BeginsRemote { run, tool: *tool, input, timeout, parent: None, key };
-                        let begun = self.shared.begin_remote(caller, begins).await;
-                        begun.map_err(|error| not_started("execution_error", error))
-                    }
-                };
+                let variables = || arguments(&tool, verb.initial_variables.clone().unwrap_or_default());
+                let input = given.map_or_else(variables, Given::into_arguments);
+                return self.start_remote(caller, *tool, input, verb.execution_timeout, begun, key).await;
             }
             Ok(Asked::Machine(definition, source)) => Ok((*definition, source)),
             Err(reply) => Err(reply),
@@ -312,23 +327,53 @@ impl Runs {
             };
         }
         let (definition, source) = asked?;
+        let variables = verb.initial_variables.clone().unwrap_or_default();
+        let variables: Map<String, Value> =
+            variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
+        if let Some(refusal) = definition.arguments().refusal(&variables) {
+            return Err(not_started("validation_failed", refusal));
+        }
         let limits = limits(&verb).map_err(|error| not_started("execution_error", error.to_string()))?;
-        if let Some(session) = &verb.session_id {
+        let named = verb.initial_variables.as_ref().and_then(|variables| variables.get("session_id"));
+        if let Some(session) = verb.session_id.as_ref().or(named).filter(|session| !session.is_empty()) {
             let found = self.shared.sessions.exists(session).await;
             found.map_err(|error| not_started("execution_error", error))?;
         }
-        let variables = verb.initial_variables.unwrap_or_default();
         let start = Start {
             run: RunId::random(),
             session_id: verb.session_id,
-            variables: variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect(),
+            variables,
             limits,
             keep_terminals: verb.keep_terminals,
+            save_on_success: verb.save_on_success,
             parent: None,
             depth: 0,
         };
-        let begun = self.shared.begin(caller, Beginning { definition, source, start, key }).await;
+        let beginning = Beginning { definition, source, start, key };
+        let begun = self.shared.begin_with(caller, beginning, given).await;
         begun.map_err(|error| not_started("execution_error", error))
+    }
+
+    /// Starts a run of a remote workflow, or returns the one that was `begun` before under the same key.
+    async fn start_remote(
+        &self,
+        caller: &Arc<Caller>,
+        tool: ToolInfo,
+        input: Map<String, Value>,
+        timeout: Option<f64>,
+        begun: Option<Arc<Run>>,
+        key: Option<String>,
+    ) -> Result<Arc<Run>, Box<RunReply>> {
+        match begun {
+            Some(run) if run.is_remote() && run.about.workflow == tool.name => Ok(run),
+            Some(run) => another(&run),
+            None => {
+                check(&tool, &input).map_err(|error| not_started("validation_failed", error))?;
+                let begins = BeginsRemote { run: RunId::random(), tool, input, timeout, parent: None, key };
+                let begun = self.shared.begin_remote(caller, begins).await;
+                begun.map_err(|error| not_started("execution_error", error))
+            }
+        }
     }
 
     /// Whether a run was begun with what stands in a file. One that can not be read any more is what it began with.
@@ -339,9 +384,10 @@ impl Runs {
         !text.is_ok_and(is_other)
     }
 
-    async fn begun_before(&self, key: &str) -> Option<Arc<Run>> {
+    /// Returns the run that was begun under a key, if there is a key and such a run.
+    async fn begun_before(&self, key: Option<&str>) -> Option<Arc<Run>> {
         // A journal that can not read is found out when the run is written down.
-        let id = self.shared.journal.run_with_key(key).await.ok()??;
+        let id = self.shared.journal.run_with_key(key?).await.ok()??;
         self.shared.find(&id).await.ok()?
     }
 
@@ -398,7 +444,14 @@ impl Runs {
 
     pub(crate) async fn record(&self, verb: &GetWorkflowRun) -> GetWorkflowRunReply {
         match self.find(&verb.run_id).await {
-            Ok(run) => GetWorkflowRunReply { success: true, run: Some(self.told(&run)), error: None },
+            Ok(run) => {
+                let mut record = self.told(&run);
+                if let Some(whole) = self.result_of(&run).await {
+                    (record.result, record.result_shortened) = (whole, false);
+                    self.shared.secrets.mask_in(&mut record.result);
+                }
+                GetWorkflowRunReply { success: true, run: Some(record), error: None }
+            }
             Err(error) => GetWorkflowRunReply { error: Some(error), ..GetWorkflowRunReply::default() },
         }
     }
@@ -424,7 +477,7 @@ impl Runs {
         };
         known.ok_or_else(|| {
             let shown: String = id.chars().take(80).collect();
-            format!("Run '{shown}' not found; list_runs tells which there are")
+            format!("Workflow run '{shown}' not found; list_runs tells which there are")
         })
     }
 
@@ -463,8 +516,32 @@ impl Runs {
         run.record(self.pending_gates(run), &self.shared.secrets)
     }
 
+    /// Returns the whole of what a run returned that is completed, from its history where its summary has a part only.
+    async fn result_of(&self, run: &Arc<Run>) -> Option<Value> {
+        let Progress { state: RunState::Completed, result, result_shortened, .. } = run.progress() else { return None };
+        match result.filter(|_| !result_shortened) {
+            Some(whole) => Some(Arc::unwrap_or_clone(whole)),
+            None => returned(&self.report(run).await),
+        }
+    }
+
+    /// Tells of a run as lists do.
+    async fn listed(&self, run: &Arc<Run>) -> RunRecord {
+        let mut record = self.told(run);
+        // An older daemon wrote its summary.
+        if run.state() == RunState::Completed
+            && run.progress().result.is_none()
+            && let Some(whole) = self.result_of(run).await
+        {
+            (record.result, record.result_shortened) = run::listed(&whole);
+            self.shared.secrets.mask_in(&mut record.result);
+        }
+        record
+    }
+
     async fn report(&self, run: &Arc<Run>) -> RunReply {
         let (gate, progress) = (self.pending_gates(run).into_iter().next(), run.progress());
+        let next_step = report::next_step(&run.id, &progress, gate.as_ref(), &self.shared.secrets);
         let unreadable = |error: &dyn std::fmt::Display| RunReply {
             run_id: run.id.to_string(),
             status: run.state().name().to_owned(),
@@ -486,8 +563,15 @@ impl Runs {
                 report::of(&told, progress, records, gate, &secrets)
             }
         });
-        report.await.unwrap_or_else(|error| unreadable(&error))
+        let report = report.await.unwrap_or_else(|error| unreadable(&error));
+        RunReply { next_step: report.next_step.or(next_step), ..report }
     }
+}
+
+/// Returns what a run returned that is completed: the value of a function, or the return values of a machine.
+fn returned(report: &RunReply) -> Option<Value> {
+    let completed = report.status == RunState::Completed.name();
+    completed.then(|| report.result.clone().unwrap_or_else(|| report.return_values.clone().into()))
 }
 
 fn limits(verb: &RunWorkflow) -> Result<Limits, InvalidLimits> {
@@ -496,6 +580,29 @@ fn limits(verb: &RunWorkflow) -> Result<Limits, InvalidLimits> {
         verb.max_states.unwrap_or(usual.max_states()),
         verb.execution_timeout.unwrap_or(usual.execution_timeout().as_secs_f64()),
     )
+}
+
+/// Returns the names of the workflow and of the terminal in a request, for the reply to one that starts no run. Long names
+/// are cut.
+fn names_in(verb: &RunWorkflow) -> (Option<String>, Option<String>) {
+    let own = || verb.workflow_definition.as_ref()?.get("name")?.as_str();
+    let cut = |text: &str| text.chars().take(LONGEST_NAME).collect();
+    (verb.workflow_name.as_deref().or_else(own).map(cut), verb.session_id.as_deref().map(cut))
+}
+
+/// Returns the name under which only one run begins: an idempotency key, else a step of the caller.
+fn key_of(idempotency_key: Option<&str>, step: Option<String>) -> Option<String> {
+    match (idempotency_key, step) {
+        (Some(key), _) => Some(format!("key {key}")),
+        (None, step) => step.map(|step| format!("step {step}")),
+    }
+}
+
+/// Refuses a start whose key belongs to a run of another workflow.
+fn another(run: &Run) -> Result<Arc<Run>, Box<RunReply>> {
+    let (id, workflow) = (&run.id, &run.about.workflow);
+    let error = format!("this name belongs to run {id} of '{workflow}'; choose another one");
+    Err(not_started("execution_error", error))
 }
 
 fn not_started(final_state: &str, error: String) -> Box<RunReply> {

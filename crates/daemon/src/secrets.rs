@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{Hidden, Picture};
 pub(crate) use stream::MaskedStream;
+use tokio::sync::watch;
 
 /// The fewest characters that a secret has.
 const SHORTEST: usize = 4;
@@ -29,6 +30,8 @@ pub(crate) const MASK: &str = "••••••";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Secrets {
     kept: Arc<RwLock<Kept>>,
+    /// How many secrets that count everywhere were ever learned.
+    learned: Arc<watch::Sender<u64>>,
     terminal: Option<TerminalId>,
 }
 
@@ -61,13 +64,35 @@ impl Secrets {
             }
             let place = kept.values.partition_point(|known| known.text.len() >= hidden.text.len());
             kept.values.insert(place, hidden.clone());
+            if hidden.terminal.is_none() {
+                self.learned.send_modify(|learned| *learned += 1);
+            }
             kept.arrived.push_back(hidden);
         }
     }
 
+    /// Returns how many secrets were learned that count everywhere, now and whenever that changes.
+    pub(crate) fn learned(&self) -> watch::Receiver<u64> {
+        self.learned.subscribe()
+    }
+
+    /// Returns the secrets that were learned after so many, the newest first, and how many were learned in all.
+    pub(crate) fn learned_since(&self, before: u64) -> (Vec<String>, u64) {
+        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        let learned = *self.learned.borrow();
+        let fresh = usize::try_from(learned.saturating_sub(before)).unwrap_or(usize::MAX);
+        let everywhere = kept.arrived.iter().rev().filter(|hidden| hidden.terminal.is_none());
+        (everywhere.take(fresh).map(|hidden| hidden.text.clone()).collect(), learned)
+    }
+
+    /// Returns all secrets that count here, the longest first.
+    pub(crate) fn known(&self) -> Vec<String> {
+        self.values()
+    }
+
     /// Returns what must not be seen in the text of one terminal.
     pub(crate) fn within(&self, terminal: &TerminalId) -> Self {
-        Self { kept: self.kept.clone(), terminal: Some(terminal.clone()) }
+        Self { kept: self.kept.clone(), learned: self.learned.clone(), terminal: Some(terminal.clone()) }
     }
 
     /// Returns the secrets that count here, the longest first.
@@ -252,7 +277,7 @@ fn in_reading_order(picture: &Picture, to_the_end: bool) -> Vec<(char, Option<Pl
 }
 
 /// Fields that hold an id or bytes in base 64: changed, they would mean nothing any more.
-const NOT_TEXT: [&str; 6] = ["session_id", "run_id", "bytes", "snapshot", "png", "workflow_signature"];
+const NOT_TEXT: [&str; 5] = ["session_id", "run_id", "bytes", "snapshot", "png"];
 
 fn mask_in(value: &mut Value, secrets: &[String]) {
     match value {
@@ -334,6 +359,23 @@ mod tests {
         assert_eq!(secrets.masked("tiny".into()), MASK);
         assert_eq!(secrets.masked("a rather long secret 0.".into()), "a rather long secret 0.");
         assert_eq!(secrets.masked("a rather long secret 1.".into()), format!("{MASK}."));
+    }
+
+    #[test]
+    fn who_looks_again_is_told_the_secrets_that_came_since() {
+        let secrets = Secrets::default();
+        secrets.add("first one");
+        let (all, seen) = secrets.learned_since(0);
+        assert_eq!((all, seen), (vec!["first one".to_owned()], 1));
+        let mut learned = secrets.learned();
+        learned.mark_unchanged();
+        secrets.hide(&Hidden { terminal: Some(TerminalId::random()), text: "of a terminal".to_owned() });
+        secrets.add("first one");
+        assert!(!learned.has_changed().unwrap(), "known, or hidden in one terminal only");
+        secrets.add("second one");
+        assert!(learned.has_changed().unwrap());
+        assert_eq!(secrets.learned_since(seen), (vec!["second one".to_owned()], 2));
+        assert_eq!(secrets.learned_since(2), (Vec::new(), 2));
     }
 
     #[test]

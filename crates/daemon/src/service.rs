@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use steplatch_host::{HostState, Hosts};
 use steplatch_protocol::{
     Command, DaemonStatusReply, ErrorCode, GetMetricsReply, Hello, HelloReply, HostInfo, Metric, PROTOCOL_VERSION,
-    Place, Refusal, StopDaemonReply, VerbInfo, WatchReply,
+    Place, Refusal, RunReply, StopDaemonReply, VerbInfo, WatchReply,
 };
 use steplatch_store::OpenError;
 use tokio::sync::{Notify, watch};
@@ -69,6 +69,13 @@ impl Answer {
         let words = |field: &str| data.get(field).and_then(Value::as_str).map(str::to_owned);
         let error = if success { None } else { words("error").or_else(|| words("message")) };
         Self { success, error, data }
+    }
+
+    /// The reply about a run. What was asked is done for a run that goes on, which is no success yet.
+    fn of_run(reply: RunReply) -> Self {
+        let goes_on = ["running", "waiting"].contains(&reply.status.as_str());
+        let answer = Self::of(reply);
+        if goes_on { Self { success: true, error: None, ..answer } } else { answer }
     }
 
     /// What could not even be tried.
@@ -204,6 +211,16 @@ impl Service {
         }))
     }
 
+    /// Returns the answer to a command that names a session which is not the project of `caller`.
+    pub(crate) async fn other_session(&self, caller: &Caller, names: &[String]) -> Option<Answer> {
+        for name in names {
+            if let Err(error) = self.workflows.projects().session(caller, name).await {
+                return Some(self.without_secrets(Answer::failure(error)));
+            }
+        }
+        None
+    }
+
     /// Carries out a command. Some bring events, which follow the answer.
     ///
     /// With a `step`, opening and typing are not done again when they were done as that step before.
@@ -244,9 +261,9 @@ impl Service {
                 return (Answer::of(reply), events.map(|events| Following::Terminal(Box::new(events))));
             }
             Command::HandBackTerminal(verb) => Answer::of(sessions.hand_back(verb).await),
-            Command::RunWorkflow(verb) => Answer::of(self.runs.run(caller, verb, step).await),
+            Command::RunWorkflow(verb) => Answer::of_run(self.runs.run(caller, verb, step).await),
             Command::ExecuteWorkflow(verb) => Answer::of(self.runs.execute(caller, verb, step).await),
-            Command::GetRun(verb) => Answer::of(self.runs.look_at(verb).await),
+            Command::GetRun(verb) => Answer::of_run(self.runs.look_at(verb).await),
             Command::Decide(verb) => Answer::of(self.runs.answer(caller, &self.approver, verb.into()).await),
             Command::AnswerGate(verb) => Answer::of(self.runs.answer(caller, &self.approver, verb.into()).await),
             Command::GetApprover(_) => Answer::of(self.approver.told().await),
@@ -280,8 +297,8 @@ impl Service {
             Command::RunGraph(verb) => Answer::of(self.nodes.run_graph(&self.runs, caller, verb, step).await),
             Command::ListTools(verb) => Answer::of(self.tools.list(caller, verb).await),
             Command::CallTool(verb) => match self.tools.called(caller, &verb.name, &verb.arguments).await {
-                Ok(tool) => Answer::of(self.runs.call_tool(caller, tool, verb, step).await),
-                Err(not_called) => Answer::of(not_called.into_reply()),
+                Ok(tool) => Answer::of_run(self.runs.call_tool(caller, tool, verb, step).await),
+                Err(not_called) => Answer::of_run(not_called.into_reply()),
             },
             Command::Watch(_) => {
                 let watching = Following::Changes(Box::new(self.tools.watch(caller).await));
@@ -290,10 +307,8 @@ impl Service {
             Command::ListRemoteWorkflows(verb) => Answer::of(self.remotes.list(verb)),
             Command::RefreshWorkflows(verb) => Answer::of(self.remotes.refresh(verb).await),
             Command::CheckWorkflowStatus(verb) => {
-                let instance = self.runs.instance_of(&verb.run_id).await;
-                let run_id = instance.is_some().then(|| verb.run_id.clone());
-                let instance = instance.unwrap_or_else(|| verb.run_id.clone());
-                Answer::of(self.remotes.check(verb, instance, run_id).await)
+                let there = self.runs.there(&verb.run_id).await;
+                Answer::of(self.remotes.check(verb, there).await)
             }
         };
         (self.without_secrets(answer), None)

@@ -238,6 +238,14 @@ impl Sessions {
         })
     }
 
+    /// Closes the terminal that a step opened, if it opened one that is still there and no person holds it.
+    pub(crate) async fn exit_opened_by(&self, caller: &Caller, step: &str) {
+        if let Some(terminal) = self.hosts.opened_by(step).await {
+            let session_id = terminal.id().to_string();
+            self.exit(caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+        }
+    }
+
     /// Types; as the same `step` only once.
     pub(crate) async fn send(&self, caller: &Caller, verb: SendInput, step: Option<String>) -> SendInputReply {
         let session_id = verb.session_id.clone();
@@ -306,6 +314,14 @@ impl Sessions {
                 GetScreenContentReply { session_id, error, ..GetScreenContentReply::default() }
             }
         }
+    }
+
+    /// Returns the screen of a terminal, secrets masked, for a run's own conditions; `None` if there is no such terminal. It does
+    /// not count as a view by a client.
+    pub(crate) async fn screen(&self, session: &str) -> Option<String> {
+        let terminal = self.find(session).await.ok()?;
+        let view = terminal.view(false).await.ok()?;
+        Some(self.secrets.within(terminal.id()).masked_screen(view.screen))
     }
 
     async fn try_read(&self, caller: &Caller, verb: GetScreenContent) -> Result<GetScreenContentReply, Trouble> {
@@ -573,8 +589,9 @@ fn told(excerpt: Excerpt) -> String {
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
+        // Counted in bytes, since counting characters would mean reading them: there are no more than that.
         text.push_str(&format!(
-            "[… {} bytes left out; read on with content_mode=history, offset={} …]\n",
+            "[… up to {} characters left out; read on with content_mode=history, offset={} …]\n",
             excerpt.left_out, excerpt.next
         ));
     }

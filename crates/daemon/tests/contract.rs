@@ -130,7 +130,7 @@ async fn long_output_is_cut_in_the_middle_and_can_be_read_on() {
     };
     let whole = daemon.call(read(None, None)).await;
     let text = whole.screen_content.unwrap();
-    assert!(whole.truncated && text.len() < 10_200 && text.contains("bytes left out; read on with"));
+    assert!(whole.truncated && text.len() < 10_200 && text.contains(" characters left out; read on with"));
     assert!(text.contains("\n10\n") && text.contains("over_2"));
     let (mut offset, mut lines) = (0, Vec::new());
     loop {

@@ -178,7 +178,7 @@ async fn finished_runs_are_forgotten_by_age_and_those_under_way_never() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let gone = daemon.call(GetRun { run_id: finished.clone(), wait_seconds: None }).await;
-    assert!(gone.error.unwrap().starts_with(&format!("Run '{finished}' not found")));
+    assert!(gone.error.unwrap().starts_with(&format!("Workflow run '{finished}' not found")));
     daemon.stop().await;
 }
 
@@ -201,4 +201,115 @@ async fn a_saved_workflow_is_executed_by_its_name_with_and_without_waiting() {
     daemon.call(CancelWorkflow { run_id: running.run_id }).await;
     let unknown = daemon.call(ExecuteWorkflow { workflow_id: "nup".to_owned(), ..ExecuteWorkflow::default() }).await;
     assert!(!unknown.success && unknown.error.unwrap().contains("nup"));
+}
+
+// 003 L470-491: the record of a run has its eight keys, null where there is nothing; of machines, too. 003 L910-922: the
+// command names the session. design/runs.md: a limit of its own.
+#[tokio::test]
+async fn the_record_of_a_machine_tells_its_result_and_what_it_was_given() {
+    let daemon = TestDaemon::new().await;
+    let definition = machine(
+        "returns",
+        json!({
+            "first": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "set"}]},
+            "set": {
+                "action": {"tool": "send_input", "params": {"input_text": "GREETING={input|sh}\n"}},
+                "transitions": [{"condition": "success", "next_state": "ready"}],
+            },
+            "ready": {"action": {"tool": "await_output", "params": {"until": "prompt", "timeout": 20}}},
+        }),
+    );
+    let definition = json!({"return_values": {"GREETING": "what is said"}, "arguments": {"PIN": {"secret": true}},
+                            "name": definition["name"], "description": definition["description"],
+                            "initial_state": definition["initial_state"], "states": definition["states"]});
+    let created = daemon.call(CreateWorkflow { workflow_definition: definition, overwrite_existing: false }).await;
+    assert!(created.success, "{created:?}");
+    let given = json!({"PIN": 917, "n": 3});
+    let execute = ExecuteWorkflow {
+        workflow_id: "returns".to_owned(),
+        session_id: Some("default".to_owned()),
+        input: json!("hello"),
+        params: given.as_object().cloned(),
+        wait: true,
+        ..ExecuteWorkflow::default()
+    };
+    let over = daemon.call(execute.clone()).await;
+    assert_eq!((over.state.as_str(), &over.error), ("completed", &None), "{over:?}");
+    let told = serde_json::to_value(record(&daemon, &over.run_id).await).unwrap();
+    for key in ["run_id", "workflow_id", "state", "started_at", "completed_at", "result", "error", "pending_gate"] {
+        assert!(told.get(key).is_some(), "{key} of {told}");
+    }
+    assert_eq!((&told["result"], &told["error"]), (&json!({"GREETING": "hello"}), &Value::Null));
+    assert_eq!((&told["input"], &told["params"]), (&json!("hello"), &json!({"PIN": "••••••", "n": 3})));
+    let events = events(&daemon, &over.run_id).await;
+    let (first, last) = (&events[0]["data"], &events.last().unwrap()["data"]);
+    assert_eq!((&first["run_id"], &first["workflow_id"]), (&json!(over.run_id), &json!("returns")));
+    assert_eq!((&last["run_id"], &last["result"]), (&json!(over.run_id), &json!({"GREETING": "hello"})));
+    let daemon = daemon.restarted().await;
+    let listed = daemon.call(ListWorkflowRuns::default()).await.runs.remove(0);
+    assert_eq!(serde_json::to_value(listed).unwrap(), told, "another daemon tells the same");
+    let elsewhere = ExecuteWorkflow { session_id: Some("elsewhere".to_owned()), ..execute.clone() };
+    assert_eq!(daemon.call(elsewhere).await.error.unwrap(), "Session not found: elsewhere");
+    // A terminal is still what a machine works in.
+    let terminal = daemon.bash().await.id;
+    let there = daemon.call(ExecuteWorkflow { session_id: Some(terminal.clone()), ..execute }).await;
+    assert_eq!(there.state, "completed", "{there:?}");
+    daemon.stop().await;
+}
+
+async fn events(daemon: &TestDaemon, run: &str) -> Vec<Value> {
+    let verb = Subscribe { run_id: run.to_owned(), from_seq: Some(1), ..Subscribe::default() };
+    let (_, mut told) = daemon.client().subscribe(verb).await.unwrap();
+    let mut events = Vec::new();
+    while let Some(event) = told.next().await {
+        let is_last = event["event_type"]
+            .as_str()
+            .is_some_and(|kind| matches!(kind, "workflow_completed" | "workflow_failed" | "workflow_cancelled"));
+        events.push(event);
+        if is_last {
+            break;
+        }
+    }
+    events
+}
+
+// 003 L391-413: `gate_timeout {gate_id, timeout}`, and choices are null without choices.
+#[tokio::test]
+async fn the_events_of_a_gate_of_a_machine_tell_its_limit_and_that_there_are_no_choices() {
+    let daemon = TestDaemon::new().await;
+    let asks = json!({"tool": "gate", "params": {"prompt": "Go on?", "timeout": 1.5}});
+    let begun = daemon.call(starting(machine("asks", json!({"first": {"action": asks}})))).await;
+    let events = events(&daemon, &begun.run_id).await;
+    let data = |kind: &str| &events.iter().find(|event| event["event_type"] == kind).unwrap()["data"];
+    assert_eq!(data("gate_waiting")["choices"], Value::Null);
+    assert_eq!(data("gate_timeout")["timeout"], 1.5, "{events:?}");
+    assert_eq!(data("workflow_failed")["run_id"], json!(begun.run_id));
+    daemon.stop().await;
+}
+
+// A long result is told in part by lists, and whole by the record.
+#[tokio::test]
+async fn a_long_result_is_shortened_in_lists_only() {
+    let daemon = TestDaemon::new().await;
+    let mut definition = machine(
+        "long",
+        json!({
+            "first": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "set"}]},
+            "set": {
+                "action": {"tool": "send_input", "params": {"input_text": "LONG=$(printf %5000s | tr ' ' x)\n"}},
+                "transitions": [{"condition": "success", "next_state": "ready"}],
+            },
+            "ready": {"action": {"tool": "await_output", "params": {"until": "prompt", "timeout": 20}}},
+        }),
+    );
+    definition["return_values"] = json!({"LONG": "long"});
+    let begun = daemon.call(starting(definition)).await;
+    let over = daemon.call(GetRun { run_id: begun.run_id.clone(), wait_seconds: Some(60.0) }).await;
+    assert_eq!(over.status, "completed", "{over:?}");
+    let listed = daemon.call(ListWorkflowRuns::default()).await.runs.remove(0);
+    assert!(listed.result_shortened && listed.result["LONG"].as_str().unwrap().len() < 1000, "{listed:?}");
+    let daemon = daemon.restarted().await;
+    let whole = record(&daemon, &begun.run_id).await;
+    assert_eq!((whole.result_shortened, whole.result["LONG"].as_str().unwrap().len()), (false, 5000));
+    daemon.stop().await;
 }

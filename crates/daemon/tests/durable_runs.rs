@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steplatch_daemon::KeptRuns;
 use steplatch_protocol::{
-    AnswerGate, CancelWorkflow, DaemonStatus, GetRun, GetWorkflowRun, ListWorkflowRuns, RunReply, RunWorkflow,
-    Subscribe,
+    AnswerGate, CancelWorkflow, DaemonStatus, GetRun, GetWorkflowRun, ListTerminalSessions, ListWorkflowRuns, RunReply,
+    RunWorkflow, Subscribe,
 };
 use steplatch_store::{Append, Journal, SqliteJournal, SqliteOptions};
 use steplatch_testkit::TestDaemon;
@@ -57,7 +57,7 @@ async fn a_gate_waits_over_a_restart_and_its_answer_is_taken_once() {
     let daemon = TestDaemon::new().await;
     let begun = begin(&daemon, judged()).await;
     let waiting = end_of(&daemon, &begun.run_id).await;
-    assert_eq!((waiting.status.as_str(), waiting.success), ("waiting", true), "{waiting:?}");
+    assert_eq!((waiting.status.as_str(), waiting.success), ("waiting", false), "{waiting:?}");
     let gate = waiting.pending_gate.unwrap();
     assert_eq!(gate.choices, ["it is good", "it is bad", "none of these"]);
     let daemon = daemon.restarted().await;
@@ -70,7 +70,7 @@ async fn a_gate_waits_over_a_restart_and_its_answer_is_taken_once() {
         ..AnswerGate::default()
     };
     let refused = daemon.call(answer("it is ugly")).await;
-    let error = "'it is ugly' is none of the choices: it is good | it is bad | none of these";
+    let error = "Invalid choice 'it is ugly'. Must be one of: ['it is good', 'it is bad', 'none of these']";
     assert_eq!(refused.error.as_deref(), Some(error));
     let taken = daemon.call(answer("it is bad")).await;
     assert!(taken.success, "{taken:?}");
@@ -111,7 +111,7 @@ async fn a_question_for_a_person_is_answered_by_no_agent_and_expires_over_a_rest
     let refused = daemon.call(answer("ship")).await;
     assert!(refused.error.unwrap().starts_with("This gate waits for a person"), "the test's client says it is none");
     let ann = daemon.somebody("ann").await;
-    assert!(ann.call(answer("perhaps")).await.unwrap().error.unwrap().contains("none of the choices: ship | stop"));
+    assert!(ann.call(answer("perhaps")).await.unwrap().error.unwrap().contains("Must be one of: ['ship', 'stop']"));
     let taken = ann.call(answer("ship")).await.unwrap();
     assert!(taken.success, "{taken:?}");
     let asked = end_of(&daemon, &begun.run_id).await;
@@ -153,7 +153,7 @@ async fn of_two_answers_at_once_one_is_taken_and_the_other_told_so() {
     assert_ne!(one.success, other.success, "{one:?} {other:?}");
     let refused = if one.success { other } else { one };
     let error = refused.error.unwrap();
-    assert!(error.contains("answered by") || error.contains("waits for no answer"), "{error}");
+    assert!(error.contains("answered by") || error.contains("not waiting for input"), "{error}");
     daemon.stop().await;
 }
 
@@ -461,5 +461,70 @@ async fn a_run_that_this_version_can_not_read_is_named_and_can_be_written_off_an
     let answer = AnswerGate { run_id: other.run_id.clone(), answer: "it is good".to_owned(), ..AnswerGate::default() };
     assert!(daemon.call(answer).await.success);
     assert_eq!(end_of(&daemon, &other.run_id).await.status, "completed");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_run_that_an_older_daemon_began_goes_on_by_the_rules_that_it_began_with() {
+    let definition = json!({
+        "initial_state": "ask",
+        "states": {
+            "ask": {
+                "action": {"tool": "gate", "params": {"prompt": "Go?", "answered_by": "anyone"}},
+                "transitions": [{"condition": "success", "next_state": "break"}],
+            },
+            "break": {"action": {"tool": "fail", "params": {"message": "broken"}}, "on_timeout": "mend"},
+            "mend": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
+        },
+    });
+    let daemon = TestDaemon::new().await;
+    let (old, new) = (begin(&daemon, definition.clone()).await.run_id, begin(&daemon, definition).await.run_id);
+    for run in [&old, &new] {
+        assert_eq!(end_of(&daemon, run).await.status, "waiting");
+    }
+    let id: steplatch_ids::RunId = old.parse().unwrap();
+    let journal = SqliteJournal::open(&daemon.place().journal(), &SqliteOptions::default()).unwrap();
+    let records = journal.read(&id, 1).await.unwrap();
+    let mut started: Value = serde_json::from_str(&records[0].text).unwrap();
+    started["semantics_version"] = json!(3);
+    let last = journal.find(&id).await.unwrap().unwrap().last;
+    let redacted = vec![(1, started.to_string())];
+    journal.write(Append { redacted, ..Append::new(id, last, 1, Vec::new()) }).await.unwrap();
+    journal.close();
+    let daemon = daemon.restarted().await;
+    for (run, state, status) in [(old, "break", "failed"), (new, "mend", "completed")] {
+        let answer = AnswerGate { run_id: run.clone(), answer: "yes".to_owned(), ..AnswerGate::default() };
+        assert!(daemon.call(answer).await.success);
+        let ended = end_of(&daemon, &run).await;
+        assert_eq!((ended.final_state.as_deref(), ended.status.as_str()), (Some(state), status), "{ended:?}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_terminal_that_was_being_opened_when_the_run_was_cancelled_is_closed_by_the_next_daemon() {
+    let daemon = TestDaemon::new().await;
+    // It prints without end, so that its opening lasts until its time is up.
+    let prints = json!({
+        "initial_state": "open",
+        "states": {"open": {"action": {"tool": "open_terminal", "params": {
+            "command": ["bash", "-c", "while :; do echo again; sleep 0.01; done"],
+        }}}},
+    });
+    let begun = begin(&daemon, prints).await;
+    let terminals = async |daemon: &TestDaemon| daemon.call(ListTerminalSessions {}).await.sessions.len();
+    while terminals(&daemon).await == 0 {
+        tokio::task::yield_now().await;
+    }
+    // The cancel was written down, and the daemon ended before it had closed what was being opened.
+    let run: steplatch_ids::RunId = begun.run_id.parse().unwrap();
+    let journal = SqliteJournal::open(&daemon.place().journal(), &SqliteOptions::default()).unwrap();
+    let last = journal.find(&run).await.unwrap().unwrap().last;
+    let entry = json!({"event": "cancelled", "at": 1, "reason": "enough"}).to_string();
+    journal.write(Append::new(run, last, 1, vec![entry])).await.unwrap();
+    journal.close();
+    let daemon = daemon.restarted().await;
+    assert_eq!(end_of(&daemon, &begun.run_id).await.status, "cancelled");
+    assert_eq!(terminals(&daemon).await, 0, "it is closed before the run counts as over");
     daemon.stop().await;
 }

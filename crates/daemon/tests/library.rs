@@ -87,15 +87,29 @@ async fn a_workflow_is_saved_in_the_project_found_described_and_removed() {
 
     let created = author.creates(machine("greet")).await;
     assert!(created.success, "{created:?}");
-    assert_eq!(created.workflow_name.as_deref(), Some("greet"));
+    assert_eq!(created.workflow_name, "greet");
     let file = author.project().join("greet.json").display().to_string();
-    assert_eq!(created.stored_file.as_ref(), Some(&file));
-    assert_eq!(created.workflow_signature.as_ref().map(String::len), Some(64));
+    // Document 001, line 1170: the name of the file.
+    assert_eq!((created.stored_file.as_str(), created.path.as_ref()), ("greet.json", Some(&file)));
+    // Document 001, lines 1161-1165: what the agent must export, and may read.
+    let signature = json!({
+        "arguments": {"GREETED": {
+            "name": "GREETED", "description": "whom to greet", "required": false, "default": "world",
+            "schema": {"minLength": 1}
+        }},
+        "return_values": {"GREETING": {"name": "GREETING", "description": "", "required": true, "secret": true}},
+        "description": "Types a command"
+    });
+    assert_eq!(Value::Object(created.workflow_signature), signature);
     assert_eq!(author.lists().await, [row("greet", false)]);
 
     let again = author.creates(machine("greet")).await;
     let error = "Workflow 'greet' already exists. Use overwrite_existing=true to replace.";
-    assert_eq!((again.success, again.error.as_deref()), (false, Some(error)));
+    assert_eq!((again.success, again.name_taken, again.error.as_deref()), (false, true, Some(error)));
+    // Document 001, lines 1148-1155: a refusal has every field.
+    assert_eq!(again.validation_errors, ["Workflow 'greet' already exists"]);
+    let fields = (again.workflow_name.as_str(), again.stored_file.as_str(), again.workflow_signature.is_empty());
+    assert_eq!(fields, ("greet", "", true));
     let over = CreateWorkflow { workflow_definition: machine("greet"), overwrite_existing: true };
     assert!(author.client.call(over).await.unwrap().success);
 
@@ -111,7 +125,7 @@ async fn a_workflow_is_saved_in_the_project_found_described_and_removed() {
     assert!(described.graph.unwrap().contains("stateDiagram"));
     let metadata = described.metadata.unwrap();
     assert_eq!((metadata.version, metadata.run_count, metadata.status.as_str()), (1, 0, "draft"));
-    assert_eq!(Some(metadata.hash), created.workflow_signature);
+    assert_eq!(metadata.hash.len(), 64);
 
     let deleted = author.client.call(DeleteWorkflow { name: "greet".to_owned() }).await.unwrap();
     assert!(deleted.success, "{deleted:?}");
@@ -143,6 +157,11 @@ async fn everything_that_is_wrong_is_told_at_once_and_nothing_is_saved() {
         "/states/a/transitions/0/next_state: State 'a' references non-existent state 'b', did you mean 'a'?",
     ];
     assert_eq!(refused.validation_errors, expected);
+    // Document 001, lines 1115-1122: a refusal has every field, and its error begins so.
+    assert_eq!((refused.workflow_name.as_str(), refused.stored_file.as_str()), ("", ""));
+    assert_eq!(serde_json::to_value(&refused).unwrap()["workflow_signature"], json!({}));
+    let error = refused.error.unwrap();
+    assert!(error.starts_with("Workflow definition does not match current MCP tool schema. "), "{error}");
     for name in ["..", "../x", "a/b", ""] {
         let refused = author.creates(machine(name)).await;
         assert!(!refused.success && refused.validation_errors[0].starts_with("/name: "), "{refused:?}");
@@ -176,7 +195,7 @@ async fn names_fall_back_to_the_users_own_and_the_projects_hide_those() {
     for name in ["greet", "build"] {
         let verb = CreateWorkflow { workflow_definition: machine(name), overwrite_existing: false };
         let created = at_home.call(verb).await.unwrap();
-        assert_eq!(created.stored_file, Some(author.own().join(format!("{name}.json")).display().to_string()));
+        assert_eq!(created.path, Some(author.own().join(format!("{name}.json")).display().to_string()));
     }
     assert!(author.creates(machine("greet")).await.success, "another library's name is not taken");
     assert_eq!(author.lists().await, [row("build", false), row("greet", false), row("greet", true)]);
@@ -308,5 +327,8 @@ async fn the_example_that_agents_are_given_can_be_saved_and_the_documentation_na
         assert!(schema.documentation.contains(&format!("### {tool}\n")), "{tool}");
     }
     assert!(schema.json_schema["properties"]["states"].is_object());
+    let link =
+        schema.documentation.split("](").skip(1).find(|target| target.split(')').next().unwrap().contains(".md"));
+    assert_eq!(link, None, "no MCP client can read another page");
     daemon.stop().await;
 }

@@ -65,10 +65,14 @@ steps = [{ id = "inner", node = "twice", input = "x" }, { id = "outer", node = "
 
 impl Author {
     async fn of(daemon: &TestDaemon) -> Self {
+        Self::with(daemon, DECLARED).await
+    }
+
+    async fn with(daemon: &TestDaemon, declared: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("project/src")).unwrap();
         fs::create_dir(folder.path().join("project/.git")).unwrap();
-        fs::write(folder.path().join("project/steplatch.toml"), DECLARED).unwrap();
+        fs::write(folder.path().join("project/steplatch.toml"), declared).unwrap();
         let client = Self::connected(daemon, &folder).await;
         Self { client, folder }
     }
@@ -202,6 +206,93 @@ async fn a_graph_runs_its_steps_and_tells_which_failed() {
     assert!(!fails.success);
     assert!(fails.error.as_deref().unwrap().starts_with("Step 'bad' failed: "), "{fails:?}");
     assert_eq!(fails.attributes["steps"]["after"]["status"], "not_run");
+    daemon.stop().await;
+}
+
+/// A project with a node that runs its input as a command, and a graph of such commands.
+fn commands(graph: &Value) -> String {
+    let steps: Vec<String> = graph
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| {
+            let field = |(name, value): (&String, &Value)| format!("{name} = {}", inline(value));
+            let fields = step.as_object().unwrap().iter().map(field);
+            format!("{{ node = \"sh\", {} }}", fields.collect::<Vec<_>>().join(", "))
+        })
+        .collect();
+    format!("[nodes.sh]\ntype = \"bash\"\n\n[graphs.g]\nsteps = [{}]\n", steps.join(", "))
+}
+
+/// A value as TOML on one line.
+fn inline(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(name, value)| format!("{name} = {}", inline(value)));
+            format!("{{ {} }}", fields.collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+#[tokio::test]
+async fn steps_that_do_not_depend_on_each_other_run_at_the_same_time() {
+    // Each waits until the other two have begun, so that none ends unless all run at once.
+    let meets = |own: &str| {
+        format!(
+            "touch {own}; for i in $(seq 600); do [ -e a -a -e b -a -e c ] && echo {own} && exit 0; sleep 0.05; done; exit 1"
+        )
+    };
+    let steps = json!([
+        {"id": "a", "input": meets("a")},
+        {"id": "b", "input": meets("b")},
+        {"id": "c", "input": meets("c")},
+        {"id": "sum", "input": "echo {a|sh} {b|sh} {c|sh}"}
+    ]);
+    let daemon = TestDaemon::new().await;
+    let author = Author::with(&daemon, &commands(&steps)).await;
+    let result = author.runs("g", Value::Null).await;
+    assert_eq!((result.success, &result.output), (true, &json!("a\n b\n c\n\n")), "{result:?}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_step_that_fails_at_first_is_tried_again() {
+    let command = "echo x >> tries; [ $(wc -l < tries) -ge 3 ] && echo fine";
+    let on_error = json!({"policy": "retry", "count": 4, "delay": 0.01});
+    let daemon = TestDaemon::new().await;
+    let author = Author::with(&daemon, &commands(&json!([{"id": "a", "input": command, "on_error": on_error}]))).await;
+    let result = author.runs("g", Value::Null).await;
+    assert_eq!(
+        (&result.output, &result.attributes["steps"]["a"]["attempts"]),
+        (&json!("fine\n"), &json!(3)),
+        "{result:?}"
+    );
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_attempt_that_takes_too_long_is_ended_before_the_next_one() {
+    let on_error = json!({"policy": "retry", "count": 1, "delay": 0, "timeout": 0.2, "then": {"policy": "skip", "value": "gave up"}});
+    let steps = json!([{"id": "a", "input": "echo $$ > slow.pid; sleep 1000", "on_error": on_error}]);
+    let daemon = TestDaemon::new().await;
+    let author = Author::with(&daemon, &commands(&steps)).await;
+    let result = author.runs("g", Value::Null).await;
+    assert_eq!((result.success, &result.output), (true, &json!("gave up")), "{result:?}");
+    assert_eq!(result.attributes["steps"]["a"]["attempts"], 2);
+    assert!(!running(&author.project().join("slow.pid")), "what it started has ended");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_graph_whose_time_is_up_says_so_and_ends_what_it_started() {
+    let steps = json!([{"id": "a", "input": "echo A"}, {"id": "b", "input": "echo $$ > slow.pid; sleep 1000; {a}"}]);
+    let daemon = TestDaemon::new().await;
+    let author = Author::with(&daemon, &commands(&steps)).await;
+    let verb = RunGraph { graph_id: "g".to_owned(), input: Value::Null, timeout: Some(1.0) };
+    let result = author.client.call(verb).await.unwrap();
+    assert_eq!((result.success, result.error.as_deref()), (false, Some("Node 'g' took longer than 1 s")), "{result:?}");
+    until(|| !running(&author.project().join("slow.pid"))).await;
     daemon.stop().await;
 }
 

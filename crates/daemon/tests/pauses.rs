@@ -106,7 +106,7 @@ async fn a_paused_run_finishes_what_it_began_and_rests_over_a_restart() {
         assert_eq!((reply.success, reply.error.as_deref()), (false, Some("Run was already over: completed")));
     }
     let unknown = pause(&daemon, "run_x").await;
-    assert!(unknown.error.unwrap().starts_with("Run 'run_x' not found"));
+    assert!(unknown.error.unwrap().starts_with("Workflow run 'run_x' not found"));
     daemon.stop().await;
 }
 
@@ -157,7 +157,7 @@ async fn the_time_limit_of_a_run_does_not_run_at_a_gate_nor_in_a_pause() {
     assert_eq!(record(&daemon, &run).await.state, "running");
     go_on(&daemon, &run).await;
     let over = end(&daemon, &run).await;
-    assert_eq!(over.error.as_deref(), Some("Workflow execution timed out after 1s in state 'long'"));
+    assert_eq!(over.error.as_deref(), Some("Workflow execution timeout (1.0s) exceeded in state 'long'"));
     daemon.stop().await;
 }
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use steplatch_daemon::Configuration;
 use steplatch_protocol::{
-    CallTool, CancelWorkflow, Change, CheckWorkflowStatus, DescribeWorkflow, ExecuteWorkflow, GetRun, GetWorkflowRun,
-    ListRemoteWorkflows, ListRemoteWorkflowsReply, ListTools, ListWorkflows, PauseWorkflow, RefreshWorkflows,
-    ResumeWorkflow, RunEvent, RunReply, RunWorkflow, Subscribe, Watch,
+    CallTool, CancelWorkflow, Change, CheckWorkflowStatus, CreateWorkflow, DescribeWorkflow, ExecuteWorkflow, GetRun,
+    GetWorkflowRun, ListRemoteWorkflows, ListRemoteWorkflowsReply, ListTools, ListWorkflows, PauseWorkflow,
+    RefreshWorkflows, ResumeWorkflow, RunEvent, RunReply, RunWorkflow, SendInput, Subscribe, Watch,
 };
 use steplatch_testkit::fake::{Answer, Route, TOKEN};
 use steplatch_testkit::{FakeService, TestDaemon};
@@ -169,6 +169,140 @@ async fn by_name_and_below_other_runs_it_is_run_as_well() {
 }
 
 #[tokio::test]
+async fn a_saved_workflow_that_is_named_like_a_remote_tool_is_not_started_in_its_place() {
+    let service = FakeService::start().await;
+    service.offer("7", "Deploy");
+    let daemon = daemon_of(&service).await;
+    let definition = json!({
+        "name": "workflow_deploy", "description": "Rests.", "initial_state": "rest",
+        "states": {"rest": {"action": {"tool": "sleep", "params": {"seconds": 0}}}}
+    });
+    let saved = CreateWorkflow { workflow_definition: definition, ..CreateWorkflow::default() };
+    let saved = daemon.call(saved).await;
+    assert!(saved.success, "{saved:?}");
+    let key = Some("once".to_owned());
+    let call = CallTool { idempotency_key: key, ..calling("workflow_deploy", json!({"to": "prod"}), 30.0) };
+    let called = daemon.call(call.clone()).await;
+    assert_eq!(called.result.as_ref().map(|result| &result["originalWorkflowId"]), Some(&json!("7")), "{called:?}");
+    assert_eq!(service.runs().len(), 1);
+    assert_eq!(
+        (daemon.call(call).await.run_id, service.runs().len()),
+        (called.run_id, 1),
+        "the same call, the same run"
+    );
+    // By its name, the saved workflow goes first.
+    let by_name = RunWorkflow {
+        workflow_name: Some("workflow_deploy".to_owned()),
+        wait_seconds: Some(30.0),
+        ..RunWorkflow::default()
+    };
+    let by_name = daemon.call(by_name).await;
+    assert_eq!((by_name.final_state.as_deref(), service.runs().len()), (Some("rest"), 1), "{by_name:?}");
+    daemon.stop().await;
+}
+
+/// The start answer and the status answer that document 004 shows (lines 359 and 386-406), and the flow around them (lines
+/// 341-450): start by POST, ids out of the answer, status by GET until it is not RUNNING, result or error.
+#[tokio::test]
+async fn the_documented_flow_runs_as_it_is_written() {
+    let service = FakeService::start().await;
+    service.offer_entry(json!({
+        "id": "2724", "name": "Competitor Analysis", "description": "Finds who competes with a domain.",
+        "inputSchema": {"type": "object", "properties": {"target_domain": {"type": "string"}}, "required": ["target_domain"]},
+        "metadata": {"team": "growth"}
+    }));
+    let daemon = daemon_of(&service).await;
+    let (correlation, instance) = ("2724_9a92222c2ca34fffbfd00e8767dd22d0", "8f496b6a-c905-41bb-b7b7-200a8982ab30");
+    let started = json!({"correlation_id": correlation, "workflow_id": instance});
+    let input = json!({
+        "target_domain": "Enter Domain to Analyze...",
+        "context": {
+            "space_id": null, "user_id": 556_565, "workspace_id": 82_515, "subscription_id": null, "use_quota": true
+        }
+    });
+    let status = |word: &str| {
+        json!({
+            "create_time": 1_753_703_781_802_i64, "update_time": 1_753_703_781_904_i64, "status": word,
+            "end_time": 1_753_703_781_904_i64, "workflow_id": "2724", "input": input,
+            "output": {"competitors_analysis": null}, "start_time": 1_753_703_781_802_i64
+        })
+    };
+    let mut running = status("RUNNING");
+    running.as_object_mut().unwrap().remove("end_time");
+    running["progress"] = json!(40);
+    let domain = json!({"target_domain": "example.com"});
+    for (word, success, error) in [("FAILED", false, Some("Workflow execution failed")), ("COMPLETED", true, None)] {
+        service.once(Route::Start, Answer::Json(started.clone()));
+        // Line 430: a status of RUNNING is asked for again.
+        service.once(Route::Status, Answer::Json(running.clone()));
+        service.once(Route::Status, Answer::Json(status(word)));
+        let reply = daemon.call(calling("workflow_competitor_analysis", domain.clone(), 30.0)).await;
+        let result = reply.result.clone().unwrap();
+        assert_eq!((&result["success"], &result["status"]), (&json!(success), &json!(word)), "{reply:?}");
+        assert_eq!(result.get("error").and_then(Value::as_str), error, "line 445");
+        // Lines 152-170.
+        assert_eq!((&result["correlationId"], &result["workflowInstanceId"]), (&json!(correlation), &json!(instance)));
+        assert_eq!((&result["originalWorkflowId"], &result["input"]), (&json!("2724"), &input));
+        assert_eq!(result["output"], json!({"competitors_analysis": null}));
+        for (name, time) in [
+            ("startTime", 1_753_703_781_802_i64),
+            ("endTime", 1_753_703_781_904),
+            ("createTime", 1_753_703_781_802),
+            ("updateTime", 1_753_703_781_904),
+            ("executionDuration", 102),
+        ] {
+            assert_eq!(result[name], time, "{name}: {result}");
+        }
+        // Lines 188-202, asked for by the run's own id.
+        service.once(Route::Status, Answer::Json(running.clone()));
+        let asked = CheckWorkflowStatus { workflow_id: "2724".to_owned(), run_id: reply.run_id, remote: None };
+        let checked = serde_json::to_value(daemon.call(asked).await).unwrap();
+        for (name, wanted) in [
+            ("success", json!(true)),
+            ("status", json!("RUNNING")),
+            ("create_time", json!(1_753_703_781_802_i64)),
+            ("update_time", json!(1_753_703_781_904_i64)),
+            ("start_time", json!(1_753_703_781_802_i64)),
+            ("createTime", json!(1_753_703_781_802_i64)),
+            ("workflow_id", json!("2724")),
+            ("correlationId", json!(correlation)),
+            ("workflowInstanceId", json!(instance)),
+            ("progress", json!(40)),
+            ("input", input.clone()),
+        ] {
+            assert_eq!(checked[name], wanted, "{name}: {checked}");
+        }
+        assert!(checked.get("end_time").is_none() && checked.get("error").is_none(), "{checked}");
+        // The service's own ids do as well; line 202: the error of a failed workflow.
+        service.once(Route::Status, Answer::Json(status(word)));
+        let asked = CheckWorkflowStatus { workflow_id: "2724".to_owned(), run_id: instance.to_owned(), remote: None };
+        let checked = daemon.call(asked).await;
+        assert_eq!((checked.status.as_str(), checked.error.as_deref()), (word, error), "{checked:?}");
+        assert_eq!(checked.times.end_time, Some(1_753_703_781_904));
+    }
+    let asked = service.asked();
+    let start = asked.iter().find(|asked| asked.route == Some(Route::Start)).unwrap();
+    // Lines 370-374.
+    assert_eq!((start.method.as_str(), start.path.as_str()), ("POST", "/api/v1/service/workflows/2724/start"));
+    assert_eq!(start.body, json!({"input": domain, "source": "application"}));
+    assert_eq!(start.headers["authorization"], format!("Api-Key {TOKEN}"));
+    assert_eq!(start.headers["content-type"], "application/json");
+    // Lines 376-384.
+    let status = asked.iter().find(|asked| asked.route == Some(Route::Status)).unwrap();
+    let path = format!("/api/v1/service/workflows/2724/runs/{instance}/status");
+    assert_eq!((status.method.as_str(), &status.path), ("GET", &path));
+    assert_eq!(
+        (status.headers["accept"].as_str(), status.headers["accept-language"].as_str()),
+        ("application/json", "en")
+    );
+    assert!(status.at.duration_since(start.at) >= Duration::from_secs(1), "line 379: not sooner than 1000 ms");
+    // Line 143.
+    let listed = remotes(&daemon).await.workflows.remove(0);
+    assert_eq!(listed.metadata.map(Value::Object), Some(json!({"team": "growth"})));
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn those_beyond_what_the_service_may_have_stand_in_line() {
     let service = FakeService::start().await;
     service.offer("7", "Deploy");
@@ -308,6 +442,8 @@ async fn a_cancel_and_the_time_limit_are_passed_on_and_say_what_became_of_it() {
     let late = deploy(&daemon, 30.0).await;
     assert_eq!(late.status, "failed", "{late:?}");
     assert!(late.error.unwrap().contains("longer than 1 s, which is its limit"));
+    // Document 004, lines 159 and 231: its status is over, so that a client which polls on it stops.
+    assert_eq!(late.result.unwrap()["status"], "FAILED");
     assert!(service.runs()[2].is_cancelled);
     daemon.stop().await;
 }
@@ -491,5 +627,79 @@ async fn what_a_service_says_that_it_waits_for_is_bounded() {
     };
     assert!(gate.to_string().len() < 20_000, "{} bytes", gate.to_string().len());
     daemon.call(CancelWorkflow { run_id: run.run_id }).await;
+    daemon.stop().await;
+}
+
+const SECRET: &str = "s3cret-value-of-nobody";
+
+/// Types a secret into a terminal of its own: the daemon knows it from then on.
+async fn types_a_secret(daemon: &TestDaemon) {
+    let session = daemon.bash().await;
+    let secret = SendInput {
+        session_id: session.id.clone(),
+        input_text: SECRET.to_owned(),
+        secret: true,
+        ..SendInput::default()
+    };
+    assert!(daemon.call(secret).await.success);
+}
+
+/// Everything that is told of a run so far.
+async fn told(daemon: &TestDaemon, run: &str) -> String {
+    let (run_id, client) = (run.to_owned(), daemon.somebody("follower").await);
+    let newest =
+        client.subscribe(Subscribe { run_id: run_id.clone(), ..Subscribe::default() }).await.unwrap().0.newest_seq;
+    let verb = Subscribe { run_id: run_id.clone(), ..Subscribe::default() };
+    let (_, mut events) = client.subscribe(verb).await.unwrap();
+    let mut told = String::new();
+    while let Some(event) = events.next().await {
+        told.push_str(&event.to_string());
+        if event["seq"].as_u64() >= Some(newest) {
+            break;
+        }
+    }
+    let record = daemon.call(GetWorkflowRun { run_id: run_id.clone() }).await;
+    let report = daemon.call(GetRun { run_id, wait_seconds: None }).await;
+    format!("{told}{}{}", serde_json::to_string(&record).unwrap(), serde_json::to_string(&report).unwrap())
+}
+
+#[tokio::test]
+async fn a_secret_is_in_no_report_of_a_daemon_that_never_learned_it_and_the_run_goes_on_with_it() {
+    let service = FakeService::start().await;
+    service.offer("7", "Deploy");
+    let gate = json!({"prompt": format!("Use {SECRET}?"), "choices": [SECRET, "no"]});
+    service.script("7", vec![json!({"status": "RUNNING", "output": {"pending_gate": gate}})]);
+    let daemon = daemon_of(&service).await;
+    let before = daemon.call(calling("workflow_deploy", json!({"to": SECRET}), 30.0)).await;
+    assert_eq!(before.status, "waiting", "{before:?}");
+    types_a_secret(&daemon).await;
+    let after = daemon.call(calling("workflow_deploy", json!({"to": SECRET}), 30.0)).await;
+    assert_eq!(service.runs()[1].input, json!({"to": SECRET}), "the service is given it");
+    let runs = [before.run_id, after.run_id];
+    let daemon = daemon.replaced().await;
+    for run in &runs {
+        let told = told(&daemon, run).await;
+        assert!(!told.contains(SECRET) && told.contains("Use ••••••?"), "{told}");
+    }
+    for run in service.runs() {
+        let output = json!({"used": SECRET, "input": run.input});
+        service.script_run(&run.id, vec![json!({"status": "COMPLETED", "output": output})]);
+    }
+    for run in &runs {
+        let told = events(&daemon, &RunReply { run_id: run.clone(), ..RunReply::default() }).await;
+        assert_eq!(told.last().map(String::as_str), Some("workflow_completed"), "{told:?}");
+    }
+    let daemon = daemon.replaced().await;
+    for run in &runs {
+        let told = told(&daemon, run).await;
+        assert!(!told.contains(SECRET) && told.contains("workflow_completed"), "{told}");
+    }
+    let journal = daemon.place().journal();
+    let daemon = daemon.replaced().await;
+    let files = std::fs::read_dir(journal.parent().unwrap()).unwrap().flatten();
+    for file in files.filter(|file| file.path().is_file()) {
+        let bytes = std::fs::read(file.path()).unwrap();
+        assert!(!bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes()), "{}", file.path().display());
+    }
     daemon.stop().await;
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steplatch_protocol::{
-    CancelWorkflow, GetRun, GetWorkflowRun, ListTerminalSessions, ListWorkflowRuns, OpenTerminal, RunReply,
-    RunWorkflow, Subscribe,
+    CancelWorkflow, GetRun, GetWorkflowRun, ListTerminalSessions, ListWorkflowRuns, ListWorkflows, OpenTerminal,
+    RunReply, RunWorkflow, Subscribe,
 };
 use steplatch_testkit::TestDaemon;
 
@@ -169,9 +169,11 @@ async fn a_start_returns_at_once_and_the_run_goes_on() {
     let definition = machine("wait", json!({"wait": last("sleep", &json!({"seconds": 0.3}))}));
     let verb = RunWorkflow { workflow_definition: Some(definition), wait_seconds: Some(0.0), ..RunWorkflow::default() };
     let started = daemon.call(verb).await;
-    assert_eq!((started.success, started.status.as_str()), (true, "running"));
+    // Document 000, line 184, and document 001, line 680: `success` tells that the workflow has succeeded.
+    assert_eq!((started.success, started.status.as_str(), started.error.as_deref()), (false, "running", None));
+    assert!(started.next_step.unwrap().contains(&format!("get_run {{\"run_id\": \"{}\"", started.run_id)));
     let over = daemon.call(GetRun { run_id: started.run_id.clone(), wait_seconds: Some(20.0) }).await;
-    assert_eq!(over.status, "completed");
+    assert_eq!((over.success, over.status.as_str(), over.next_step), (true, "completed", None));
     let record = daemon.call(GetWorkflowRun { run_id: started.run_id }).await.run.unwrap();
     assert_eq!((record.state.as_str(), record.workflow_id.as_str()), ("completed", "test"));
     assert!(record.completed_at.is_some());
@@ -202,7 +204,7 @@ async fn a_cancelled_run_abandons_its_wait_and_closes_its_terminal() {
     let again = daemon.call(CancelWorkflow { run_id }).await;
     assert_eq!((again.success, again.message.as_str()), (true, "Run was already over: cancelled"));
     let unknown = daemon.call(CancelWorkflow { run_id: "run_x".into() }).await;
-    assert!(unknown.error.unwrap().starts_with("Run 'run_x' not found"));
+    assert!(unknown.error.unwrap().starts_with("Workflow run 'run_x' not found"));
 }
 
 #[tokio::test]
@@ -420,6 +422,50 @@ async fn a_run_whose_arguments_are_missing_types_nothing() {
 }
 
 #[tokio::test]
+async fn a_variable_that_does_not_fit_its_argument_is_refused_before_anything_is_started() {
+    let daemon = TestDaemon::new().await;
+    let definition = json!({
+        "name": "release",
+        "arguments": {
+            "VERSION": {"schema": {"pattern": "^\\d+\\.\\d+\\.\\d+$"}},
+            "KEY": {"secret": true, "required": false, "schema": {"minLength": 20}}
+        },
+        "initial_state": "open",
+        "states": {"open": {"action": {"tool": "open_terminal"}}}
+    });
+    let given = |version: &str| {
+        Some([("VERSION".to_owned(), version.to_owned()), ("KEY".to_owned(), "too short".to_owned())].into())
+    };
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition.clone()),
+        initial_variables: given("1.2"),
+        ..RunWorkflow::default()
+    };
+    let refused = daemon.call(verb).await;
+    assert_eq!((refused.run_id.as_str(), refused.final_state.as_deref()), ("", Some("validation_failed")));
+    assert_eq!(
+        refused.error.as_deref(),
+        Some(
+            "Invalid arguments, so nothing was started: VERSION=\"1.2\" must match the pattern '^\\d+\\.\\d+\\.\\d+$'; \
+             KEY=•••••• must have at least 20 characters"
+        )
+    );
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+    assert_eq!(daemon.call(ListWorkflowRuns::default()).await.runs.len(), 0);
+
+    // A run that is started by another one as well.
+    let params = json!({"workflow_definition": definition, "initial_variables": {"VERSION": "1.2"}});
+    let above = daemon.run(machine("nest", json!({"nest": last("run_workflow", &params)}))).await;
+    assert_eq!((above.status.as_str(), above.states_executed), ("failed", 1), "{above:#?}");
+    assert!(
+        above.error.as_deref().unwrap().contains("Invalid arguments, so nothing was started: VERSION"),
+        "{above:#?}"
+    );
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+    daemon.stop().await;
+}
+
+#[tokio::test]
 async fn a_run_that_leaves_no_return_value_fails_and_one_with_another_program_says_so() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
@@ -441,7 +487,7 @@ async fn a_run_that_leaves_no_return_value_fails_and_one_with_another_program_sa
 async fn secret_variables_of_a_contract_are_hidden_however_short_they_are() {
     let daemon = TestDaemon::new().await;
     let mut definition = contract(true);
-    definition["arguments"]["ROOT"] = json!({"secret": true});
+    definition["arguments"]["ROOT"] = json!({"secret": true, "export": true});
     definition["return_values"] = json!({"STATUS": {"secret": true}, "PIN": {"secret": true}});
     definition["states"]["work"]["action"]["params"]["input_text"] =
         "export STATUS=$(echo \"$ROOT\" | rev) PIN=$(printf q=%s Z); clear\n".into();
@@ -484,7 +530,7 @@ async fn a_nested_run_is_a_run_of_its_own_and_its_end_the_result() {
     assert_eq!(runs.len(), 2);
     let inner = runs.iter().find(|run| run.workflow_id == "inner").unwrap();
     assert_eq!(inner.parent_run_id.as_deref(), Some(reply.run_id.as_str()));
-    assert_eq!(inner.input, *json!({"ROOT": "/here"}).as_object().unwrap(), "and nothing else of its parent");
+    assert_eq!(inner.input, json!({"ROOT": "/here"}), "and nothing else of its parent");
 }
 
 #[tokio::test]
@@ -536,4 +582,250 @@ async fn a_nested_run_ends_with_its_parent_and_with_its_state() {
     daemon.call(CancelWorkflow { run_id }).await;
     assert_eq!(daemon.call(GetRun { run_id: innermost, wait_seconds: None }).await.status, "cancelled");
     assert_eq!(daemon.call(ListTerminalSessions {}).await.total_sessions, 0);
+}
+
+/// The result of the state `nest` of a run.
+fn nested(reply: &RunReply) -> &Value {
+    let entry = reply.execution_log.iter().find(|entry| entry["phase"] == "execution" && entry["state"] == "nest");
+    &entry.unwrap_or_else(|| panic!("{reply:#?}"))["result"]
+}
+
+fn on_its_own(name: &str, states: Value) -> Value {
+    let initial = states.as_object().unwrap().keys().next().unwrap().clone();
+    json!({"name": name, "initial_state": initial, "states": states})
+}
+
+#[tokio::test]
+async fn a_workflow_is_called_after_the_terminal_was_closed() {
+    // Document 000, lines 555-585: composition. The terminal is closed by the run itself, or by somebody else.
+    let daemon = TestDaemon::new().await;
+    let listing = on_its_own("listing", json!({"list": last("list_terminal_sessions", &json!({}))}));
+    let nest = last("run_workflow", &json!({"workflow_definition": listing}));
+    let definition = machine(
+        "open",
+        json!({
+            "open": state("open_terminal", &json!({}), "close"),
+            "close": state("exit_terminal", &json!({}), "nest"),
+            "nest": nest,
+        }),
+    );
+    let reply = daemon.run(definition).await;
+    assert_eq!(reply.status, "completed", "{:?}", reply.error);
+    assert_eq!(nested(&reply)["session_id"], Value::Null);
+
+    let definition = machine(
+        "open",
+        json!({
+            "open": state("open_terminal", &json!({}), "leave"),
+            "leave": state("run_workflow", &json!({
+                "session_id": "{session_id}",
+                "workflow_definition": on_its_own("closing", json!({"close": last("exit_terminal", &json!({}))})),
+            }), "nest"),
+            "nest": nest,
+        }),
+    );
+    let reply = daemon.run(definition).await;
+    assert_eq!(reply.status, "completed", "{:?}", reply.error);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_nested_run_returns_what_the_tool_returns_and_its_terminal_is_the_run_s() {
+    // Document 000, lines 178-195, 578 and 640-656.
+    let daemon = TestDaemon::new().await;
+    let inner = on_its_own(
+        "inner",
+        json!({
+            "open": state("open_terminal", &json!({}), "say"),
+            "say": state("send_input", &json!({"input_text": "echo {word}-$((6*7))\n"}), "hear"),
+            "hear": last("await_output", &json!({"pattern": "here-\\d+"})),
+        }),
+    );
+    let mut nest = last("run_workflow", &json!({"workflow_definition": inner, "initial_variables": {"word": "here"}}));
+    nest["transitions"] = json!([{"condition": {"field_equals": {"final_state": "hear"}}, "next_state": "type"}]);
+    let definition = machine(
+        "nest",
+        json!({
+            "nest": nest,
+            "type": state("send_input", &json!({"input_text": "echo {nest_final_state}-$((6*9))\n"}), "see"),
+            "see": last("await_output", &json!({"session_id": "{session_id}", "pattern": "hear-54"})),
+        }),
+    );
+    let reply = daemon.run(definition).await;
+    assert_eq!((reply.status.as_str(), reply.final_state.as_deref()), ("completed", Some("see")), "{reply:#?}");
+    let result = nested(&reply);
+    assert_eq!(result["final_variables"]["match_text"], "here-42");
+    assert_eq!(result["final_variables"]["word"], "here");
+    assert!(result["total_elapsed_time"].as_f64().unwrap() > 0.0);
+    assert_eq!(result["session_id"].as_str(), reply.session_id.as_deref());
+    assert_eq!(result["open_terminals"], json!([reply.session_id]));
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_inline_workflow_of_a_run_is_saved_unless_somebody_says_false() {
+    // Document 000, lines 164, 646-650 and 804-807.
+    let daemon = TestDaemon::new().await;
+    let inner = |name: &str| on_its_own(name, json!({"rest": last("sleep", &json!({"seconds": 0}))}));
+    let outer = |name: &str, own: Value| {
+        let nest = json!({"workflow_definition": inner(name), "save_on_success": own});
+        // The second state fails with the variables, so that the outer run is not saved itself.
+        machine(
+            "nest",
+            json!({
+                "nest": state("run_workflow", &nest, "look"),
+                "look": last("fail", &json!({"message": "{workflow_saved} {saved_workflow_name}"})),
+            }),
+        )
+    };
+    let run = async |name: &str, own: Value, save_on_success: bool| {
+        let verb = RunWorkflow {
+            workflow_definition: Some(outer(name, own)),
+            save_on_success,
+            wait_seconds: Some(30.0),
+            ..RunWorkflow::default()
+        };
+        daemon.call(verb).await
+    };
+    let error = |reply: RunReply| reply.error.unwrap();
+    assert_eq!(error(run("two", json!(false), true).await), "State 'look' failed: false ");
+    assert_eq!(error(run("three", json!(true), false).await), "State 'look' failed: false ");
+    assert_eq!(error(run("one", Value::Null, true).await), "State 'look' failed: true one");
+    let again = run("another", Value::Null, true).await;
+    assert_eq!(nested(&again)["duplicate_of"], "one");
+    assert_eq!(error(again), "State 'look' failed: false ");
+    let saved = daemon.call(ListWorkflows::default()).await.workflows;
+    assert_eq!(saved.iter().map(|workflow| workflow.name.as_str()).collect::<Vec<_>>(), ["one"]);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn an_initial_session_id_is_the_terminal_of_the_run() {
+    // Document 000, lines 148 and 502.
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    let definition = machine("say", json!({"say": last("send_input", &json!({"input_text": "echo from the run\n"}))}));
+    let with = |session: &str| RunWorkflow {
+        workflow_definition: Some(definition.clone()),
+        initial_variables: Some([("session_id".to_owned(), session.to_owned())].into()),
+        wait_seconds: Some(20.0),
+        ..RunWorkflow::default()
+    };
+    let reply = daemon.call(with(&session.id)).await;
+    assert_eq!((reply.status.as_str(), reply.session_id.as_deref()), ("completed", Some(session.id.as_str())));
+    assert!(session.screen().await.contains("from the run"));
+    let ghost = daemon.call(with("ghost")).await.error.unwrap();
+    assert!(ghost.starts_with("Session 'ghost' not found"), "{ghost}");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_pattern_is_searched_on_the_screen_after_an_action_that_returns_none() {
+    // Document 001, lines 303-304; the first line of the screen by itself is one (`^ok$`).
+    let daemon = TestDaemon::new().await;
+    let session = daemon.bash().await;
+    session.types("clear; PS1=; printf 'o%s\\n' k\n").await;
+    session.sees("(?m)^ok$").await;
+    let looking = |tool: &str, params: Value| {
+        let mut look = json!({"action": {"tool": tool, "params": params}, "transitions": [
+            {"condition": {"pattern_match": "^nothing like that$"}, "next_state": "wrong"},
+            {"condition": {"pattern_match": "^ok$"}, "next_state": "right"},
+        ]});
+        if tool == "await_output" {
+            look["timeout"] = json!(0.2);
+        }
+        let states = json!({
+            "look": look,
+            "wrong": last("sleep", &json!({"seconds": 0})),
+            "right": last("sleep", &json!({"seconds": 0})),
+        });
+        RunWorkflow {
+            session_id: Some(session.id.clone()),
+            wait_seconds: Some(20.0),
+            workflow_definition: Some(machine("look", states)),
+            ..RunWorkflow::default()
+        }
+    };
+    for (tool, params) in [
+        ("list_terminal_sessions", json!({})),
+        ("sleep", json!({"seconds": 0})),
+        ("await_output", json!({"pattern": "never"})),
+        ("get_screen_content", json!({})),
+    ] {
+        let reply = daemon.call(looking(tool, params)).await;
+        assert_eq!(reply.final_state.as_deref(), Some("right"), "{tool}: {reply:#?}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_secret_argument_is_in_no_environment_and_can_be_typed() {
+    let daemon = TestDaemon::new().await;
+    let definition = |secret: Value| {
+        let mut document = machine(
+            "open",
+            json!({
+                "open": state("open_terminal", &json!({"shell": "bash"}), "ask"),
+                "ask": state("send_input", &json!({
+                    "input_text": "read -s word; printf '%s:%s:%s\\n' ${#word} \"$(env | grep -c ^PW=)\" done\n"
+                }), "tell"),
+                "tell": state("send_input", &json!({"input_text": "{PW}\n"}), "see"),
+                "see": last("await_output", &json!({"pattern": "^\\d+:\\d+:done"})),
+            }),
+        );
+        document["arguments"] = json!({"PW": secret});
+        document
+    };
+    let run = async |secret: Value| {
+        let verb = RunWorkflow {
+            workflow_definition: Some(definition(secret)),
+            initial_variables: Some([("PW".to_owned(), "open-sesame".to_owned())].into()),
+            wait_seconds: Some(30.0),
+            ..RunWorkflow::default()
+        };
+        daemon.call(verb).await
+    };
+    for (secret, expected) in [
+        // First the one that is no secret: what is one for a run is hidden by its value from then on.
+        (json!({"export": false}), "11:0:done"),
+        (json!({"secret": true}), "11:0:done"),
+        (json!({"secret": true, "export": true}), "11:1:done"),
+    ] {
+        let reply = run(secret.clone()).await;
+        assert_eq!(reply.status, "completed", "{secret}: {reply:#?}");
+        assert_eq!(reply.final_variables["see_match_text"], expected, "{secret}");
+        let shown = serde_json::to_string(&reply).unwrap().contains("open-sesame");
+        assert_eq!(shown, secret["secret"] != true, "{secret}");
+    }
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_default_of_a_secret_argument_stands_for_its_value_and_is_seen_nowhere() {
+    let daemon = TestDaemon::new().await;
+    let mut definition = machine(
+        "open",
+        json!({
+            "open": state("open_terminal", &json!({"shell": "bash"}), "say"),
+            "say": state("send_input", &json!({"input_text": "printf '%s-%s\\n' {PW|sh} \"${PW-unset}\"\n"}), "see"),
+            "see": last("await_output", &json!({"pattern": "^.*-unset"})),
+        }),
+    );
+    definition["arguments"] = json!({"PW": {"secret": true, "default": "change me"}});
+    let reply = daemon.run(definition.clone()).await;
+    assert_eq!(reply.status, "completed", "{reply:#?}");
+    assert_eq!(reply.final_variables["see_match_text"], "••••••-unset");
+    assert!(!serde_json::to_string(&reply).unwrap().contains("change me"));
+    let (_, mut events) = daemon
+        .client()
+        .subscribe(Subscribe { run_id: reply.run_id, from_seq: None, ..Subscribe::default() })
+        .await
+        .unwrap();
+    while let Some(event) = events.next().await {
+        assert!(!event.to_string().contains("change me"), "{event}");
+        if event["event_type"] == "workflow_completed" {
+            break;
+        }
+    }
+    daemon.stop().await;
 }

@@ -125,13 +125,18 @@ impl State {
             _ => run.statuses.pop_front().expect("a run has some status"),
         };
         if let Value::Object(fields) = &mut status {
+            let is_over = is_over(fields);
             let mut add = |name: &str, value: Value| {
                 fields.entry(name.to_owned()).or_insert(value);
             };
-            add("createTime", 1_700_000_000_000_i64.into());
-            add("startTime", 1_700_000_000_100_i64.into());
-            add("updateTime", 1_700_000_000_200_i64.into());
-            add("workflowId", run.id.as_str().into());
+            add("create_time", 1_700_000_000_000_i64.into());
+            add("update_time", 1_700_000_000_200_i64.into());
+            add("start_time", 1_700_000_000_100_i64.into());
+            if is_over {
+                add("end_time", 1_700_000_000_200_i64.into());
+            }
+            // In a status it is the workflow; in the answer to a start it is the run.
+            add("workflow_id", run.workflow.as_str().into());
         }
         Some(status)
     }
@@ -140,14 +145,17 @@ impl State {
     pub(crate) fn cancel(&mut self, workflow: &str, run: &str) -> Option<Value> {
         let run = self.runs.get_mut(run).filter(|run| run.workflow == workflow)?;
         run.is_cancelled = true;
-        let is_over = run.statuses.len() == 1 && {
-            let word = run.statuses[0].get("status").and_then(Value::as_str).unwrap_or_default();
-            matches!(word, "COMPLETED" | "FAILED" | "CANCELLED")
-        };
+        let is_over = run.statuses.len() == 1 && run.statuses[0].as_object().is_some_and(is_over);
         if !is_over {
             let cancelled = json!({ "status": "CANCELLED", "input": run.input, "output": null });
             run.statuses = [cancelled].into();
         }
         Some(Value::Object(Map::new()))
     }
+}
+
+/// Whether a status says that its run is over.
+fn is_over(status: &Map<String, Value>) -> bool {
+    let word = status.get("status").and_then(Value::as_str).unwrap_or_default();
+    matches!(word, "COMPLETED" | "FAILED" | "CANCELLED")
 }

@@ -248,6 +248,17 @@ impl Hosts {
         None
     }
 
+    /// Returns the terminal that a step opened, also one that was closed since. Waits for an opening that is under way.
+    /// A host of an older version that does not know the question counts as having opened none.
+    pub async fn opened_by(&self, step: &str) -> Option<HostedTerminal> {
+        for host in self.reachable() {
+            if let Ok(Some(id)) = host.ask::<Option<TerminalId>>(&Ask::OpenedBy(step.to_owned())).await {
+                return Some(HostedTerminal::new(host, id));
+            }
+        }
+        None
+    }
+
     /// Whether a host has gone that the last daemon may have asked for something.
     #[must_use]
     pub fn missed(&self) -> bool {

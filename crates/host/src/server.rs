@@ -239,6 +239,10 @@ impl Connection {
                 self.say(number, descriptions)
             }
             Ask::Find(name) => self.say(number, shared.terminals.get(&name).map(|terminal| terminal.id().clone())),
+            Ask::OpenedBy(step) => {
+                let opened = shared.terminals.opened_by(&step).await;
+                self.say(number, opened)
+            }
             Ask::Terminal(id, ask) => match shared.terminals.get(id.as_str()) {
                 None => self.outbox.say(number, &Err::<(), _>(Refusal::NoTerminal)),
                 Some(terminal) => match self.answer_for(&terminal, number, ask).await {

@@ -47,6 +47,8 @@ pub enum Ask {
     List,
     /// Which terminal has this id or name? → `Option<TerminalId>`
     Find(String),
+    /// Which terminal did this step open? Waits for an opening that is under way. → `Option<TerminalId>`
+    OpenedBy(String),
     /// Something about one terminal.
     Terminal(TerminalId, TerminalAsk),
     /// Hide this text from now on, for whoever serves the terminals next. → `()`

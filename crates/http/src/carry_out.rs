@@ -191,6 +191,9 @@ impl Prepared {
         if reply["passphrase_wanted"] == true {
             return Ok(StatusCode::FORBIDDEN);
         }
+        if reply["name_taken"] == true {
+            return Ok(StatusCode::CONFLICT);
+        }
         if reply["misread"] == true || some("validation_errors") || some("problems") {
             return Ok(StatusCode::UNPROCESSABLE_ENTITY);
         }

@@ -118,32 +118,61 @@ pub(crate) struct Started {
     workflow_id: String,
 }
 
-/// How a run is.
+/// Status of a run. Times are in milliseconds since 1970, each in both spellings that clients of the dialect read.
 #[derive(Debug, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Status {
     /// RUNNING, COMPLETED, FAILED or CANCELLED
     status: &'static str,
-    /// What the start is known by
+    /// The workflow, as in the path
+    workflow_id: String,
+    /// Correlation id of the start
+    #[serde(rename = "correlationId")]
     correlation_id: String,
     /// The run
+    #[serde(rename = "workflowInstanceId")]
     workflow_instance_id: String,
-    /// The workflow
+    /// The workflow: the same as workflow_id
+    #[serde(rename = "originalWorkflowId")]
     original_workflow_id: String,
-    /// What it was given; secrets are hidden
+    /// Input of the run; secrets are hidden
     input: Map<String, Value>,
-    /// What came of it: result, final_state, error; while it runs nothing, or pending_gate
+    /// Output of the run: result, final_state, error; while it runs nothing, or pending_gate
     output: Option<Map<String, Value>>,
-    /// When it was made, in milliseconds since 1970
+    #[serde(flatten)]
+    snake: SnakeTimes,
+    #[serde(flatten)]
+    camel: CamelTimes,
+    /// Milliseconds that it took
+    #[serde(rename = "executionDuration")]
+    execution_duration: Option<i64>,
+}
+
+/// Times of a run, as services write them.
+#[derive(Debug, Serialize, JsonSchema)]
+struct SnakeTimes {
+    /// When the run was created
     create_time: Option<i64>,
-    /// When it began
-    start_time: Option<i64>,
     /// When it changed last, as far as that is known
     update_time: Option<i64>,
-    /// When it ended
+    /// When it started
+    start_time: Option<i64>,
+    /// When it ended; left out while it runs
+    #[serde(skip_serializing_if = "Option::is_none")]
     end_time: Option<i64>,
-    /// Milliseconds that it took
-    execution_duration: Option<i64>,
+}
+
+/// The same times, in the spelling of results.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct CamelTimes {
+    /// The same as create_time
+    create_time: Option<i64>,
+    /// The same as start_time
+    start_time: Option<i64>,
+    /// The same as update_time
+    update_time: Option<i64>,
+    /// The same as end_time; null while it runs
+    end_time: Option<i64>,
 }
 
 /// What came of a cancel.
@@ -287,15 +316,17 @@ fn status_of(run: RunRecord, told: Option<RunReply>) -> Status {
     };
     Status {
         status: word(&run.state),
+        workflow_id: run.workflow_id.clone(),
         correlation_id: run.run_id.clone(),
         workflow_instance_id: run.run_id,
         original_workflow_id: run.workflow_id,
-        input: as_it_was_given(run.input),
+        input: as_it_was_given(match run.input {
+            Value::Object(fields) => fields,
+            _ => run.params,
+        }),
         output,
-        create_time: began,
-        start_time: began,
-        update_time: changed,
-        end_time: ended,
+        snake: SnakeTimes { create_time: began, update_time: changed, start_time: began, end_time: ended },
+        camel: CamelTimes { create_time: began, start_time: began, update_time: changed, end_time: ended },
         execution_duration: ended.zip(began).map(|(ended, began)| ended.saturating_sub(began).max(0)),
     }
 }
@@ -376,6 +407,23 @@ mod tests {
         assert_eq!((&told["updateTime"], &told["endTime"]), (&json!(1_769_860_803_000_i64), &Value::Null));
         let told = serde_json::to_value(status_of(run("pending"), None)).unwrap();
         assert_eq!((&told["status"], &told["output"]), (&json!("RUNNING"), &Value::Null));
+    }
+
+    // Document 004, lines 188-196: create_time, update_time, status, end_time?, start_time, workflow_id, input, output.
+    #[test]
+    fn a_status_has_the_documented_fields_in_both_spellings() {
+        let told = serde_json::to_value(status_of(run("running"), None)).unwrap();
+        for name in ["create_time", "update_time", "start_time", "createTime", "updateTime", "startTime"] {
+            assert_eq!(told[name], 1_769_860_800_250_i64, "{name}: {told}");
+        }
+        assert!(told.get("end_time").is_none() && told["endTime"].is_null(), "{told}");
+        assert_eq!((&told["workflow_id"], &told["originalWorkflowId"]), (&json!("release"), &json!("release")));
+        let ended = RunRecord { completed_at: Some("2026-01-31T12:00:01.000Z".to_owned()), ..run("failed") };
+        let told = serde_json::to_value(status_of(ended, Some(RunReply::default()))).unwrap();
+        assert_eq!(
+            (&told["end_time"], &told["endTime"]),
+            (&json!(1_769_860_801_000_i64), &json!(1_769_860_801_000_i64))
+        );
     }
 
     #[test]

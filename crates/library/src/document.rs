@@ -3,7 +3,8 @@
 use std::time::SystemTime;
 
 use jiff::{Timestamp, Unit};
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 use steplatch_ids::WorkflowName;
 
@@ -24,14 +25,18 @@ pub enum Status {
 }
 
 /// What is kept about a workflow beside its definition.
+///
+/// Read key by key: other programs keep files of this form too, and a value of another kind than ours counts as missing,
+/// so that no metadata make a definition unreadable.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(from = "Value")]
 pub struct Metadata {
     /// The signature of the definition.
     pub hash: Signature,
     /// When it was first saved, as in RFC 3339.
     pub created: String,
-    /// How often what it does has changed, counted from 1.
+    /// How often what it does has changed, counted from 1. Stored as text, `"1.0"` for 1; a number is read too.
+    #[serde(serialize_with = "version_text")]
     pub version: u32,
     /// Whether it is known to work.
     pub status: Status,
@@ -41,9 +46,9 @@ pub struct Metadata {
     pub success_count: u64,
     /// When the last of them was over, as in RFC 3339.
     pub last_run: Option<String>,
-    /// How many states all of them executed.
+    /// States that the last of them executed.
     pub total_states: u64,
-    /// What a newer build wrote there; it is left as it is.
+    /// What a newer build, or another program, wrote there; it is left as it is.
     #[serde(flatten)]
     pub other: Map<String, Value>,
 }
@@ -55,6 +60,44 @@ impl Metadata {
         // Times as they are told are in the order of their texts.
         self.last_run.as_ref().is_some_and(|last| *last >= told(at))
     }
+}
+
+impl From<Value> for Metadata {
+    fn from(value: Value) -> Self {
+        let mut fields = match value {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
+        };
+        Self {
+            hash: take(&mut fields, "hash"),
+            created: take(&mut fields, "created"),
+            version: fields.shift_remove("version").map_or(0, |version| version_read(&version)),
+            status: take(&mut fields, "status"),
+            run_count: take(&mut fields, "run_count"),
+            success_count: take(&mut fields, "success_count"),
+            last_run: take(&mut fields, "last_run"),
+            total_states: take(&mut fields, "total_states"),
+            other: fields,
+        }
+    }
+}
+
+/// Takes a value out of `fields`; the default where there is none of its kind.
+fn take<T: DeserializeOwned + Default>(fields: &mut Map<String, Value>, key: &str) -> T {
+    fields.shift_remove(key).and_then(|value| serde_json::from_value(value).ok()).unwrap_or_default()
+}
+
+/// Reads a version: the whole part of a number, or of a text that begins with one. Any other value is a first version.
+fn version_read(value: &Value) -> u32 {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let digits = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    text[..digits].parse().unwrap_or(1)
+}
+
+// The shape is serde's.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn version_text<S: Serializer>(version: &u32, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{version}.0"))
 }
 
 /// A saved workflow.
@@ -91,7 +134,10 @@ pub(crate) fn read(name: &WorkflowName, text: &[u8]) -> Result<Stored, String> {
     let hash = Signature::of(&definition);
     if metadata.hash != hash {
         metadata.status = Status::Draft;
-        metadata.version += u32::from(metadata.version < u32::MAX);
+        // Without a hash an edit can not be told from what another program saved.
+        if !metadata.hash.as_str().is_empty() || metadata.version == 0 {
+            metadata.version = metadata.version.saturating_add(1);
+        }
         metadata.hash = hash;
     }
     Ok(Stored { name: name.clone(), definition: named(definition, name), metadata })

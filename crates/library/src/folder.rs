@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{FlockOperation, flock};
-
 use crate::FolderError;
 
 const LOCK: &str = ".lock";
@@ -22,7 +20,7 @@ const IGNORED: &str = "/index.json\n/.lock\n/.unfinished-*\n";
 #[derive(Debug)]
 pub(crate) struct Locked<'f> {
     folder: &'f Path,
-    _file: File,
+    file: File,
 }
 
 /// By what a file that was replaced or edited is told from the one that was read.
@@ -78,13 +76,13 @@ impl<'f> Locked<'f> {
         make(folder)?;
         let file = lock_file(folder)?;
         loop {
-            match flock(&file, FlockOperation::LockExclusive) {
+            match file.lock() {
                 Ok(()) => break,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(FolderError::of(&folder.join(LOCK), error.into())),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(FolderError::of(&folder.join(LOCK), error)),
             }
         }
-        let locked = Self { folder, _file: file };
+        let locked = Self { folder, file };
         locked.clear();
         Ok(locked)
     }
@@ -92,8 +90,8 @@ impl<'f> Locked<'f> {
     /// Takes the lock of a folder that is there, if nobody has it.
     pub(crate) fn at_once(folder: &'f Path) -> Option<Self> {
         let file = lock_file(folder).ok()?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
-        Some(Self { folder, _file: file })
+        file.try_lock().ok()?;
+        Some(Self { folder, file })
     }
 
     /// Puts a file in the place of the one of that name: who reads sees the old or the new one, also after a crash.
@@ -139,6 +137,14 @@ impl<'f> Locked<'f> {
                 let _ = fs::remove_file(file.path());
             }
         }
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // Closing is not enough: a forked child that has not reached its `exec` shares the open file and its lock. The
+        // kernel releases it in any case when the last holder closes.
+        let _ = self.file.unlock();
     }
 }
 
@@ -205,5 +211,19 @@ pub(crate) fn read(path: &Path, largest: usize) -> Result<Option<Vec<u8>>, Strin
         Ok(_) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("it can not be read: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_was_dropped_is_free_while_a_forked_child_still_shares_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = Locked::wait(folder.path()).unwrap();
+        let _forked = first.file.try_clone().unwrap();
+        drop(first);
+        assert!(Locked::at_once(folder.path()).is_some());
     }
 }

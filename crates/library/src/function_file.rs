@@ -80,7 +80,13 @@ pub struct Counts {
     /// When the last of them was over, as in RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_run: Option<String>,
+    /// The ids of the runs that were counted last, at most 32 of them, so that none is counted twice.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub counted: Vec<String>,
 }
+
+/// Counted runs of a workflow whose ids are kept: more than end at the same moment.
+const COUNTED: usize = 32;
 
 /// A file of functions, before it is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -134,7 +140,17 @@ impl FunctionMetadata {
 }
 
 impl Counts {
-    pub(crate) fn count(&mut self, succeeded: bool, at: SystemTime) {
+    /// Whether this run was counted.
+    #[must_use]
+    pub fn has_counted(&self, run: &str) -> bool {
+        self.counted.iter().any(|counted| counted == run)
+    }
+
+    pub(crate) fn count(&mut self, run: &str, succeeded: bool, at: SystemTime) {
+        if self.counted.len() >= COUNTED {
+            self.counted.remove(0);
+        }
+        self.counted.push(run.to_owned());
         self.run_count = self.run_count.saturating_add(1);
         self.last_run = Some(told(at));
         if succeeded {

@@ -101,8 +101,8 @@ impl Library {
         if removed { Ok(()) } else { Err(not_found()) }
     }
 
-    /// Counts a run of the workflow `id` of a file that is over. A success proves it. Returns whether it was counted:
-    /// a run of a text that has another `hash` than the saved one says nothing about it.
+    /// Counts `run`, one of the workflow `id` of a file, that is over. A success proves the workflow. Returns whether the
+    /// run is counted, now or before: a run of a text that has another `hash` than the saved one says nothing about it.
     ///
     /// # Errors
     /// When there is none of that name, it can not be read, or the folder can not be written.
@@ -110,6 +110,7 @@ impl Library {
         &self,
         name: &WorkflowName,
         id: &str,
+        run: &str,
         hash: &Signature,
         succeeded: bool,
         at: SystemTime,
@@ -122,7 +123,11 @@ impl Library {
         if metadata.hash != *hash {
             return Ok(false);
         }
-        metadata.workflows.entry(id.to_owned()).or_default().count(succeeded, at);
+        let counts = metadata.workflows.entry(id.to_owned()).or_default();
+        if counts.has_counted(run) {
+            return Ok(true);
+        }
+        counts.count(run, succeeded, at);
         locked.put(&about_name(name), metadata.text().as_bytes())?;
         Ok(true)
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use steplatch_ids::WorkflowName;
 
 use crate::document::{self, LARGEST, Metadata};
@@ -13,7 +14,7 @@ use crate::{FolderError, Stored};
 /// The name of the file. No workflow can be called so.
 pub(crate) const FILE: &str = "index.json";
 /// Raised when an entry says something else than before; an index with another one is made anew.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// What an index may take before it is thought to be something else, in bytes.
 const LARGEST_INDEX: usize = 256 << 20;
 
@@ -24,6 +25,12 @@ pub struct Entry {
     pub name: WorkflowName,
     /// What it is for, in its author's words.
     pub description: Option<String>,
+    /// The variables that it takes, as its author wrote them.
+    pub arguments: Map<String, Value>,
+    /// The variables that it leaves, as its author wrote them.
+    pub return_values: Map<String, Value>,
+    /// How many states it has.
+    pub state_count: usize,
     /// What is kept about it.
     pub metadata: Metadata,
 }
@@ -137,10 +144,14 @@ impl Told {
 
 impl Entry {
     fn of(stored: &Stored) -> Self {
-        let description = stored.definition.get("description").and_then(serde_json::Value::as_str);
+        let description = stored.definition.get("description").and_then(Value::as_str);
+        let object = |key: &str| stored.definition.get(key).and_then(Value::as_object);
         Self {
             name: stored.name.clone(),
             description: description.map(str::to_owned),
+            arguments: object("arguments").cloned().unwrap_or_default(),
+            return_values: object("return_values").cloned().unwrap_or_default(),
+            state_count: object("states").map_or(0, Map::len),
             metadata: stored.metadata.clone(),
         }
     }

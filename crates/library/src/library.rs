@@ -181,7 +181,7 @@ impl Library {
         }
         let metadata = &mut stored.metadata;
         metadata.run_count = metadata.run_count.saturating_add(1);
-        metadata.total_states = metadata.total_states.saturating_add(states);
+        metadata.total_states = states;
         metadata.last_run = Some(told(at));
         if succeeded {
             metadata.success_count = metadata.success_count.saturating_add(1);

@@ -82,14 +82,14 @@ fn a_run_is_counted_for_the_text_that_it_ran_and_another_text_is_a_draft() {
     let (_folder, library) = library();
     let kept = load(&library, NOTES, None).unwrap();
     let hash = kept.metadata.hash;
-    for succeeded in [false, true] {
-        assert!(library.note_function_run(&name("notes"), "notes", &hash, succeeded, noon()).unwrap());
+    for (run, succeeded) in [("run_1", false), ("run_2", true), ("run_2", true)] {
+        assert!(library.note_function_run(&name("notes"), "notes", run, &hash, succeeded, noon()).unwrap());
     }
-    assert!(library.note_function_run(&name("notes"), "other", &hash, false, noon()).unwrap());
+    assert!(library.note_function_run(&name("notes"), "other", "run_2", &hash, false, noon()).unwrap());
     let counts =
         |library: &Library, id: &str| library.function_file(&name("notes")).unwrap().metadata.workflows[id].clone();
     let notes = counts(&library, "notes");
-    assert_eq!((notes.run_count, notes.success_count, notes.status), (2, 1, Status::Proven));
+    assert_eq!((notes.run_count, notes.success_count, notes.status), (2, 1, Status::Proven), "no run counts twice");
     assert_eq!(notes.last_run.as_deref(), Some("2026-11-21T12:00:00Z"));
     assert_eq!(counts(&library, "other").status, Status::Draft);
 
@@ -102,8 +102,11 @@ fn a_run_is_counted_for_the_text_that_it_ran_and_another_text_is_a_draft() {
         (edited.version, edited.workflows["notes"].status, edited.workflows["notes"].run_count),
         (2, Status::Draft, 2)
     );
-    assert!(!library.note_function_run(&name("notes"), "notes", &hash, true, noon()).unwrap(), "of the text before");
-    assert!(library.note_function_run(&name("notes"), "notes", &edited.hash, true, noon()).unwrap());
+    assert!(
+        !library.note_function_run(&name("notes"), "notes", "run_4", &hash, true, noon()).unwrap(),
+        "of the text before"
+    );
+    assert!(library.note_function_run(&name("notes"), "notes", "run_5", &edited.hash, true, noon()).unwrap());
     let kept = library.function_file(&name("notes")).unwrap().metadata;
     assert_eq!(
         (kept.version, kept.workflows["notes"].status, kept.workflows["notes"].run_count),
@@ -140,7 +143,7 @@ fn what_makes_no_sense_beside_a_file_loses_its_counts_and_not_the_file() {
     }
     // What a newer build knows is left to it, also what it says of one workflow of many.
     fs::write(about(&library), json!({"hash": kept.hash, "colour": "red", "version": 4}).to_string()).unwrap();
-    assert!(library.note_function_run(&name("notes"), "notes", &kept.hash, true, noon()).unwrap());
+    assert!(library.note_function_run(&name("notes"), "notes", "run_6", &kept.hash, true, noon()).unwrap());
     let about: Value = serde_json::from_slice(&fs::read(about(&library)).unwrap()).unwrap();
     assert_eq!(
         (&about["colour"], &about["version"], &about["workflows"]["notes"]["run_count"]),
@@ -176,7 +179,7 @@ fn a_removed_file_leaves_nothing_behind() {
     assert!(!about(&library).exists() && library.functions().unwrap().is_empty());
     assert!(matches!(library.delete_functions(&name("notes")), Err(LookupError::NotFound { .. })));
     let hash = Signature::of_text(NOTES);
-    let counted = library.note_function_run(&name("notes"), "notes", &hash, true, noon());
+    let counted = library.note_function_run(&name("notes"), "notes", "run_7", &hash, true, noon());
     assert!(matches!(counted, Err(LookupError::NotFound { .. })));
 }
 

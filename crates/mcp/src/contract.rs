@@ -145,10 +145,11 @@ fn replied(verb: &str, data: Value, warnings: Vec<String>) -> CallToolResult {
     if verb == CallTool::NAME { finished(data, warnings) } else { completed(data, warnings) }
 }
 
-/// The result of a workflow that was called as a tool: one that failed is a tool that failed. What a remote service said of its
+/// The result of a workflow that was called as a tool: one that failed is a tool that failed, one that goes on or was
+/// cancelled is not. What a remote service said of its
 /// run stands where the service's users look for it, beside what is told of the run here.
 fn finished(mut data: Value, warnings: Vec<String>) -> CallToolResult {
-    let is_error = data["success"] == false;
+    let is_error = data["status"] == "failed";
     let of_service =
         |result: &Value| result.get("correlationId").is_some() && result.get("originalWorkflowId").is_some();
     if let Value::Object(fields) = &mut data
@@ -274,6 +275,17 @@ impl Offer for Contract {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Document 000, line 184: `success` is that of a run that completed, and `isError` of one that failed.
+    #[test]
+    fn a_workflow_that_is_a_tool_is_an_error_only_if_its_run_failed() {
+        for (status, is_error) in
+            [("running", false), ("waiting", false), ("completed", false), ("cancelled", false), ("failed", true)]
+        {
+            let result = finished(json!({"success": status == "completed", "status": status}), Vec::new());
+            assert_eq!(result.is_error, Some(is_error), "{status}");
+        }
+    }
 
     #[test]
     fn the_instructions_are_read_to_their_end_and_name_tools_that_there_are() {

@@ -3,10 +3,9 @@
 //! A [`Graph`] in hand can be run to its end: every dependency is there and none
 //! leads back to where it began. What happens next is decided by [`decide`], a
 //! pure function over the [`Progress`] that a history folds into, so that a run
-//! that was cut off goes on where it was. [`drive`] performs what is decided.
+//! that was cut off goes on where it was. The daemon performs what is decided.
 
 mod decide;
-mod drive;
 mod event;
 mod plan;
 mod policy;
@@ -21,7 +20,6 @@ use serde_json::Value;
 use steplatch_workflow::{Problem, Problems, suggestion};
 
 pub use decide::{Decision, Effect, GraphInput, decide, hold, resume};
-pub use drive::{Driver, DriverError, StepCall, drive};
 pub use event::{Ending, GraphEvent, StepOutcome};
 pub use policy::{Otherwise, Policy, Retry};
 pub use progress::{Progress, Status};

@@ -7,7 +7,5 @@ mod decisions;
 mod documents;
 #[path = "graphs/laws.rs"]
 mod laws;
-#[path = "graphs/parallel.rs"]
-mod parallel;
 #[path = "graphs/story.rs"]
 mod story;

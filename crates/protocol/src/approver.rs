@@ -58,6 +58,9 @@ pub struct SetApproverReply {
     /// Whether the one that is set is missing or wrong
     #[serde(default)]
     pub passphrase_wanted: bool,
+    /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u64>,
     /// What went wrong and what to do
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

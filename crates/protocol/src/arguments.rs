@@ -2,8 +2,10 @@
 //!
 //! Models send numbers as text, lists as text, `null` for "leave it", and wrap it
 //! all in `{"request": …}`. What is meant is plain, so it is taken; what is not
-//! plain is refused with the field's name and what it should be. Unknown fields are
-//! left out and reported, with the known one that looks most like them.
+//! plain is refused with the field's name and what it should be. A field that other
+//! programs call otherwise ([`SYNONYMS`]) is taken under our name and reported. Any
+//! other unknown field is reported and left out where the verb only reads; a verb
+//! that does something is refused, because it would do something else than was meant.
 
 use serde_json::{Map, Value};
 
@@ -46,8 +48,19 @@ pub fn read<V: Verb>(parameters: Value) -> Result<Read<V>, InvalidArguments> {
     for name in names {
         match known.get(&name) {
             None => {
-                fields.shift_remove(&name);
-                warnings.push(unknown(&name, known));
+                let value = fields.shift_remove(&name).unwrap_or_default();
+                match synonym(&name, value, known) {
+                    Some((meant, value)) if !fields.contains_key(meant) => {
+                        let taken =
+                            understand(value, &known[meant]).map(|value| fields.insert(meant.to_owned(), value));
+                        match taken {
+                            Ok(_) => warnings.push(format!("'{name}' was taken as '{meant}'")),
+                            Err(problem) => problems.push(format!("{name} {problem}")),
+                        }
+                    }
+                    _ if V::NATURE.read_only => warnings.push(format!("ignored {}", unknown(&name, known))),
+                    _ => problems.push(unknown(&name, known)),
+                }
             }
             Some(_) if fields[&name].is_null() => {
                 fields.shift_remove(&name);
@@ -129,11 +142,45 @@ fn unwrap(parameters: Value) -> Result<Map<String, Value>, InvalidArguments> {
     }
 }
 
+/// What other programs call fields of ours. A time in milliseconds is converted to seconds.
+const SYNONYMS: &[(&str, &str)] = &[
+    ("cmd", "command"),
+    ("columns", "cols"),
+    ("cwd", "working_directory"),
+    ("dir", "working_directory"),
+    ("directory", "working_directory"),
+    ("env", "environment"),
+    ("input", "input_text"),
+    ("regex", "pattern"),
+    ("session", "session_id"),
+    ("terminal", "session_id"),
+    ("terminal_id", "session_id"),
+    ("text", "input_text"),
+    ("timeout_ms", "timeout"),
+    ("timeout_seconds", "timeout"),
+    ("workdir", "working_directory"),
+];
+
+/// Returns the known field that `name` is another word for, with its value in our unit.
+fn synonym(name: &str, value: Value, known: &Map<String, Value>) -> Option<(&'static str, Value)> {
+    let (_, meant) = SYNONYMS.iter().find(|(word, meant)| *word == name && known.contains_key(*meant))?;
+    let value = match name.strip_suffix("_ms").and_then(|_| number(&value)?.as_f64()) {
+        Some(milliseconds) => serde_json::Number::from_f64(milliseconds / 1000.0).map_or(value, Value::Number),
+        None => value,
+    };
+    Some((meant, value))
+}
+
+/// Says that a field is not known, and which one may be meant: the one that looks most like it, else any.
 fn unknown(name: &str, known: &Map<String, Value>) -> String {
     let shown: String = name.chars().take(60).collect();
     match nearest(name, known) {
-        Some(candidate) => format!("unknown field '{shown}' was ignored; did you mean '{candidate}'?"),
-        None => format!("unknown field '{shown}' was ignored"),
+        Some(candidate) => format!("unknown field '{shown}', did you mean '{candidate}'?"),
+        None if known.is_empty() => format!("unknown field '{shown}', there are no fields"),
+        None => {
+            let fields: Vec<&str> = known.keys().map(String::as_str).collect();
+            format!("unknown field '{shown}', the fields are {}", fields.join(", "))
+        }
     }
 }
 
@@ -263,7 +310,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{AwaitOutput, OpenTerminal, RunWorkflow, SendInput};
+    use crate::{AwaitOutput, OpenTerminal, RunCommand, RunWorkflow, SendInput};
 
     fn refused<V: Verb>(parameters: Value) -> Vec<String> {
         match read::<V>(parameters) {
@@ -337,12 +384,49 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_field_is_reported_and_suggested() {
-        let read = read::<SendInput>(json!({"session_id": "s", "input_txt": "x"})).unwrap();
-        assert_eq!(read.warnings, ["unknown field 'input_txt' was ignored; did you mean 'input_text'?"]);
+    fn a_misspelt_field_of_a_verb_that_only_reads_is_reported_and_left_out() {
+        let read = read::<AwaitOutput>(json!({"session_id": "s", "patern": "x"})).unwrap();
+        assert_eq!(read.warnings, ["ignored unknown field 'patern', did you mean 'pattern'?"]);
+        assert_eq!(read.verb.pattern, "");
+    }
+
+    #[test]
+    fn a_verb_that_does_something_is_refused_with_a_field_that_it_does_not_know() {
+        assert_eq!(
+            refused::<SendInput>(json!({"session_id": "s", "input_txt": "x"})),
+            ["unknown field 'input_txt', did you mean 'input_text'?"]
+        );
         assert_eq!(
             refused::<SendInput>(json!({"sesion_id": "s"})),
-            ["session_id is required", "unknown field 'sesion_id' was ignored; did you mean 'session_id'?"]
+            ["unknown field 'sesion_id', did you mean 'session_id'?", "session_id is required"]
+        );
+        let [refused] = refused::<RunCommand>(json!({"command": "ls", "enter": true})).try_into().unwrap();
+        assert!(
+            refused.starts_with("unknown field 'enter', the fields are ") && refused.contains("command"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn what_other_programs_call_a_field_is_taken_under_our_name_and_reported() {
+        let taken = read::<RunCommand>(json!({"cmd": "ls", "cwd": "/", "timeout_ms": "1500"})).unwrap();
+        assert_eq!((taken.verb.command.as_str(), taken.verb.working_directory.as_deref()), ("ls", Some("/")));
+        assert!((taken.verb.timeout - 1.5).abs() < f64::EPSILON);
+        assert_eq!(
+            taken.warnings,
+            [
+                "'cmd' was taken as 'command'",
+                "'cwd' was taken as 'working_directory'",
+                "'timeout_ms' was taken as 'timeout'"
+            ]
+        );
+        // Our own name wins, and the other word is unknown then.
+        let [refused_text] =
+            refused::<SendInput>(json!({"session_id": "s", "input_text": "a", "text": "b"})).try_into().unwrap();
+        assert!(refused_text.starts_with("unknown field 'text', the fields are "), "{refused_text}");
+        assert_eq!(
+            refused::<RunCommand>(json!({"command": "ls", "timeout_ms": -1})),
+            ["timeout_ms must be between 0.1 and 3600, not -0.001"]
         );
     }
 }

@@ -20,6 +20,7 @@ mod place;
 mod remote;
 mod runs;
 mod schema;
+mod session;
 mod steady;
 mod terminals;
 mod tools;
@@ -48,7 +49,7 @@ pub use nodes::{
 pub use place::{NotPrivate, Place, Running, ensure_private};
 pub use remote::{
     CheckWorkflowStatus, CheckWorkflowStatusReply, ListRemoteWorkflows, ListRemoteWorkflowsReply, RefreshWorkflows,
-    RefreshWorkflowsReply, RemoteInfo, RemoteWorkflowInfo,
+    RefreshWorkflowsReply, RemoteInfo, RemoteWorkflowInfo, StatusTimes,
 };
 pub use runs::{
     AnswerGate, AnswerGateReply, CancelWorkflow, CancelWorkflowReply, Decide, ExecuteWorkflow, ExecuteWorkflowReply,
@@ -57,6 +58,7 @@ pub use runs::{
     Subscribe, SubscribeReply, Until,
 };
 pub use schema::{offered, parameters, reply};
+pub use session::{DEFAULT_SESSION, take_session};
 pub use steady::{Again, AskError, Steady};
 pub use terminals::{
     AbsenceInfo, AttachTerminal, AttachTerminalReply, AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget,

@@ -15,8 +15,9 @@ fn most_listed() -> u32 {
 /// Check a workflow and save it under its name, to be run again and again with run_workflow {"workflow_name": …}.
 ///
 /// A workflow is a JSON state machine over the terminal tools. Each state has one action and transitions, tried in order; when
-/// none holds, the run is complete if the action succeeded, and has failed if not. Every mistake is listed at once in
-/// validation_errors, each with its place; nothing is saved then. A complete example:
+/// none holds, the run is complete if the action succeeded, and has failed if not. A condition is an object or a word:
+/// success, failure, timeout, and pattern_match or pattern_no_match with "pattern" beside it. Every mistake is listed at once
+/// in validation_errors, each with its place; nothing is saved then. A complete example:
 ///
 /// {"name": "run_tests", "description": "Runs the tests", "arguments": {"PROJECT": "Folder of the project"}, "initial_state":
 /// "open", "states": {"open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}}, "transitions": [{"condition":
@@ -27,8 +28,10 @@ fn most_listed() -> u32 {
 /// {"action": {"tool": "exit_terminal"}}, "broken": {"action": {"tool": "fail", "params": {"message": "make test ended with
 /// {exit_code}"}}}}}
 ///
-/// session_id is filled in. {NAME} is a variable, given as initial_variables. arguments are what the run must be given.
-/// get_workflow_schema documents everything else. The file lies in .terminal_control_workflows of the project.
+/// session_id is auto-injected: the run's terminal. {NAME} is a variable, given as initial_variables. arguments are environment
+/// variables that must exist before the run (initial_variables or export NAME=value), return_values those that it must set;
+/// both are checked, and an error names what is missing. get_workflow_schema documents everything else. The file lies in
+/// .terminal_control_workflows of the project.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CreateWorkflow {
     /// The workflow, with name and description
@@ -40,27 +43,37 @@ pub struct CreateWorkflow {
 }
 
 /// What came of saving a workflow.
+///
+/// The fields of *terminal-control-mcp* are always written: null, an empty text, list or object where there is nothing.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CreateWorkflowReply {
     /// Whether it was saved
     pub success: bool,
     /// Its name
+    #[serde(default)]
+    pub workflow_name: String,
+    /// The name of its file in the library
+    #[serde(default)]
+    pub stored_file: String,
+    /// Its file, as a whole path
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workflow_name: Option<String>,
-    /// Its file
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stored_file: Option<String>,
-    /// What it does, in one word: two that do the same have the same
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workflow_signature: Option<String>,
-    /// Everything that keeps it from running, each with a JSON pointer to its place
+    pub path: Option<String>,
+    /// Its contract, {arguments, return_values, description}: each variable as {name, description, required}. Empty where
+    /// nothing was saved
+    #[serde(default)]
+    pub workflow_signature: Map<String, Value>,
+    /// Everything that keeps it from being saved; mistakes in it each with a JSON pointer to their place
     #[serde(default)]
     pub validation_errors: Vec<String>,
     /// What it can run with, and its author should look at
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// Whether it was not saved because a saved workflow has its name
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub name_taken: bool,
     /// What went wrong and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
     pub error: Option<String>,
 }
 
@@ -191,13 +204,20 @@ pub struct ListWorkflowsReply {
 /// A saved workflow, in short.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkflowInfo {
+    /// Its id, which is its name
+    #[serde(default)]
+    pub id: String,
     /// Its name
     pub name: String,
     /// machine, function (an async function in Python syntax) or remote (done by another service)
     pub kind: String,
-    /// What it is for
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What it is for; empty where its author does not say
+    #[serde(default)]
     pub description: Option<String>,
+    /// When it was first saved or loaded (ISO 8601, UTC); null where that is not known
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
+    pub created_at: Option<String>,
     /// draft, or proven: it ran to its end as it is; remote, of those whose runs others do
     pub status: String,
     /// Runs of it that are over
@@ -205,8 +225,21 @@ pub struct WorkflowInfo {
     /// Those that did what it is for
     pub success_count: u64,
     /// When the last of them was over
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
     pub last_run: Option<String>,
+    /// When it was first saved (ISO 8601, UTC); empty where that is not known
+    #[serde(default)]
+    pub created: String,
+    /// The variables that a machine takes: {NAME: {name, description, required}}, long descriptions cut
+    #[serde(default)]
+    pub arguments: Map<String, Value>,
+    /// The variables that a machine leaves, in the same form
+    #[serde(default)]
+    pub return_values: Map<String, Value>,
+    /// States of a machine
+    #[serde(default)]
+    pub state_count: usize,
     /// Its file, or the service that has it
     pub file: String,
     /// One of the same name lies in the project, and is the one that is meant by it
@@ -342,7 +375,7 @@ pub struct WorkflowMetadata {
     /// When the last of them was over
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<String>,
-    /// How many states all of them executed
+    /// States that the last of them executed
     pub total_states: u64,
 }
 

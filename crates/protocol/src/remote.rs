@@ -2,9 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
-/// List the remote workflow services, how they are, and their workflows. Run one by its tool name with run_workflow.
+/// List remote workflow services, their status and workflows. Run a workflow by its tool name with run_workflow.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ListRemoteWorkflows {
     /// Only those of this service
@@ -75,6 +75,9 @@ pub struct RemoteWorkflowInfo {
     pub version: String,
     /// sync or async
     pub execution_type: String,
+    /// Metadata of the service, cleaned and bounded
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Map<String, Value>>,
     /// What its title, description and schema are pinned by
     pub hash: String,
     /// When that changed last, if it did since it was first seen (ISO 8601, UTC)
@@ -111,7 +114,7 @@ pub struct RefreshWorkflowsReply {
     pub error: Option<String>,
 }
 
-/// Ask a remote service how a run of its workflow is: by the ids that the run's result has, or by the run's own id.
+/// Ask a remote service for the status of a run of its workflow: by the ids in the run's result, or by the run's own id.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CheckWorkflowStatus {
     /// Id of the workflow, there
@@ -123,11 +126,12 @@ pub struct CheckWorkflowStatus {
     pub remote: Option<String>,
 }
 
-/// How a run of a remote workflow is, in the words of its service.
+/// Status of a run of a remote workflow, as its service reports it. Times are in milliseconds since 1970, each in both
+/// spellings that services use.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckWorkflowStatusReply {
-    /// Whether the service told
+    /// Whether the service answered
     pub success: bool,
     /// RUNNING, COMPLETED, FAILED, CANCELLED, or another word of the service
     #[serde(default)]
@@ -135,29 +139,82 @@ pub struct CheckWorkflowStatusReply {
     /// The run here, if it was started from here
     #[serde(default, rename = "run_id", skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// What it was given
+    /// Id of the workflow, there
+    #[serde(default, rename = "workflow_id")]
+    pub workflow_id: String,
+    /// Input of the run
     #[serde(default)]
     pub input: Value,
-    /// What came of it so far
+    /// Output of the run so far
     #[serde(default)]
     pub output: Value,
-    /// Id of the workflow
+    /// Id of the workflow: the same as workflow_id
     #[serde(default)]
     pub original_workflow_id: String,
     /// Id of the run, there
     #[serde(default)]
     pub workflow_instance_id: String,
-    /// When it began, in milliseconds since 1970
+    /// Correlation id of the start, if it is known here or the service repeats it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+    /// Progress in percent, if the service reports it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<f64>")]
+    pub progress: Option<Number>,
+    /// When it was created, changed, started and ended.
+    #[serde(flatten)]
+    pub times: StatusTimes,
+    /// The question that the run waits on, there
+    #[serde(default, rename = "pending_gate", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub pending_gate: Option<Value>,
+    /// Why the run failed or was cancelled there; with success false, why the service could not be asked and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Times of a run at its service, in milliseconds since 1970; those that the service does not report are left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StatusTimes {
+    /// When it was created
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub create_time: Option<i64>,
+    /// When it changed last
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update_time: Option<i64>,
+    /// When it started
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<i64>,
     /// When it ended
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_time: Option<i64>,
-    /// What is asked there, where it waits for somebody
-    #[serde(default, rename = "pending_gate", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Map<String, Value>>")]
-    pub pending_gate: Option<Value>,
-    /// What went wrong and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
+    /// The same as create_time
+    #[serde(default, rename = "createTime", skip_serializing_if = "Option::is_none")]
+    pub create_time_camel: Option<i64>,
+    /// The same as update_time
+    #[serde(default, rename = "updateTime", skip_serializing_if = "Option::is_none")]
+    pub update_time_camel: Option<i64>,
+    /// The same as start_time
+    #[serde(default, rename = "startTime", skip_serializing_if = "Option::is_none")]
+    pub start_time_camel: Option<i64>,
+    /// The same as end_time
+    #[serde(default, rename = "endTime", skip_serializing_if = "Option::is_none")]
+    pub end_time_camel: Option<i64>,
+}
+
+impl StatusTimes {
+    /// Returns these times in both spellings.
+    #[must_use]
+    pub fn new(create: Option<i64>, update: Option<i64>, start: Option<i64>, end: Option<i64>) -> Self {
+        Self {
+            create_time: create,
+            update_time: update,
+            start_time: start,
+            end_time: end,
+            create_time_camel: create,
+            update_time_camel: update,
+            start_time_camel: start,
+            end_time_camel: end,
+        }
+    }
 }

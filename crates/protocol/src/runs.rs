@@ -98,15 +98,27 @@ pub struct ExecuteWorkflow {
     /// Its parameters: ctx.params of a function, the variables of a machine
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params: Option<Map<String, Value>>,
-    /// Terminal to work in, of a machine
+    /// The session that has the workflow: `default` or the name of the project, which both mean the project; of a machine,
+    /// also the terminal to work in
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
+    /// The same as session_id, without terminals
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<String>,
     /// Wait for its end
     #[serde(default, skip_serializing_if = "is_false")]
     pub wait: bool,
     /// With wait: what ends the wait before
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Until>,
+    /// Seconds that the run may take, gates and pauses not counted (machines: default 1800)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1.0, max = 7200.0))]
+    pub timeout: Option<f64>,
+    /// The same as timeout
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1.0, max = 7200.0))]
+    pub execution_timeout: Option<f64>,
     /// A name for this request: asked for again with the same one, the run that it started is returned
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
@@ -123,7 +135,7 @@ pub enum Until {
 /// A run that was started by name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ExecuteWorkflowReply {
-    /// Whether it is complete, or on its way there
+    /// Whether the run was started, or found; how it ended is its state
     pub success: bool,
     /// The run
     #[serde(default)]
@@ -134,9 +146,12 @@ pub struct ExecuteWorkflowReply {
     /// What a function returned, or the return values of a machine
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// What went wrong and what to do
+    /// Why nothing was started, or why the run failed: of a function, the text of its exception
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Where in a function's file the exception was raised
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceback: Option<String>,
 }
 
 /// Look at a run: how far it is, or how it ended.
@@ -151,9 +166,11 @@ pub struct GetRun {
 }
 
 /// A run, as far as it is.
+///
+/// The fields of *terminal-control-mcp* are always written: null, an empty text, list or object where there is nothing.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunReply {
-    /// Whether it is complete, or on its way there
+    /// Whether it completed; false as long as it goes on
     pub success: bool,
     /// The run
     #[serde(default)]
@@ -162,11 +179,13 @@ pub struct RunReply {
     #[serde(default)]
     pub status: String,
     /// Name of the workflow
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
     pub workflow_name: Option<String>,
     /// The state executed last, or validation_failed, return_validation_failed, workflow_not_found, definition_invalid
     /// or execution_error
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
     pub final_state: Option<String>,
     /// States executed
     #[serde(default)]
@@ -188,19 +207,28 @@ pub struct RunReply {
     #[serde(default, deserialize_with = "there", skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     /// The terminal it worked in last
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
     pub session_id: Option<String>,
-    /// What the definition does, in one word: two that do the same have the same
+    /// The end of the last screen that a machine saw which failed; its terminals may be closed
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workflow_signature: Option<String>,
+    pub last_screen: Option<String>,
+    /// Its contract, {arguments, return_values, description}: each variable as {name, description, required}. Empty where
+    /// the workflow has none or is not known
+    #[serde(default)]
+    pub workflow_signature: Map<String, Value>,
     /// Whether the definition was saved because it ran to its end
     #[serde(default)]
     pub workflow_saved: bool,
-    /// The name under which it is in the library
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The name under which it was saved; null unless this run saved it
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
     pub saved_workflow_name: Option<String>,
+    /// The saved workflow that does the same, because of which the definition was not saved again
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicate_of: Option<String>,
     /// Workflows that can be run by name
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub available_workflows: Vec<String>,
     /// Deepest level of nested workflows
     #[serde(default)]
@@ -208,15 +236,19 @@ pub struct RunReply {
     /// The question that the run waits for
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_gate: Option<GateInfo>,
-    /// Where somebody answers it, and how
+    /// What to do about a run that has neither completed nor failed: wait on, answer its gate, resume or start it again
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_step: Option<String>,
     /// Since when it is paused, and by whom, while it is
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<PauseInfo>,
-    /// What went wrong and what to do
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// What went wrong and what to do; of a run that completed, why its definition was not saved
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
     pub error: Option<String>,
+    /// Where in a function's file the exception was raised that error tells
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceback: Option<String>,
 }
 
 /// A question that a run waits for.
@@ -295,6 +327,9 @@ pub struct AnswerGateReply {
     /// Whether it was not taken because the approver's passphrase is missing or wrong
     #[serde(default, skip_serializing_if = "is_false")]
     pub passphrase_wanted: bool,
+    /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u64>,
     /// Whether it was not taken because it is none that the gate takes; another one may be
     #[serde(default, skip_serializing_if = "is_false")]
     pub misread: bool,
@@ -391,23 +426,38 @@ pub struct RunRecord {
     pub state: String,
     /// When it began (ISO 8601, UTC)
     pub started_at: String,
-    /// When it ended (ISO 8601, UTC)
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub completed_at: Option<String>,
-    /// Variables it began with
+    /// When it ended (ISO 8601, UTC); null until then
     #[serde(default)]
-    pub input: Map<String, Value>,
-    /// Why it failed
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("nullable" = true))]
+    pub completed_at: Option<String>,
+    /// What it was given as its input, of any kind; of a machine that was given variables, these
+    #[serde(default)]
+    pub input: Value,
+    /// The parameters that it was given besides
+    #[serde(default)]
+    pub params: Map<String, Value>,
+    /// What a function returned, or the return values of a machine; null unless it is completed
+    #[serde(default)]
+    pub result: Value,
+    /// Whether result is shortened, as long ones are in lists; the record of the run has the whole
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub result_shortened: bool,
+    /// Why it failed, of a function the text of its exception; null unless it did
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
     pub error: Option<String>,
+    /// Where in a function's file the exception was raised
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceback: Option<String>,
     /// Questions that it waits for, the oldest first
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_gates: Vec<GateInfo>,
     /// Since when it is paused, and by whom, while it is
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<PauseInfo>,
-    /// The oldest of them
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The oldest of them; null while it waits for none
+    #[serde(default)]
+    #[schemars(extend("nullable" = true))]
     pub pending_gate: Option<GateInfo>,
     /// The run that started it
     #[serde(default, skip_serializing_if = "Option::is_none")]

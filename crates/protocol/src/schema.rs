@@ -85,6 +85,9 @@ fn flowing(text: &str) -> String {
 /// A field that is marked `nullable` is one that is always there, and then says so.
 fn unite_null(object: &mut Map<String, Value>) {
     if object.remove("nullable").is_some() {
+        if object.contains_key("anyOf") {
+            return;
+        }
         let kind = object.remove("type").and_then(|kind| kind.get(0).cloned()).unwrap_or_default();
         object.insert("anyOf".into(), serde_json::json!([{ "type": kind }, { "type": "null" }]));
         return;

@@ -17,6 +17,8 @@ use crate::{approver, daemon, library, metrics, nodes, remote, runs, terminals, 
 pub trait Verb: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static {
     /// The name on the wire, such as `OPEN_TERMINAL`.
     const NAME: &'static str;
+    /// What kind of deed it is.
+    const NATURE: Nature;
     /// What comes back.
     type Reply: Serialize + DeserializeOwned + schemars::JsonSchema + Send + 'static;
 
@@ -89,6 +91,7 @@ macro_rules! verbs {
         $(
             impl Verb for $module::$verb {
                 const NAME: &'static str = $name;
+                const NATURE: Nature = Nature::$nature;
                 type Reply = $module::$reply;
 
                 fn schema() -> &'static Value {

@@ -6,9 +6,14 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use serde_json::{Map, json};
-use steplatch_python::client::Worker;
 use steplatch_python::wire::{Ask, Begin};
 use steplatch_python::{Answer, Entry, Execution, Limits, Program, Start, State};
+
+#[path = "../tests/it/blocking.rs"]
+#[allow(dead_code, reason = "tests ask more of it")]
+mod blocking;
+
+use blocking::Worker;
 
 const RELEASE_NOTES: &str = include_str!("../tests/it/release_notes.py");
 

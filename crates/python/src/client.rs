@@ -1,13 +1,13 @@
 //! The side that asks a worker.
 //!
-//! [`Conversation`] is what has to be remembered, without a thread or a socket, for
-//! those who read and write in their own way. [`Worker`] blocks.
+//! [`Conversation`] is what has to be remembered, without a thread or a socket: the caller
+//! reads and writes in its own way.
 
 use std::collections::VecDeque;
-use std::io::{self, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::io;
+use std::process::ExitStatus;
 
-use crate::wire::{Ask, Asked, Reply, Said, WIRE_VERSION, line_of, read_line};
+use crate::wire::{Ask, Asked, Reply, Said, WIRE_VERSION, line_of};
 use crate::worker::OUT_OF_MEMORY;
 
 /// What was asked of one worker and what it answered.
@@ -113,64 +113,5 @@ impl Lost {
     #[must_use]
     pub fn of(status: ExitStatus) -> Self {
         if status.code() == Some(OUT_OF_MEMORY) { Self::Memory } else { Self::Ended(status) }
-    }
-}
-
-/// A worker, for those who can wait. It ends when this is dropped.
-#[derive(Debug)]
-pub struct Worker {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-    conversation: Conversation,
-}
-
-impl Worker {
-    /// Starts one: a program that calls [`serve`](crate::worker::serve) with its standard input and output.
-    ///
-    /// # Errors
-    /// When it can not be started.
-    pub fn start(command: &mut Command) -> io::Result<Self> {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(io::Error::other("the pipes of a worker are gone"));
-        };
-        Ok(Self { child, input, output: BufReader::new(output), conversation: Conversation::new() })
-    }
-
-    /// Asks, and waits for the answer.
-    ///
-    /// # Errors
-    /// When the worker is lost. Nothing can be asked of it then.
-    pub fn ask(&mut self, ask: Ask) -> Result<Reply, Lost> {
-        let (_, line) = self.conversation.ask(ask);
-        // One that is gone is noticed below, with the reason.
-        let _ = self.input.write_all(&line);
-        loop {
-            let Ok(Some(line)) = read_line(&mut self.output) else { return Err(Lost::of(self.child.wait()?)) };
-            if let Heard::Reply(_, reply) = self.conversation.heard(&line)? {
-                return Ok(reply);
-            }
-        }
-    }
-
-    /// Returns what is known of the conversation with it.
-    #[must_use]
-    pub fn conversation(&self) -> &Conversation {
-        &self.conversation
-    }
-
-    /// Returns the id of its process.
-    #[must_use]
-    pub fn process(&self) -> u32 {
-        self.child.id()
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // It has nothing that would have to be put away.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -284,22 +284,22 @@ impl Execution {
                 Stop::Called { number, arguments, paused } => match arguments.and_then(read) {
                     Err(why) => paused.go_on(Resume::Raise { exception: "TypeError", message: &why }),
                     // It waits for the second answer to a call.
-                    Ok(Asked::Inline { of }) => {
+                    Ok(Request::Inline { of }) => {
                         if self.inlined.contains(&of) {
                             self.open.insert(of, number);
                         }
                         paused.go_on(Resume::Later)
                     }
-                    Ok(Asked::Rest) => {
+                    Ok(Request::Rest) => {
                         self.resting = Some(number);
                         paused.go_on(Resume::Later)
                     }
-                    Ok(Asked::Call { within, kind }) => {
+                    Ok(Request::Call { within, kind }) => {
                         let (wants_answer, stops) = (kind.wants_answer(), kind.stops());
-                        if let CallKind::Ended { of, .. } = &kind {
+                        if let CallKind::Ended { of, .. } = &*kind {
                             self.inlined.remove(of);
                         }
-                        let call = self.numbered(within, kind);
+                        let call = self.numbered(within, *kind);
                         let ordinal = call.ordinal;
                         calls.push(call);
                         if wants_answer {
@@ -448,9 +448,9 @@ const TOO_MANY: &str = "the function asked and told more than its limit";
 const TOO_LONG: &str = "the function asked and told more before it was answered than its limit";
 
 /// What the prelude calls out for.
-enum Asked {
+enum Request {
     /// A call.
-    Call { within: Option<u64>, kind: CallKind },
+    Call { within: Option<u64>, kind: Box<CallKind> },
     /// To wait for the second answer to a call, as whose answer a function is executed here.
     Inline { of: u64 },
     /// To wait until nothing else waits.
@@ -458,7 +458,7 @@ enum Asked {
 }
 
 /// Reads the arguments with which the prelude calls out: the name of the call, and what is asked.
-fn read(arguments: Value) -> Result<Asked, String> {
+fn read(arguments: Value) -> Result<Request, String> {
     let meaningless = || "workflows call out through their context only".to_owned();
     let Value::Array(arguments) = arguments else { return Err(meaningless()) };
     let Ok([Value::String(call), Value::Object(mut asked)]) = <[Value; 2]>::try_from(arguments) else {
@@ -466,11 +466,11 @@ fn read(arguments: Value) -> Result<Asked, String> {
     };
     if call == "inline" {
         let of = asked.get("of").and_then(Value::as_u64).ok_or_else(meaningless)?;
-        return Ok(Asked::Inline { of });
+        return Ok(Request::Inline { of });
     }
     if call == "rest" {
-        return Ok(Asked::Rest);
+        return Ok(Request::Rest);
     }
     let within = asked.remove("within").and_then(|within| within.as_u64());
-    Ok(Asked::Call { within, kind: CallKind::read(&call, asked)? })
+    Ok(Request::Call { within, kind: Box::new(CallKind::read(&call, asked)?) })
 }

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::schema;
 use crate::text::clean;
+use crate::{metadata, schema};
 
 /// Characters of an id; longer ones are no ids.
 const LONGEST_ID: usize = 200;
@@ -15,8 +15,6 @@ const LONGEST_TITLE: usize = 200;
 const LONGEST_DESCRIPTION: usize = 1_000;
 /// Characters of a category or a version.
 const LONGEST_WORD: usize = 60;
-/// Bytes of metadata that are kept.
-const MOST_METADATA: usize = 8 * 1024;
 
 /// A workflow of a remote service. Its texts are cleaned, and still foreign: see [`RemoteWorkflow::described`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,9 +36,9 @@ pub struct RemoteWorkflow {
     pub notes: Vec<String>,
     /// How it is meant to be waited for.
     pub execution: Execution,
-    /// What else the service says about it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<Value>,
+    /// Further fields of the service, cleaned: at most 8 KiB and eight levels.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "metadata::read")]
+    pub metadata: Option<Map<String, Value>>,
     /// What its title, description and schema are pinned by, as the service wrote them: SHA-256 in hexadecimal.
     pub hash: String,
 }
@@ -82,9 +80,6 @@ impl RemoteWorkflow {
             word => word,
         };
         let is_sync = text(fields, &["executionType"]).is_some_and(|kind| kind.trim().eq_ignore_ascii_case("sync"));
-        let metadata = fields.get("metadata").filter(|metadata| {
-            metadata.as_object().is_some_and(|fields| !fields.is_empty()) && metadata.to_string().len() <= MOST_METADATA
-        });
         Ok(Self {
             hash: hash(raw_title, raw_description, raw_schema),
             id,
@@ -95,7 +90,7 @@ impl RemoteWorkflow {
             input_schema: schema.schema,
             notes: schema.notes,
             execution: if is_sync { Execution::Sync } else { Execution::Async },
-            metadata: metadata.cloned(),
+            metadata: fields.get("metadata").and_then(metadata::clean),
         })
     }
 

@@ -1,6 +1,6 @@
 //! How a run is at its service, and the result that is made of it.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Number, Value, json};
 
 use crate::entry::id;
 use crate::text::clean;
@@ -23,8 +23,14 @@ pub struct Status {
     pub output: Value,
     /// What the service says went wrong, outside of the output.
     pub error: Value,
-    /// What is asked there, where the run waits for somebody: `output.pending_gate`.
+    /// The question that the run waits on at its service: `output.pending_gate`.
     pub pending_gate: Option<Value>,
+    /// Id of the workflow, as the service repeats it: `workflow_id`.
+    pub workflow: Option<String>,
+    /// What the service correlates the start by, if it repeats that: `correlationId`.
+    pub correlation: Option<String>,
+    /// Progress in percent, 0 to 100, if the service reports it.
+    pub progress: Option<Number>,
     /// When it began, in milliseconds since 1970.
     pub start_time: Option<i64>,
     /// When it ended.
@@ -57,7 +63,8 @@ impl State {
 }
 
 impl Status {
-    /// Reads the answer to a question about a run. Words are taken in any case, and `CANCELED` for `CANCELLED`.
+    /// Reads a status answer. Words are taken in any case, and `CANCELED` for `CANCELLED`. Fields of two words are taken in
+    /// both spellings: `start_time`, as services write it, and `startTime`.
     ///
     /// # Errors
     ///
@@ -79,7 +86,10 @@ impl Status {
         let value = |name: &str| fields.get(name).cloned().unwrap_or_default();
         let output = value("output");
         let pending_gate = output.get("pending_gate").filter(|gate| !gate.is_null() && !state.is_over()).cloned();
-        let time = |name: &str| fields.get(name).and_then(time);
+        let either = |snake: &str, camel: &str| {
+            [snake, camel].iter().find_map(|name| fields.get(*name).filter(|value| !value.is_null()))
+        };
+        let time = |snake: &str, camel: &str| either(snake, camel).and_then(time);
         Ok(Self {
             word,
             state,
@@ -87,10 +97,13 @@ impl Status {
             output,
             error: value("error"),
             pending_gate,
-            start_time: time("startTime"),
-            end_time: time("endTime"),
-            create_time: time("createTime"),
-            update_time: time("updateTime"),
+            workflow: id(either("workflow_id", "originalWorkflowId")),
+            correlation: id(either("correlation_id", "correlationId")),
+            progress: fields.get("progress").and_then(progress),
+            start_time: time("start_time", "startTime"),
+            end_time: time("end_time", "endTime"),
+            create_time: time("create_time", "createTime"),
+            update_time: time("update_time", "updateTime"),
         })
     }
 
@@ -146,6 +159,16 @@ fn time(value: &Value) -> Option<i64> {
     }
 }
 
+/// Reads a progress: a number from 0 to 100, also as text.
+fn progress(value: &Value) -> Option<Number> {
+    let number = match value {
+        Value::Number(number) => number.clone(),
+        Value::String(text) => text.trim().trim_end_matches('%').parse().ok()?,
+        _ => return None,
+    };
+    number.as_f64().is_some_and(|percent| (0.0..=100.0).contains(&percent)).then_some(number)
+}
+
 /// The ids of a run at its service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ids {
@@ -157,22 +180,32 @@ pub struct Ids {
     pub instance: String,
 }
 
-/// Makes the result of a run, whether it is over or somebody gave up on it: `error` says why, in the place of the service's
-/// words. `status` is what was seen last; without any, the run is told as running.
+/// How a run ended here while its service reports no end: it ran out of time, was cancelled, or could not be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LocalEnd<'a> {
+    /// The status of the result: `FAILED`, `CANCELLED`, or `UNKNOWN` if it is not known whether the service started the run.
+    pub status: &'a str,
+    /// Why, in the place of the service's words.
+    pub error: &'a str,
+}
+
+/// Makes the result of a run. `status` is the last one that was seen. A `local` end takes the place of its word and its
+/// error. Without both, the run is `RUNNING`.
 #[must_use]
-pub fn result(ids: &Ids, status: Option<&Status>, error: Option<&str>) -> Value {
-    let words = match (error, status) {
-        (Some(error), _) => Some(error.to_owned()),
+pub fn result(ids: &Ids, status: Option<&Status>, local: Option<LocalEnd<'_>>) -> Value {
+    let words = match (local, status) {
+        (Some(local), _) => Some(local.error.to_owned()),
         (None, Some(status)) if matches!(status.state, State::Failed | State::Cancelled) => {
             Some(status.failure_words())
         }
         _ => None,
     };
+    let word = local.map(|local| local.status).or_else(|| status.map(|status| status.word.as_str()));
     let times = |status: &Status| Some(status.end_time?.saturating_sub(status.start_time?));
     let mut result = Map::new();
     let is_success = words.is_none() && status.is_some_and(|status| status.state == State::Completed);
     result.insert("success".to_owned(), is_success.into());
-    result.insert("status".to_owned(), status.map_or("RUNNING", |status| &status.word).into());
+    result.insert("status".to_owned(), word.unwrap_or("RUNNING").into());
     result.insert("correlationId".to_owned(), ids.correlation.as_str().into());
     result.insert("workflowInstanceId".to_owned(), ids.instance.as_str().into());
     result.insert("originalWorkflowId".to_owned(), ids.workflow.as_str().into());

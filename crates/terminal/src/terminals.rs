@@ -206,6 +206,18 @@ impl Terminals {
         opened
     }
 
+    /// Returns the terminal that a step opened, also when it was closed since. Waits for an opening that is under way.
+    ///
+    /// `None` when the step opened none, or so long ago that the ledger has forgotten it.
+    pub async fn opened_by(&self, step: &str) -> Option<TerminalId> {
+        let opening = {
+            let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            opened.iter().rev().find(|(known, _)| known == step).map(|(_, opening)| opening.clone())
+        };
+        let mut opening = opening?;
+        opening.wait_for(Option::is_some).await.ok().and_then(|id| id.clone())
+    }
+
     async fn start(&self, spec: Spec) -> Result<Opened, OpenError> {
         let id = TerminalId::random();
         let reservation = match self.reserve(&id, spec.name.as_deref()) {

@@ -153,6 +153,13 @@ impl TestDaemon {
         Self::configured(self.ended(Ending::KeepTerminals).await, configuration).await
     }
 
+    /// Stops the daemon with its terminals and starts another one in its folders, with its settings: nothing is left that
+    /// remembers what was typed.
+    pub async fn replaced(self) -> Self {
+        let configuration = self.configuration.borrow().clone();
+        Self::configured(self.ended(Ending::CloseTerminals).await, configuration).await
+    }
+
     async fn ended(self, ending: Ending) -> TempDir {
         self.stopper.stop(ending);
         tokio::time::timeout(Duration::from_secs(20), self.serving).await.expect("a daemon that ends").unwrap();

@@ -64,6 +64,7 @@ fn started(definition: &Definition) -> (History, Vec<Event>) {
         variables: Map::from_iter([("target".to_owned(), "all".into())]),
         limits: Limits::new(1000, 7200.0).expect("limits within bounds"),
         keep_terminals: false,
+        save_on_success: false,
         parent: None,
         depth: 0,
     };

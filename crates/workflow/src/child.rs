@@ -5,6 +5,7 @@
 //! are the fields of one result.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use steplatch_ids::WorkflowName;
@@ -23,6 +24,9 @@ pub(crate) const DEFINITION: &str = "workflow_definition";
 /// The parameter that says that the terminal is the parent's, because none was named. No definition can set it.
 pub(crate) const INHERITED: &str = "session_inherited";
 
+/// The variable that names the terminal of a run that begins with it.
+pub(crate) const SESSION: &str = "session_id";
+
 /// A run that another one starts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Child {
@@ -38,6 +42,8 @@ pub struct Child {
     pub limits: Limits,
     /// Whether its terminals stay open when it fails or is cancelled.
     pub keep_terminals: bool,
+    /// Whether it is saved in the library when it completes, if it is [`ChildWorkflow::Inline`], and those below it.
+    pub save_on_success: bool,
     /// How many runs it is below the first one, from 1.
     pub depth: u32,
 }
@@ -65,8 +71,8 @@ pub enum ChildWorkflow {
 pub(crate) type Complaint = (&'static str, String);
 
 impl Child {
-    /// Reads what an action asks for, all variables replaced.
-    pub(crate) fn read(params: &Map<String, Value>, depth: u32) -> Result<Self, String> {
+    /// Reads what an action of a run asks for, all variables replaced.
+    pub(crate) fn read(params: &Map<String, Value>, parent: &History) -> Result<Self, String> {
         let set = |key: &str| params.get(key).filter(|value| !value.is_null());
         if let Some((_, complaint)) = complaints(params, |_| false).into_iter().next() {
             return Err(complaint);
@@ -80,15 +86,21 @@ impl Child {
         };
         let variables = set("initial_variables").and_then(Value::as_object);
         let texts = variables.into_iter().flatten().map(|(name, value)| (name.clone(), substitute::as_text(value)));
-        let keep = set("keep_terminals").map(substitute::as_text);
+        let variables: BTreeMap<String, String> = texts.collect();
+        let word = |key: &str| set(key).map(substitute::as_text);
+        let inherits = params.get(INHERITED) == Some(&Value::Bool(true));
+        let session_id = word("session_id").filter(|session| !session.is_empty());
+        let named = session_id.clone().filter(|_| !inherits).or_else(|| variables.get(SESSION).cloned());
+        let named = named.filter(|session| !session.is_empty() && parent.rules().follows_terminals());
         Ok(Self {
             workflow,
-            session_id: set("session_id").map(substitute::as_text).filter(|session| !session.is_empty()),
-            inherits: params.get(INHERITED) == Some(&Value::Bool(true)),
-            variables: texts.collect(),
+            inherits: inherits && named.is_none(),
+            session_id: named.or(session_id),
+            variables,
             limits: limits(params)?,
-            keep_terminals: keep.as_deref() == Some("true"),
-            depth,
+            keep_terminals: word("keep_terminals").as_deref() == Some("true"),
+            save_on_success: parent.saves_on_success() && word("save_on_success").as_deref() != Some("false"),
+            depth: parent.depth().saturating_add(1),
         })
     }
 }
@@ -156,20 +168,38 @@ fn limits(params: &Map<String, Value>) -> Result<Limits, String> {
 
 /// Returns what a run is to the one that started it, once it is over: the result of its action.
 ///
-/// `status` is how its end is called. What the child failed with is the action's error.
+/// `status` is how its end is called. What the child failed with is the action's error. `session_id` is the terminal that it
+/// works with, if that is open; `final_variables` are the child's without those of the runs below it.
 #[must_use]
 pub fn child_outcome(history: &History, status: &str) -> Outcome {
     let success = status == "completed";
     let text = |text: Option<&str>| text.map_or(Value::Null, Value::from);
+    let left_open = if success || history.keep_terminals() { history.open_terminals() } else { &[] };
+    // What the run opened is closed when it fails, and what it was given is not.
+    let is_closed = |session: &str| {
+        let opened = history.open_terminals().iter().any(|opened| opened == session);
+        opened && !left_open.iter().any(|open| open == session)
+    };
+    let session = history.terminals().open_one().filter(|session| !is_closed(session));
+    let elapsed = match (history.started_at(), history.ended_at()) {
+        (Some(started), Some(ended)) => ended.since(started),
+        _ => Duration::ZERO,
+    };
+    let mut variables = history.variables().to_map();
+    variables.retain(|name, _| !name.ends_with("_final_variables"));
     let mut result = Map::new();
     let fields = [
         ("success", success.into()),
         ("run_id", text(history.run().map(steplatch_ids::RunId::as_str))),
         ("status", status.into()),
+        ("final_state", text(history.final_state())),
         ("workflow_final_state", text(history.final_state())),
         ("states_executed", history.states_executed().into()),
+        ("total_elapsed_time", elapsed.as_secs_f64().into()),
         ("return_values", json!(history.return_values())),
-        ("open_terminals", json!(if success || history.keep_terminals() { history.open_terminals() } else { &[] })),
+        ("final_variables", variables.into()),
+        ("session_id", text(session)),
+        ("open_terminals", json!(left_open)),
         ("recursion_depth", history.recursion_depth().into()),
     ];
     result.extend(fields.map(|(name, value)| (name.to_owned(), value)));

@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 use steplatch_pattern::{Pattern, PatternError, TooMuchWork};
 
+use crate::rules::Rules;
 use crate::substitute::{self, Lookup};
 use crate::tool;
 
@@ -46,9 +47,13 @@ pub enum ConditionError {
     TooMuchWork(#[from] TooMuchWork),
 }
 
+/// The fields of a result that patterns are searched in, in this order.
+const SEARCHED: [&str; 2] = ["match_text", "screen_content"];
+
 /// What a condition looks at: the end of a state.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ending<'a> {
+    pub(crate) rules: Rules,
     pub(crate) tool: &'a str,
     pub(crate) params: &'a Map<String, Value>,
     pub(crate) result: &'a Map<String, Value>,
@@ -56,6 +61,8 @@ pub(crate) struct Ending<'a> {
     pub(crate) timed_out: bool,
     /// The daemon died in between.
     pub(crate) unknown: bool,
+    /// The screen of the run's terminal, where it was read because the result has no text.
+    pub(crate) screen: Option<&'a str>,
 }
 
 impl Ending<'_> {
@@ -64,10 +71,43 @@ impl Ending<'_> {
         tool::found_nothing(self.tool, self.params, self.result)
     }
 
-    /// What patterns are searched in.
-    fn text(&self) -> String {
+    /// Tells whether the action failed. One whose outcome is unknown did not: it may have done what it was asked to.
+    pub(crate) fn has_failed(&self) -> bool {
+        !self.unknown && !tool::succeeded(self.result)
+    }
+
+    /// Tells whether the result has a text that patterns can be searched in.
+    pub(crate) fn has_text(&self) -> bool {
+        SEARCHED.iter().any(|field| self.result.get(*field).is_some_and(|text| !text.is_null()))
+    }
+
+    /// Returns the texts that a pattern is searched in: `match_text` and `screen_content` in one line, then each by itself, so
+    /// that `^` and `$` are the beginning and the end of a line of either.
+    fn texts(&self) -> Vec<String> {
         let field = |name| self.result.get(name).map(substitute::as_text).unwrap_or_default();
-        format!("{} {}", field("match_text"), field("screen_content"))
+        let [matched, screen] = SEARCHED.map(field);
+        if !self.rules.searches_each_text() {
+            return vec![format!("{matched} {screen}")];
+        }
+        let screen = match self.screen {
+            Some(seen) if !self.has_text() => seen.to_owned(),
+            _ => screen,
+        };
+        match (matched.is_empty(), screen.is_empty()) {
+            (_, true) => vec![matched],
+            (true, false) => vec![format!(" {screen}"), screen],
+            (false, false) => vec![format!("{matched} {screen}"), matched, screen],
+        }
+    }
+
+    /// Tells whether a pattern is found in one of the texts.
+    fn is_match(&self, pattern: &Pattern) -> Result<bool, TooMuchWork> {
+        for text in self.texts() {
+            if pattern.is_match(&text)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -82,6 +122,30 @@ impl Condition {
             }
         }
         Ok(Some(if reasons.is_empty() { "it is always taken".to_owned() } else { reasons.join(" and ") }))
+    }
+
+    /// Tells whether a pattern decides: the tests before the first pattern hold.
+    pub(crate) fn comes_to_a_pattern(&self, ending: Ending<'_>, variables: &impl Lookup) -> bool {
+        for test in &self.tests {
+            match test {
+                Test::Pattern { .. } => return true,
+                test if matches!(test.holds(ending, variables), Ok(Some(_))) => {}
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// Returns every text in which variables are replaced.
+    pub(crate) fn texts(&self) -> Vec<&str> {
+        let texts = self.tests.iter().flat_map(|test| match test {
+            Test::Pattern { pattern: PatternText::Template(text), .. } | Test::FieldContains { text, .. } => {
+                vec![text.as_str()]
+            }
+            Test::FieldEquals { value, .. } => substitute::texts_in(value),
+            _ => Vec::new(),
+        });
+        texts.chain(self.description.as_deref()).collect()
     }
 
     /// Returns what somebody has to judge, if there is such a thing.
@@ -142,7 +206,7 @@ impl Test {
                     PatternText::Template(template) => Pattern::new(&substitute::text(template, variables))?,
                 };
                 let was = if *found { "was found" } else { "was not found" };
-                (compiled.is_match(&ending.text())? == *found, format!("pattern '{}' {was}", compiled.as_str()))
+                (ending.is_match(&compiled)? == *found, format!("pattern '{}' {was}", compiled.as_str()))
             }
             Self::FieldEquals { field, value } => {
                 let expected = substitute::value(value, variables, true);
@@ -193,8 +257,17 @@ fn equal(actual: &Value, expected: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::SEMANTICS_VERSION;
     use crate::variables::Variables;
     use serde_json::json;
+
+    /// The end of an action that returned `result`.
+    fn ending(result: &Map<String, Value>) -> Ending<'_> {
+        static NONE: std::sync::LazyLock<Map<String, Value>> = std::sync::LazyLock::new(Map::new);
+        let rules = Rules::of(SEMANTICS_VERSION);
+        let (timed_out, unknown, screen) = (false, false, None);
+        Ending { rules, tool: "send_input", params: &NONE, result, timed_out, unknown, screen }
+    }
 
     fn map(value: &Value) -> Map<String, Value> {
         value.as_object().expect("an object").clone()
@@ -230,11 +303,9 @@ mod tests {
 
     #[test]
     fn variables_in_a_condition_keep_their_type_and_are_read_before_the_comparison() {
-        let variables = Variables::new(map(&json!({"code": 3, "name": "a.b", "bad": "("})));
+        let variables = Variables::begin(Rules::default(), map(&json!({"code": 3, "name": "a.b", "bad": "("})));
         let result = map(&json!({"success": true, "exit_code": 3, "screen_content": "say a.b"}));
-        let ending =
-            Ending { tool: "send_input", params: &Map::new(), result: &result, timed_out: false, unknown: false };
-        let holds = |test: Test| Condition { tests: vec![test], description: None }.holds(ending, &variables);
+        let holds = |test: Test| Condition { tests: vec![test], description: None }.holds(ending(&result), &variables);
         let equals = |value: Value| Test::FieldEquals { field: "exit_code".into(), value };
         assert_eq!(holds(equals(json!("{code}"))), Ok(Some("exit_code equals 3".into())));
         let contains = Test::FieldContains { field: "screen_content".into(), text: "say {name}".into() };
@@ -245,15 +316,58 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_condition_always_holds() {
-        let ending = Ending {
-            tool: "send_input",
-            params: &Map::new(),
-            result: &map(&json!({"success": false})),
-            timed_out: false,
-            unknown: false,
+    fn a_pattern_is_searched_in_both_texts_in_one_line_and_in_each_by_itself() {
+        let (both, screen) =
+            (json!({"match_text": "v1.2", "screen_content": "ok\nbuilt"}), json!({"screen_content": "ok\n$ "}));
+        let (matched, nothing) = (json!({"match_text": "v1.2", "screen_content": ""}), json!({"success": true}));
+        for (result, pattern, before, now) in [
+            // Document 000, lines 707-711 and 717-721: match_text, a blank and screen_content, each where there is one.
+            (&both, r"v1\.2 ok", true, true),
+            (&both, "^v1.2 ok$", true, true),
+            (&screen, r"^ ok", true, true),
+            (&both, "built v1", false, false),
+            // A line of either by itself.
+            (&screen, "^ok$", false, true),
+            (&both, "^ok$", false, true),
+            (&both, "^v1.2$", false, true),
+            (&both, r"\Aok", false, true),
+            (&matched, "^v1.2$", false, true),
+            (&matched, "ok", false, false),
+            (&nothing, "^$", false, true),
+            (&nothing, ".", true, false),
+        ] {
+            for (version, expected) in [(3, before), (SEMANTICS_VERSION, now)] {
+                let (result, rules) = (map(result), Rules::of(version));
+                let ending = Ending { rules, ..ending(&result) };
+                let holds = |found: bool| {
+                    let pattern = PatternText::Compiled(Pattern::new(pattern).unwrap());
+                    let condition = Condition { tests: vec![Test::Pattern { pattern, found }], description: None };
+                    condition.holds(ending, &Variables::default()).unwrap().is_some()
+                };
+                assert_eq!(holds(true), expected, "/{pattern}/ in {result:?}, version {version}");
+                assert_eq!(holds(false), !expected, "not /{pattern}/ in {result:?}, version {version}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_screen_of_the_terminal_is_searched_only_where_the_result_has_no_text() {
+        let found = |result: Value| {
+            let (result, pattern) = (map(&result), PatternText::Compiled(Pattern::new("^ready$").unwrap()));
+            let condition = Condition { tests: vec![Test::Pattern { pattern, found: true }], description: None };
+            let ending = Ending { screen: Some("$ make\nready\n$ "), ..ending(&result) };
+            condition.holds(ending, &Variables::default()).unwrap().is_some()
         };
+        assert!(found(json!({"success": true, "total_sessions": 1})));
+        assert!(found(json!({"success": true, "match_text": null, "screen_content": null})));
+        assert!(!found(json!({"success": true, "screen_content": ""})), "an empty screen is one");
+        assert!(!found(json!({"success": true, "match_text": "x"})));
+    }
+
+    #[test]
+    fn an_empty_condition_always_holds() {
+        let result = map(&json!({"success": false}));
         let always = Condition { tests: Vec::new(), description: None };
-        assert_eq!(always.holds(ending, &Variables::default()), Ok(Some("it is always taken".into())));
+        assert_eq!(always.holds(ending(&result), &Variables::default()), Ok(Some("it is always taken".into())));
     }
 }

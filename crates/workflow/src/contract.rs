@@ -5,19 +5,25 @@
 //! default fills in and what does not fit is decided here; the shell is asked by
 //! whoever performs effects.
 
+mod outline;
 mod schema;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::rules::Rules;
 use crate::substitute;
 
+pub use outline::{contract_variables, workflow_signature};
 pub(crate) use schema::KEYWORDS;
 pub use schema::ValueSchema;
 
 /// What stands in the place of a secret.
 pub(crate) const HIDDEN: &str = "••••••";
+
+/// Characters of a value that are shown in an error.
+const LONGEST_SHOWN: usize = 80;
 
 /// The variables of one side of a contract, in the order of the document.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -33,6 +39,7 @@ pub struct ContractVariable {
     pub(crate) required: bool,
     pub(crate) default: Option<String>,
     pub(crate) secret: bool,
+    pub(crate) export: Option<bool>,
     pub(crate) schema: Option<ValueSchema>,
 }
 
@@ -65,6 +72,13 @@ impl ContractVariable {
     #[must_use]
     pub fn is_secret(&self) -> bool {
         self.secret
+    }
+
+    /// Tells whether an argument goes into the environment of the run's terminal, where every program finds it. A secret
+    /// does so only if its declaration says `"export": true`. `{NAME}` stands for its value either way.
+    #[must_use]
+    pub fn is_exported(&self) -> bool {
+        self.export.unwrap_or(!self.secret)
     }
 
     /// Returns what the value must look like.
@@ -105,6 +119,36 @@ impl Contract {
     pub(crate) fn given(&self, initial: &Map<String, Value>) -> BTreeMap<String, String> {
         let value = |name: &str| Some((name.to_owned(), substitute::as_text(initial.get(name)?)));
         self.names().filter_map(value).collect()
+    }
+
+    /// Leaves of these arguments those that a run exports.
+    pub(crate) fn exported(&self, rules: Rules, mut values: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let is_exported = |name: &str| self.get(name).is_some_and(ContractVariable::is_exported);
+        values.retain(|name, _| rules.exports_secrets() || is_exported(name));
+        values
+    }
+
+    /// Leaves of these arguments those that no shell is told, and for which `{NAME}` stands.
+    pub(crate) fn substituted(&self, rules: Rules, mut values: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let is_exported = |name: &str| self.get(name).is_none_or(ContractVariable::is_exported);
+        values.retain(|name, _| !rules.exports_secrets() && !is_exported(name));
+        values
+    }
+
+    /// Says which of the variables that a run starts with do not fit their schemas; `None` if all do. Values of secrets
+    /// are not shown.
+    #[must_use]
+    pub fn refusal(&self, initial: &Map<String, Value>) -> Option<String> {
+        let given = self.given(initial);
+        let wrong = |variable: &ContractVariable| {
+            let value = given.get(&variable.name)?;
+            let problem = variable.schema.as_ref()?.problem(value)?;
+            let shown: String = value.chars().take(LONGEST_SHOWN).collect();
+            let shown = if variable.secret { HIDDEN.to_owned() } else { format!("{shown:?}") };
+            Some(format!("{}={shown} {problem}", variable.name))
+        };
+        let wrong: Vec<String> = self.variables.iter().filter_map(wrong).collect();
+        (!wrong.is_empty()).then(|| format!("Invalid arguments, so nothing was started: {}", wrong.join("; ")))
     }
 
     /// Returns the defaults of those that have no value.

@@ -24,7 +24,7 @@ use crate::event::{
 };
 use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
 use crate::substitute::{self, Lookup};
-use crate::time::{Timestamp, spoken};
+use crate::time::Timestamp;
 use crate::tool;
 use crate::variables::Variables;
 
@@ -41,6 +41,15 @@ pub enum Input {
         step: StepId,
         /// What came of it.
         outcome: Outcome,
+    },
+    /// The screen that [`wants_screen`] names for the end of a step was read. Comes before the outcome.
+    ScreenRead {
+        /// The step.
+        step: StepId,
+        /// The terminal.
+        session_id: String,
+        /// Its screen; without one, it could not be read.
+        screen: Option<String>,
     },
     /// The shell did what was asked of its variables, or could not be asked.
     ShellAnswered {
@@ -108,6 +117,8 @@ pub struct Start {
     pub limits: Limits,
     /// Whether its terminals stay open when it fails or is cancelled.
     pub keep_terminals: bool,
+    /// Whether workflows inside of it, and below those, are saved when they complete, unless their action says otherwise.
+    pub save_on_success: bool,
     /// The step of another run that starts it.
     pub parent: Option<StepId>,
     /// How many runs it is below the first one: 0 for one that nobody's run starts.
@@ -232,6 +243,11 @@ pub enum Effect {
         /// The terminal's id.
         session_id: String,
     },
+    /// Close the terminal that a step opened, if it opened one: the outcome of the step never reached the run.
+    CloseOpened {
+        /// The step.
+        step: StepId,
+    },
 }
 
 /// Where a state leads.
@@ -307,6 +323,13 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
             Some(current) if current.step == step => Move::new(definition, history, now).complete(current, outcome),
             _ => Decision::default(),
         },
+        (Status::Running, Input::ScreenRead { step, session_id, screen }) => match history.current() {
+            Some(current) if current.step == step && !history.has_looked(&step) => {
+                let events = vec![Event::ScreenRead { at: now, step, session_id, screen }];
+                Decision { events, effects: Vec::new() }
+            }
+            _ => Decision::default(),
+        },
         (Status::Running, Input::ShellAnswered { step, answer }) => match history.exchange() {
             Some(exchange) if exchange.step == step => Move::new(definition, history, now).answered(exchange, answer),
             _ => Decision::default(),
@@ -358,16 +381,64 @@ pub fn decide(definition: &Definition, history: &History, input: Input, now: Tim
 pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
     match history.status() {
         Status::NotStarted | Status::Completed => Vec::new(),
-        Status::Failed { .. } | Status::Cancelled { .. } => closing(history.open_terminals(), history.keep_terminals()),
+        Status::Failed { .. } | Status::Cancelled { .. } => closing(history.terminals(), history.keep_terminals()),
         Status::Waiting => history.gate().into_iter().flat_map(gate::asking).collect(),
         Status::Running => {
             let deadline = (!history.stands_still()).then(|| Effect::ArmDeadline { after: history.time_left(now) });
             let pending = history
                 .current()
-                .map(|current| asking(&current.with_time_left(now), history.depth()))
+                .map(|current| asking(&current.with_time_left(now), history))
                 .or_else(|| history.exchange().map(exchanging));
             deadline.into_iter().chain(pending).collect()
         }
+    }
+}
+
+/// Returns the terminal whose screen has to be read before this outcome of a step is decided: a pattern decides where the
+/// state leads, and the result has no text to search. [`Input::ScreenRead`] brings it.
+#[must_use]
+pub fn wants_screen(definition: &Definition, history: &History, step: &StepId, outcome: &Outcome) -> Option<String> {
+    let current = history.current().filter(|current| current.step == *step && !history.has_looked(step))?;
+    let state = definition.state(&step.place)?;
+    let result = outcome.result(&step.place, &current.tool, current.limit);
+    let ending = ending(history, current, outcome, &result);
+    if !ending.rules.searches_each_text() || ending.has_text() {
+        return None;
+    }
+    if ending.timed_out && state.on_timeout().is_some() {
+        return None;
+    }
+    for transition in state.transitions() {
+        let (condition, variables) = (transition.condition(), history.variables());
+        if condition.comes_to_a_pattern(ending, variables) {
+            let named = current.params.get("session_id").and_then(Value::as_str);
+            let named = named.filter(|_| current.tool != tool::EXIT_TERMINAL).map(str::to_owned);
+            let mut terminals = history.terminals().clone();
+            terminals.record(current, outcome, &result);
+            return named.or_else(|| terminals.open_one().map(str::to_owned));
+        }
+        if condition.description().is_none() && matches!(condition.holds(ending, variables), Ok(Some(_))) {
+            return None;
+        }
+    }
+    None
+}
+
+/// Returns what the conditions of a state look at when its action came to an end.
+fn ending<'a>(
+    history: &'a History,
+    current: &'a CurrentStep,
+    outcome: &Outcome,
+    result: &'a Map<String, Value>,
+) -> Ending<'a> {
+    Ending {
+        rules: history.rules(),
+        tool: &current.tool,
+        params: &current.params,
+        result,
+        timed_out: *outcome == Outcome::TimedOut,
+        unknown: *outcome == Outcome::Unknown,
+        screen: history.screen_seen(&current.step),
     }
 }
 
@@ -376,14 +447,18 @@ fn begin(definition: &Definition, start: Start, now: Timestamp) -> Decision {
     for value in variables.values_mut().filter(|value| value.is_number() || value.is_boolean()) {
         *value = Value::String(substitute::as_text(value));
     }
+    // Document 000 has no other way to hand a terminal over.
+    let named = variables.get(child::SESSION).and_then(Value::as_str).filter(|session| !session.is_empty());
+    let session_id = start.session_id.or_else(|| named.map(str::to_owned));
     let started = Event::Started {
         at: now,
         run: start.run,
         definition: definition.document().clone(),
         variables,
-        session_id: start.session_id,
+        session_id,
         limits: start.limits,
         keep_terminals: start.keep_terminals,
+        save_on_success: start.save_on_success,
         semantics_version: SEMANTICS_VERSION,
         parent: start.parent,
         depth: start.depth,
@@ -412,7 +487,7 @@ impl<'a> Move<'a> {
 
     /// Takes an outcome in and goes where it leads.
     fn complete(mut self, current: &CurrentStep, outcome: Outcome) -> Decision {
-        let CurrentStep { step, tool, params, limit, entered_at } = current;
+        let CurrentStep { step, tool, limit, entered_at, .. } = current;
         let name = step.place.as_str();
         let elapsed = self.now.since(*entered_at);
         if self.history.child_waits() {
@@ -423,14 +498,8 @@ impl<'a> Move<'a> {
         self.record(Event::StateCompleted { at: self.now, step: step.clone(), outcome: outcome.clone(), elapsed });
         let result = outcome.result(name, tool, *limit);
         let mut terminals = self.history.terminals().clone();
-        terminals.record(tool, params, &result);
-        let ending = Ending {
-            tool,
-            params,
-            result: &result,
-            timed_out: outcome == Outcome::TimedOut,
-            unknown: outcome == Outcome::Unknown,
-        };
+        terminals.record(current, &outcome, &result);
+        let ending = ending(self.history, current, &outcome, &result);
         let Some(state) = self.definition.state(name) else { return self.lost(name, &terminals) };
         let history = self.history;
         match next(state, ending, history.variables()) {
@@ -469,7 +538,7 @@ impl<'a> Move<'a> {
         let tool = state.action().tool().to_owned();
         let mut params = params(state, variables, terminals);
         if tool == tool::OPEN_TERMINAL && !self.history.arguments_checked() && terminals.is_empty() {
-            hand_over(&self.given_arguments(), &mut params);
+            hand_over(&self.exported_arguments(), &mut params);
         }
         let limit = limit(state);
         if tool == tool::SLEEP
@@ -482,7 +551,7 @@ impl<'a> Move<'a> {
             return self.ask_somebody(entered, variables, terminals);
         }
         let entered = CurrentStep { step, tool, params, limit, entered_at: self.now };
-        self.decision.effects.push(asking(&entered, self.history.depth()));
+        self.decision.effects.push(asking(&entered, self.history));
         let CurrentStep { step, tool, params, limit, entered_at: at } = entered;
         self.record(Event::StateEntered { at, step, tool, params, limit });
         self.decision
@@ -524,19 +593,28 @@ impl<'a> Move<'a> {
     }
 
     fn pass_deadline(self) -> Decision {
-        let timeout = spoken(self.history.limits().execution_timeout());
+        let timeout = self.history.limits().execution_timeout().as_secs_f64();
         let place = self.history.last_state().map(|name| format!(" in state '{name}'")).unwrap_or_default();
-        let history = self.history;
-        let error = format!("Workflow execution timed out after {timeout}{place}");
-        self.abandoning().fail(FailureReason::TimedOut, error, history.terminals())
+        let error = format!("Workflow execution timeout ({timeout:?}s) exceeded{place}");
+        let terminals = self.terminals_left();
+        self.abandoning().fail(FailureReason::TimedOut, error, &terminals)
     }
 
     fn cancel(self, reason: String) -> Decision {
+        let terminals = self.terminals_left();
         let mut cancel = self.abandoning();
         cancel.record(Event::Cancelled { at: cancel.now, reason });
-        let closing = closing(cancel.history.open_terminals(), cancel.history.keep_terminals());
-        cancel.decision.effects.extend(closing);
+        cancel.decision.effects.extend(closing(&terminals, cancel.history.keep_terminals()));
         cancel.decision
+    }
+
+    /// Returns the terminals as they are when the current step is abandoned.
+    fn terminals_left(&self) -> Terminals {
+        let mut terminals = self.history.terminals().clone();
+        if let Some(current) = self.history.current() {
+            terminals.abandon(current);
+        }
+        terminals
     }
 
     fn abandoning(mut self) -> Self {
@@ -562,7 +640,7 @@ impl<'a> Move<'a> {
 
     fn fail(mut self, reason: FailureReason, error: String, terminals: &Terminals) -> Decision {
         self.record(Event::Failed { at: self.now, reason, error });
-        self.decision.effects.extend(closing(terminals.open(), self.history.keep_terminals()));
+        self.decision.effects.extend(closing(terminals, self.history.keep_terminals()));
         self.decision
     }
 
@@ -611,7 +689,15 @@ fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
             }
         }
     }
-    let late = || if ending.found_nothing() { on_timeout("the output did not come") } else { None };
+    let late = || {
+        if ending.found_nothing() {
+            on_timeout("the output did not come")
+        } else if ending.has_failed() && ending.rules.failure_goes_on_timeout() {
+            on_timeout("the action failed")
+        } else {
+            None
+        }
+    };
     let way = chosen.or_else(late).unwrap_or_else(|| {
         if tool::succeeded(ending.result) {
             Way::Complete
@@ -626,7 +712,8 @@ fn next(state: &State, ending: Ending<'_>, variables: &Variables) -> Next {
 /// Returns the parameters of a state's action, with variables replaced and the run's terminal filled in.
 fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<String, Value> {
     let action = state.action();
-    let whole = |name: &str| action.tool() == tool::RUN_WORKFLOW && name == child::DEFINITION;
+    let is_nested = action.tool() == tool::RUN_WORKFLOW;
+    let whole = |name: &str| is_nested && name == child::DEFINITION;
     let replaced = |(name, value): (&String, &Value)| {
         let value =
             if whole(name) { value.clone() } else { substitute::value(value, variables, !action.is_text(name)) };
@@ -636,10 +723,10 @@ fn params(state: &State, variables: &impl Lookup, terminals: &Terminals) -> Map<
     let left_out = params.get("session_id").is_none_or(Value::is_null);
     if action.takes_session()
         && left_out
-        && let Some(session) = terminals.usual()
+        && let Some(session) = if is_nested { terminals.handed_down() } else { terminals.usual() }
     {
         params.insert("session_id".to_owned(), session.into());
-        if action.tool() == tool::RUN_WORKFLOW {
+        if is_nested {
             params.insert(child::INHERITED.to_owned(), true.into());
         }
     }
@@ -655,10 +742,10 @@ fn limit(state: &State) -> Option<Duration> {
 }
 
 /// Returns the effect that brings a step its outcome.
-fn asking(current: &CurrentStep, depth: u32) -> Effect {
+fn asking(current: &CurrentStep, history: &History) -> Effect {
     let CurrentStep { step, tool, params, limit, entered_at } = current.clone();
     if tool == tool::RUN_WORKFLOW {
-        let child = Child::read(&params, depth.saturating_add(1));
+        let child = Child::read(&params, history);
         return match child {
             Ok(child) if child.depth <= MOST_LEVELS => Effect::StartRun { step, child: Box::new(child), limit },
             Ok(_) => {
@@ -704,9 +791,14 @@ fn hand_over(given: &BTreeMap<String, String>, params: &mut Map<String, Value>) 
     }
 }
 
-fn closing(open: &[String], keep: bool) -> Vec<Effect> {
-    let close = |session_id: &String| Effect::CloseTerminal { session_id: session_id.clone() };
-    if keep { Vec::new() } else { open.iter().map(close).collect() }
+/// Returns the effects that close what a run leaves open when it does not complete.
+fn closing(terminals: &Terminals, keep: bool) -> Vec<Effect> {
+    if keep {
+        return Vec::new();
+    }
+    let (open, unclaimed) = terminals.leftover();
+    let close = open.map(|session_id| Effect::CloseTerminal { session_id: session_id.clone() });
+    close.chain(unclaimed.iter().map(|step| Effect::CloseOpened { step: step.clone() })).collect()
 }
 
 fn action_error(state: &str, tool: &str, result: &Map<String, Value>) -> String {

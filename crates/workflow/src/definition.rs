@@ -23,6 +23,7 @@ use steplatch_ids::WorkflowName;
 
 use crate::condition::Condition;
 use crate::contract::Contract;
+use crate::{child, substitute, tool};
 
 pub use catalog::ToolCatalog;
 pub use document::suggestion;
@@ -180,10 +181,18 @@ impl State {
         self.timeout
     }
 
-    /// Returns where the state leads when it takes longer.
+    /// Returns where the state leads when it takes longer, and when its action failed and no transition holds.
     #[must_use]
     pub fn on_timeout(&self) -> Option<&str> {
         self.on_timeout.as_deref()
+    }
+
+    /// Returns every text of the state in which variables are replaced.
+    pub(crate) fn texts(&self) -> Vec<&str> {
+        let is_own = |name: &str| self.action.tool != tool::RUN_WORKFLOW || name != child::DEFINITION;
+        let params = self.action.params.iter().filter(|(name, _)| is_own(name));
+        let params = params.flat_map(|(_, value)| substitute::texts_in(value));
+        params.chain(self.transitions.iter().flat_map(|transition| transition.condition.texts())).collect()
     }
 }
 

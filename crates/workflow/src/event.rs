@@ -15,8 +15,9 @@ use crate::decide::{Onward, Way};
 use crate::question::Question;
 use crate::time::{self, Timestamp};
 
-/// The rules that a run started today follows to its end. Raise it when the same history would be decided differently.
-pub const SEMANTICS_VERSION: u32 = 3;
+/// The rules that a run started today follows to its end. Raise it when the same history would be decided differently, and
+/// say in `rules.rs` what a run does that began before.
+pub const SEMANTICS_VERSION: u32 = 4;
 
 /// One entry of a history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,6 +40,9 @@ pub enum Event {
         limits: Limits,
         /// Whether its terminals stay open when it fails.
         keep_terminals: bool,
+        /// Whether workflows inside of it are saved when they complete. Those of runs that began under version 3 are not.
+        #[serde(default, skip_serializing_if = "is_false")]
+        save_on_success: bool,
         /// The rules it follows.
         semantics_version: u32,
         /// The step of another run that started it.
@@ -73,6 +77,19 @@ pub enum Event {
         /// How long it took.
         #[serde(with = "time::seconds")]
         elapsed: Duration,
+    },
+    /// The screen of the run's terminal was read, because patterns are to be searched and the result of the action has no text.
+    /// It stands before the end of the state.
+    ScreenRead {
+        /// When.
+        at: Timestamp,
+        /// The step whose end is looked at.
+        step: StepId,
+        /// The terminal.
+        session_id: String,
+        /// Its screen; without one, it could not be read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        screen: Option<String>,
     },
     /// A transition was chosen.
     Transitioned {
@@ -216,6 +233,10 @@ pub enum Event {
         /// What is wrong, also where the run may go on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
+        /// Arguments that are not exported and that the run was not started with: `{NAME}` stands for their values. They
+        /// are a default, or stood in the shell already.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        substituted: BTreeMap<String, String>,
     },
     /// Somebody wants the run to go no further for now. What is in flight goes on.
     Paused {
@@ -284,6 +305,7 @@ impl Event {
             Self::Started { at, .. }
             | Self::StateEntered { at, .. }
             | Self::StateCompleted { at, .. }
+            | Self::ScreenRead { at, .. }
             | Self::Transitioned { at, .. }
             | Self::GateOpened { at, .. }
             | Self::GateAnswered { at, .. }

@@ -8,6 +8,7 @@ mod svg;
 use std::fmt::Write as _;
 
 use crate::definition::{Definition, Ends, State};
+use crate::tool;
 
 pub use svg::svg;
 
@@ -37,7 +38,7 @@ pub fn mermaid(definition: &Definition) -> String {
             let _ = writeln!(graph, "    s{index} --> s{}: {label}", id(transition.next_state()));
         }
         if let Some(target) = state.on_timeout() {
-            let _ = writeln!(graph, "    s{index} --> s{}: on timeout", id(target));
+            let _ = writeln!(graph, "    s{index} --> s{}: {}", id(target), on_timeout(state));
         }
         for End { when, completes } in ends(state) {
             let target = if completes { "[*]" } else { "failed" };
@@ -50,6 +51,15 @@ pub fn mermaid(definition: &Definition) -> String {
         graph.push_str("    classDef bad stroke:#b3261e,color:#b3261e\n    class failed bad\n");
     }
     graph
+}
+
+/// Says when the `on_timeout` of a state is taken.
+fn on_timeout(state: &State) -> &'static str {
+    match state.action().tool() {
+        // Neither can fail.
+        tool::SLEEP | tool::GATE => "on timeout",
+        _ => "on timeout or failure",
+    }
 }
 
 /// An end that a run may come to in a state.
@@ -71,7 +81,9 @@ fn ends(state: &State) -> Vec<End> {
         (false, false) => action,
     };
     let good = completes.then(|| End { when: when(!fails, "success", "otherwise, success"), completes: true });
-    let bad = fails.then(|| End { when: when(!completes, "failure", "otherwise, failure"), completes: false });
+    // A failure that is known leads to `on_timeout`.
+    let failure = if state.on_timeout().is_some() { "otherwise, outcome unknown" } else { "otherwise, failure" };
+    let bad = fails.then(|| End { when: when(!completes, "failure", failure), completes: false });
     good.into_iter().chain(bad).collect()
 }
 

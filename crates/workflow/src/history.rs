@@ -9,6 +9,7 @@ use steplatch_ids::{RunId, StepId};
 use crate::decide::{NONE_OF_THESE, Onward, Way};
 use crate::event::{Choice, Event, FailureReason, Limits, Outcome, Purpose, ShellAnswer, Side};
 use crate::question::{AnsweredBy, Question};
+use crate::rules::Rules;
 use crate::time::Timestamp;
 use crate::tool;
 use crate::variables::Variables;
@@ -192,6 +193,7 @@ pub struct History {
     recursion_depth: u32,
     limits: Limits,
     keep_terminals: bool,
+    save_on_success: bool,
     started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
     variables: Variables,
@@ -199,6 +201,8 @@ pub struct History {
     states_executed: u32,
     last_state: Option<String>,
     current: Option<CurrentStep>,
+    /// The screen that was read for the end of the current step; without a text, it could not be read.
+    screen: Option<(StepId, Option<String>)>,
     exchange: Option<Exchange>,
     gate: Option<Gate>,
     /// The workflow of the run that the current step started.
@@ -224,56 +228,116 @@ pub struct History {
 /// The terminals a run works with.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Terminals {
+    rules: Rules,
     given: Option<String>,
+    /// Those that the run opened, or took over from a nested run that opened them. They are closed when it fails.
     open: Vec<String>,
-    last_opened: Option<String>,
+    /// The terminal that a nested run left, where the run had none.
+    taken_over: Option<String>,
+    /// The terminal that an error names when none is open.
+    last: Option<String>,
+    /// Terminals that an action named although it reported failure. No action works on them.
+    failed: Vec<String>,
+    /// Steps whose opening has no known outcome: each may have opened a terminal.
+    unclaimed: Vec<StepId>,
 }
 
 impl Terminals {
+    fn begin(rules: Rules, given: Option<String>) -> Self {
+        Self { rules, given, ..Self::default() }
+    }
+
     /// Takes over what an action did to the terminals.
-    pub(crate) fn record(&mut self, tool: &str, params: &Map<String, Value>, result: &Map<String, Value>) {
-        let session = |fields: &Map<String, Value>| fields.get("session_id").and_then(Value::as_str).map(str::to_owned);
-        if !tool::succeeded(result) {
-            return;
-        }
-        if tool == tool::OPEN_TERMINAL
-            && let Some(opened) = session(result)
-        {
-            if !self.open.contains(&opened) {
-                self.open.push(opened.clone());
+    pub(crate) fn record(&mut self, current: &CurrentStep, outcome: &Outcome, result: &Map<String, Value>) {
+        let session = |fields: &Map<String, Value>| {
+            fields.get("session_id").and_then(Value::as_str).filter(|id| !id.is_empty()).map(str::to_owned)
+        };
+        let succeeded = tool::succeeded(result);
+        match current.tool.as_str() {
+            tool::OPEN_TERMINAL if matches!(outcome, Outcome::TimedOut | Outcome::Unknown) => self.abandon(current),
+            tool::OPEN_TERMINAL => match session(result) {
+                Some(opened) if succeeded => self.add(opened),
+                Some(opened) => self.failed.push(opened),
+                None => {}
+            },
+            tool::EXIT_TERMINAL if succeeded => {
+                if let Some(closed) = session(&current.params).or_else(|| session(result)) {
+                    self.forget(&closed);
+                }
             }
-            self.last_opened = Some(opened);
-        } else if tool == tool::EXIT_TERMINAL
-            && let Some(closed) = session(params).or_else(|| session(result))
-        {
-            self.open.retain(|open| *open != closed);
+            tool::RUN_WORKFLOW if succeeded && self.rules.follows_terminals() && self.open_one().is_none() => {
+                if let Some(left) = session(result) {
+                    let opened = result.get("open_terminals").and_then(Value::as_array).into_iter().flatten();
+                    if opened.filter_map(Value::as_str).any(|opened| opened == left) {
+                        self.add(left.clone());
+                    }
+                    self.taken_over = Some(left);
+                }
+            }
+            _ => {}
         }
     }
 
-    /// Returns the terminals that the run opened and did not close.
+    /// Notes that the outcome of a step never comes: if it was opening a terminal, there may be one.
+    pub(crate) fn abandon(&mut self, current: &CurrentStep) {
+        if current.tool == tool::OPEN_TERMINAL {
+            self.unclaimed.push(current.step.clone());
+        }
+    }
+
+    /// Returns what has to be closed when the run ends without completing: terminals, and steps that may have opened one.
+    pub(crate) fn leftover(&self) -> (impl Iterator<Item = &String>, &[StepId]) {
+        (self.open.iter().chain(&self.failed), &self.unclaimed)
+    }
+
+    fn add(&mut self, opened: String) {
+        if !self.open.contains(&opened) {
+            self.open.push(opened.clone());
+        }
+        self.last = Some(opened);
+    }
+
+    fn forget(&mut self, closed: &str) {
+        self.open.retain(|open| open != closed);
+        let is_closed = |terminal: &mut String| *terminal == closed;
+        let given = if self.rules.follows_terminals() { self.given.take_if(is_closed) } else { None };
+        let forgotten = given.or(self.taken_over.take_if(is_closed));
+        if self.last.is_none() {
+            self.last = forgotten;
+        }
+    }
+
+    /// Returns the terminals that the run has to close when it fails.
     pub(crate) fn open(&self) -> &[String] {
         &self.open
     }
 
-    /// Returns the terminal whose shell the contract is with, when there is one that is open.
-    pub(crate) fn of_contract(&self) -> Option<&str> {
-        self.given.as_ref().or(self.open.last()).map(String::as_str)
+    /// Returns the terminal for an action that names none, as long as it is open: the one the run was given, else the one
+    /// it opened last, else the one that a nested run left.
+    pub(crate) fn open_one(&self) -> Option<&str> {
+        self.given.as_ref().or(self.open.last()).or(self.taken_over.as_ref()).map(String::as_str)
     }
 
-    /// Tells whether the run was given a terminal.
-    pub(crate) fn is_given(&self) -> bool {
-        self.given.is_some()
+    /// Returns the terminal that a nested run works in, if none is named for it: one that is open.
+    pub(crate) fn handed_down(&self) -> Option<&str> {
+        if self.rules.follows_terminals() { self.open_one() } else { self.usual() }
+    }
+
+    /// Tells whether the shell of the contract ran before this run had it: then arguments are to be exported in it. The
+    /// first terminal that a run opens has them in its environment.
+    pub(crate) fn ran_before(&self) -> bool {
+        self.given.is_some() || self.open_one().is_some_and(|session| self.taken_over.as_deref() == Some(session))
     }
 
     /// Tells whether the run works without a terminal so far.
     pub(crate) fn is_empty(&self) -> bool {
-        self.given.is_none() && self.last_opened.is_none()
+        self.usual().is_none()
     }
 
-    /// Returns the terminal for an action that names none: the one the run was given, else the one it opened
-    /// last. When all of those are closed it is still the last one, so that the error can name it.
+    /// Returns the terminal for an action that names none. When all are closed it is still the last one, so that the error
+    /// can name it.
     pub(crate) fn usual(&self) -> Option<&str> {
-        self.given.as_ref().or(self.open.last()).or(self.last_opened.as_ref()).map(String::as_str)
+        self.open_one().or(self.last.as_deref())
     }
 }
 
@@ -296,6 +360,7 @@ impl History {
                 session_id,
                 limits,
                 keep_terminals,
+                save_on_success,
                 semantics_version,
                 parent,
                 depth,
@@ -305,12 +370,14 @@ impl History {
                 self.run = Some(run.clone());
                 self.limits = *limits;
                 self.keep_terminals = *keep_terminals;
+                self.save_on_success = *save_on_success;
                 self.semantics_version = *semantics_version;
+                let rules = self.rules();
                 self.parent.clone_from(parent);
                 self.depth = *depth;
                 self.recursion_depth = *depth;
-                self.terminals.given.clone_from(session_id);
-                self.variables = Variables::new(variables.clone());
+                self.terminals = Terminals::begin(rules, session_id.clone());
+                self.variables = Variables::begin(rules, variables.clone());
                 self.variables.set_standard("run_id", run.as_str());
                 if let Some(name) = definition.get("name").and_then(Value::as_str) {
                     self.variables.set_standard("workflow_name", name);
@@ -336,7 +403,9 @@ impl History {
                     entered_at: *at,
                 });
             }
+            Event::ScreenRead { step, screen, .. } => self.screen = Some((step.clone(), screen.clone())),
             Event::StateCompleted { step, outcome, .. } => {
+                self.screen = None;
                 self.child_waits = false;
                 self.complete(step, outcome);
             }
@@ -390,8 +459,9 @@ impl History {
                 });
             }
             Event::VariablesTold { step, answer, .. } => self.learn(step, answer),
-            Event::ContractChecked { side: Side::Arguments, values, .. } => {
+            Event::ContractChecked { side: Side::Arguments, values, substituted, .. } => {
                 self.arguments_checked = true;
+                self.variables.add_arguments(substituted);
                 self.arguments.clone_from(values);
             }
             Event::ContractChecked { side: Side::ReturnValues, values, .. } => self.return_values.clone_from(values),
@@ -430,7 +500,7 @@ impl History {
             self.child = None;
             let result = outcome.result(&step.place, &current.tool, current.limit);
             self.variables.record(&step.place, &result);
-            self.terminals.record(&current.tool, &current.params, &result);
+            self.terminals.record(&current, outcome, &result);
             if current.tool == tool::RUN_WORKFLOW
                 && let Some(reached) = result.get("recursion_depth").and_then(Value::as_u64)
             {
@@ -450,7 +520,10 @@ impl History {
     fn end(&mut self, status: Status, at: Timestamp) {
         self.status = status;
         self.ended_at = Some(at);
-        self.current = None;
+        if let Some(current) = self.current.take() {
+            self.terminals.abandon(&current);
+        }
+        self.screen = None;
         self.exchange = None;
         self.gate = None;
         self.child = None;
@@ -495,6 +568,11 @@ impl History {
         self.semantics_version
     }
 
+    /// Returns the rules that the run follows.
+    pub(crate) fn rules(&self) -> Rules {
+        Rules::of(self.semantics_version)
+    }
+
     /// Returns the step of another run that started this one.
     #[must_use]
     pub fn parent(&self) -> Option<&StepId> {
@@ -523,6 +601,12 @@ impl History {
     #[must_use]
     pub fn keep_terminals(&self) -> bool {
         self.keep_terminals
+    }
+
+    /// Tells whether workflows inside of this one are saved when they complete.
+    #[must_use]
+    pub fn saves_on_success(&self) -> bool {
+        self.save_on_success
     }
 
     /// Returns when the run started.
@@ -660,6 +744,16 @@ impl History {
     #[must_use]
     pub fn session_id(&self) -> Option<&str> {
         self.terminals.usual()
+    }
+
+    /// Tells whether the screen was looked at for the end of a step.
+    pub(crate) fn has_looked(&self, at: &StepId) -> bool {
+        self.screen.as_ref().is_some_and(|(step, _)| step == at)
+    }
+
+    /// Returns the screen that was read for the end of a step.
+    pub(crate) fn screen_seen(&self, at: &StepId) -> Option<&str> {
+        self.screen.as_ref().filter(|(step, _)| step == at)?.1.as_deref()
     }
 
     pub(crate) fn terminals(&self) -> &Terminals {

@@ -20,6 +20,7 @@ mod history;
 mod log;
 mod question;
 mod rehearsal;
+mod rules;
 pub mod substitute;
 mod time;
 mod tool;
@@ -27,8 +28,8 @@ mod variables;
 
 pub use child::{Child, ChildWorkflow, MOST_LEVELS, child_outcome};
 pub use condition::{Condition, ConditionError};
-pub use contract::{Contract, ContractVariable, ValueSchema};
-pub use decide::{Decision, Effect, Input, NONE_OF_THESE, Onward, Start, Way, decide, resume};
+pub use contract::{Contract, ContractVariable, ValueSchema, contract_variables, workflow_signature};
+pub use decide::{Decision, Effect, Input, NONE_OF_THESE, Onward, Start, Way, decide, resume, wants_screen};
 pub use definition::{
     Action, Definition, LONGEST_DOCUMENT, Problem, Problems, Severity, State, ToolCatalog, Transition, documentation,
     schema, suggestion,
@@ -40,7 +41,7 @@ pub use event::{
 pub use form::{Field, Form};
 pub use graph::{mermaid, svg};
 pub use history::{Asks, CurrentStep, Exchange, Gate, History, Pause, Status};
-pub use log::{LogEntry, Told, execution_log};
+pub use log::{CheckedVariable, LogEntry, Told, ValidationResult, VariableStatus, execution_log};
 pub use question::{AnsweredBy, Question};
 pub use rehearsal::{Passage, Rehearsal, RehearsalEnd, Source, Stubs, rehearse};
 pub use substitute::filtered_forms;

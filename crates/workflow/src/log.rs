@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::event::{Event, Side};
+use crate::contract::contract_variables;
+use crate::event::{Event, FailureReason, Purpose, Side};
 use crate::history::{CurrentStep, History};
 use crate::tool;
 
-/// One entry of an execution log.
+/// One entry of an execution log. Its time is that of its event.
 // Nearly every other entry is the large one: boxing it would save nothing.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -17,6 +18,8 @@ use crate::tool;
 pub enum LogEntry {
     /// The arguments were checked.
     PreExecutionValidation {
+        /// What the check found.
+        validation_result: ValidationResult,
         /// The arguments that are set.
         variables: BTreeMap<String, String>,
         /// Whether the run may begin.
@@ -24,11 +27,11 @@ pub enum LogEntry {
         /// What is wrong.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
-        /// When, in seconds since the Unix epoch.
-        timestamp: f64,
     },
     /// The return values were checked.
     PostExecutionValidation {
+        /// What the check found.
+        validation_result: ValidationResult,
         /// The return values that are set.
         variables: BTreeMap<String, String>,
         /// Whether the run is complete.
@@ -36,8 +39,6 @@ pub enum LogEntry {
         /// What is wrong.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
-        /// When, in seconds since the Unix epoch.
-        timestamp: f64,
     },
     /// A state's action came to its end.
     Execution {
@@ -56,19 +57,26 @@ pub enum LogEntry {
         tool_success: bool,
         /// How long it took, in seconds.
         elapsed_time: f64,
-        /// When it ended, in seconds since the Unix epoch.
-        timestamp: f64,
     },
-    /// The run went from one state to another.
+    /// The run left a state, or found no way on from it.
     Transition {
         /// The state it left.
-        state: String,
-        /// The state it went to.
-        next_state: String,
+        from_state: String,
+        /// The state it went to; none where no condition held.
+        to_state: Option<String>,
+        /// Whether a condition held.
+        condition_met: bool,
         /// The condition that held, in words.
-        because: String,
-        /// When, in seconds since the Unix epoch.
-        timestamp: f64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        because: Option<String>,
+        /// What no condition means.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+        /// The same as `from_state`.
+        state: String,
+        /// The same as `to_state`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        next_state: Option<String>,
     },
     /// The run broke off.
     Error {
@@ -77,27 +85,81 @@ pub enum LogEntry {
         state: Option<String>,
         /// What happened.
         error: String,
-        /// When, in seconds since the Unix epoch.
-        timestamp: f64,
     },
+}
+
+/// What a look at one side of a contract found.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ValidationResult {
+    /// Whether that side of the contract holds.
+    pub valid: bool,
+    /// The variables that must be set and are not, in the order of the document.
+    pub missing_vars: Vec<String>,
+    /// Every variable of that side, in the order of the document.
+    pub validation_log: Vec<CheckedVariable>,
+    /// The side: `arguments` or `return_values`.
+    pub validation_type: Side,
+}
+
+/// One variable of a contract that was looked at.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CheckedVariable {
+    /// Its name.
+    pub variable: String,
+    /// Whether it is set.
+    pub status: VariableStatus,
+    /// Whether it must be set, and has no default that sets it.
+    pub required: bool,
+}
+
+/// Whether a variable is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VariableStatus {
+    /// It is.
+    Present,
+    /// It is not.
+    Missing,
+}
+
+impl ValidationResult {
+    /// Returns what a check of a side of the contract in `document` found: `values` are the variables that are set.
+    fn of(document: Option<&Value>, side: Side, values: &BTreeMap<String, String>, valid: bool) -> Self {
+        let key = match side {
+            Side::Arguments => "arguments",
+            Side::ReturnValues => "return_values",
+        };
+        let variables = document.and_then(|document| document.get(key)).map(contract_variables).unwrap_or_default();
+        let checked = variables.into_iter().map(|(variable, entry)| CheckedVariable {
+            status: if values.contains_key(&variable) { VariableStatus::Present } else { VariableStatus::Missing },
+            required: entry["required"] == true,
+            variable,
+        });
+        let validation_log: Vec<CheckedVariable> = checked.collect();
+        let missing = |checked: &&CheckedVariable| checked.required && checked.status == VariableStatus::Missing;
+        let missing_vars = validation_log.iter().filter(missing).map(|checked| checked.variable.clone()).collect();
+        Self { valid, missing_vars, validation_log, validation_type: side }
+    }
 }
 
 /// Returns the execution log of a run, from its first event on.
 #[must_use]
 pub fn execution_log<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<LogEntry> {
     let mut told = Told::default();
-    events.into_iter().filter_map(|event| told.next(event)).collect()
+    events.into_iter().flat_map(|event| told.next(event)).collect()
 }
 
 /// A history that is told while it is folded, one event after the other.
 #[derive(Debug, Default)]
 pub struct Told {
     history: History,
+    /// Whether the log says that no condition held after the last state.
+    ended: bool,
 }
 
 impl Told {
-    /// Takes over one more event. Returns its entry in the log, if it has one.
-    pub fn next(&mut self, event: &Event) -> Option<LogEntry> {
+    /// Takes over one more event. Returns its entries in the log, of which most events have none or one.
+    pub fn next(&mut self, event: &Event) -> Vec<LogEntry> {
         // An end of a state is told with the beginning that it belongs to, which folding it forgets.
         let begun = match event {
             Event::StateCompleted { step, .. } => {
@@ -106,7 +168,30 @@ impl Told {
             _ => None,
         };
         self.history.apply(event);
-        entry(event, begun, &self.history)
+        self.end(event).into_iter().chain(entry(event, begun, &self.history)).collect()
+    }
+
+    /// Returns the entry of the last transition that was looked for, which no event stands for: with the first event that
+    /// follows from there being none.
+    fn end(&mut self, event: &Event) -> Option<LogEntry> {
+        let is_end = matches!(
+            event,
+            Event::VariablesAsked { purpose: Purpose::ReadReturnValues, .. }
+                | Event::ContractChecked { side: Side::ReturnValues, .. }
+                | Event::Completed { .. }
+                | Event::Failed { reason: FailureReason::ActionFailed, .. }
+        );
+        let state = self.history.last_state().filter(|_| is_end && !self.ended)?.to_owned();
+        self.ended = true;
+        Some(LogEntry::Transition {
+            from_state: state.clone(),
+            to_state: None,
+            condition_met: false,
+            because: None,
+            message: Some("No matching transition condition".to_owned()),
+            state,
+            next_state: None,
+        })
     }
 
     /// Returns the history so far.
@@ -117,10 +202,10 @@ impl Told {
 }
 
 fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option<LogEntry> {
-    let timestamp = event.at().as_seconds();
     match event {
         Event::Started { .. }
         | Event::StateEntered { .. }
+        | Event::ScreenRead { .. }
         | Event::GateOpened { .. }
         | Event::GateAnswered { .. }
         | Event::GateAsked { .. }
@@ -137,10 +222,13 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
         | Event::VariablesTold { .. }
         | Event::Completed { .. } => None,
         Event::ContractChecked { side, values, holds, error, .. } => {
+            let validation_result = ValidationResult::of(history.definition(), *side, values, *holds);
             let (variables, success, error) = (values.clone(), *holds, error.clone());
             Some(match side {
-                Side::Arguments => LogEntry::PreExecutionValidation { variables, success, error, timestamp },
-                Side::ReturnValues => LogEntry::PostExecutionValidation { variables, success, error, timestamp },
+                Side::Arguments => LogEntry::PreExecutionValidation { validation_result, variables, success, error },
+                Side::ReturnValues => {
+                    LogEntry::PostExecutionValidation { validation_result, variables, success, error }
+                }
             })
         }
         Event::StateCompleted { outcome, elapsed, .. } => {
@@ -154,20 +242,22 @@ fn entry(event: &Event, begun: Option<CurrentStep>, history: &History) -> Option
                 tool_success: tool::succeeded(&result),
                 result,
                 elapsed_time: elapsed.as_secs_f64(),
-                timestamp,
             })
         }
         Event::Transitioned { from, to, because, .. } => Some(LogEntry::Transition {
+            from_state: from.clone(),
+            to_state: Some(to.clone()),
+            condition_met: true,
+            because: Some(because.clone()),
+            message: None,
             state: from.clone(),
-            next_state: to.clone(),
-            because: because.clone(),
-            timestamp,
+            next_state: Some(to.clone()),
         }),
-        Event::Failed { error, .. } => Some(failure(history, error.clone(), timestamp)),
-        Event::Cancelled { reason, .. } => Some(failure(history, format!("Cancelled: {reason}"), timestamp)),
+        Event::Failed { error, .. } => Some(failure(history, error.clone())),
+        Event::Cancelled { reason, .. } => Some(failure(history, format!("Cancelled: {reason}"))),
     }
 }
 
-fn failure(history: &History, error: String, timestamp: f64) -> LogEntry {
-    LogEntry::Error { state: history.last_state().map(str::to_owned), error, timestamp }
+fn failure(history: &History, error: String) -> LogEntry {
+    LogEntry::Error { state: history.last_state().map(str::to_owned), error }
 }

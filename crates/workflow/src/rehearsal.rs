@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use steplatch_ids::StepId;
 
+use crate::child::SESSION;
 use crate::decide::{Effect, Input, Start, decide};
 use crate::definition::Definition;
 use crate::event::{Event, Limits, ShellAnswer, Side};
@@ -155,12 +156,22 @@ pub enum Source {
 #[must_use]
 pub fn rehearse(definition: &Definition, stubs: &Stubs, variables: Map<String, Value>, limits: Limits) -> Rehearsal {
     let opens = definition.states().iter().any(|state| state.action().tool() == tool::OPEN_TERMINAL);
-    let session_id = stubs.session_id.clone().or_else(|| (!opens).then(|| GIVEN_TERMINAL.to_owned()));
+    let named = variables.get(SESSION).map(substitute::as_text);
+    let session_id = stubs.session_id.clone().or(named).or_else(|| (!opens).then(|| GIVEN_TERMINAL.to_owned()));
     let run = "run_0000000000000000".parse().expect("this is the shape of an id");
     let mut stage = Stage::new(definition, stubs);
     stage.secrets.learn_values(variables.iter().map(|(name, value)| (name, substitute::as_text(value))));
     stage.secrets.learn_values(stubs.shell.iter().map(|(name, value)| (name, value.clone())));
-    let start = Start { run, session_id, variables, limits, keep_terminals: false, parent: None, depth: 0 };
+    let start = Start {
+        run,
+        session_id,
+        variables,
+        limits,
+        keep_terminals: false,
+        save_on_success: false,
+        parent: None,
+        depth: 0,
+    };
     let mut input = Input::Start(start);
     let stuck = loop {
         match stage.play(input) {
@@ -271,7 +282,8 @@ impl<'a> Stage<'a> {
             | Effect::PauseChild { .. }
             | Effect::ResumeChild { .. }
             | Effect::Abandon { .. }
-            | Effect::CloseTerminal { .. } => return Ok(None),
+            | Effect::CloseTerminal { .. }
+            | Effect::CloseOpened { .. } => return Ok(None),
         };
         Ok(Some(input))
     }
@@ -366,7 +378,7 @@ impl<'a> Stage<'a> {
                 to: to.clone(),
                 because: because.clone(),
             }),
-            Event::ContractChecked { at, side, values, holds, error } => self.path.push(Passage::Contract {
+            Event::ContractChecked { at, side, values, holds, error, .. } => self.path.push(Passage::Contract {
                 at: at.as_seconds(),
                 side: *side,
                 variables: values.clone(),
@@ -374,6 +386,7 @@ impl<'a> Stage<'a> {
                 error: error.clone(),
             }),
             Event::Started { .. }
+            | Event::ScreenRead { .. }
             | Event::GateOpened { .. }
             | Event::GateAnswered { .. }
             | Event::GateAsked { .. }
@@ -422,7 +435,7 @@ impl<'a> Stage<'a> {
         let mut say = |kind: &str, name: &str, count: Option<usize>, used: &BTreeMap<String, usize>| {
             let used = used.get(name).copied().unwrap_or(0);
             match count {
-                _ if used == 0 => sentences.push(format!("what is written for {kind} '{name}' was never asked for")),
+                _ if used == 0 => sentences.push(format!("stub for {kind} '{name}' was not used")),
                 Some(count) if count > used => {
                     sentences.push(format!("of {count} answers for {kind} '{name}' only {used} were asked for"));
                 }

@@ -48,6 +48,19 @@ pub(crate) fn has_placeholder(text: &str) -> bool {
     pieces(text).iter().any(|piece| !matches!(piece, Piece::Text(_)))
 }
 
+/// Returns the names that stand in a text as variables, each with whether a `$` before it leaves it to the shell.
+pub(crate) fn variables_in(text: &str) -> impl Iterator<Item = (&str, bool)> {
+    let mut after_dollar = false;
+    pieces(text).into_iter().filter_map(move |piece| {
+        let for_shell = after_dollar;
+        after_dollar = matches!(piece, Piece::Text(text) if text.ends_with('$'));
+        match piece {
+            Piece::Variable { name, filter, .. } => Some((name, for_shell && filter.is_none())),
+            Piece::Text(_) | Piece::Escaped(_) => None,
+        }
+    })
+}
+
 /// Returns a text with its variables replaced.
 #[must_use]
 pub fn text(template: &str, variables: &dyn Lookup) -> String {
@@ -87,6 +100,16 @@ pub fn value(template: &Value, variables: &dyn Lookup, keep_types: bool) -> Valu
             Value::Object(fields.iter().map(field).collect())
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => template.clone(),
+    }
+}
+
+/// Returns every text in a value.
+pub(crate) fn texts_in(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => vec![text],
+        Value::Array(items) => items.iter().flat_map(texts_in).collect(),
+        Value::Object(fields) => fields.values().flat_map(texts_in).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
     }
 }
 

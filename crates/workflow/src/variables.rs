@@ -1,13 +1,14 @@
 //! The variables of a run.
 //!
-//! Three layers, the first that knows a name wins: what each state's action
-//! returned (`{STATE_FIELD}`), the standard names as the last action left them,
-//! and what the run was started with.
+//! Layers, the first that knows a name wins: what each state's action returned
+//! (`{STATE_FIELD}`), the standard names as the last action left them, what the run
+//! was started with, and arguments that no shell is told.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
+use crate::rules::Rules;
 use crate::substitute::Lookup;
 
 /// Result fields that every state may use under their own name.
@@ -34,21 +35,30 @@ pub(crate) const STANDARD_FIELDS: &[&str] = &[
 /// The variables of a run, as of its last event.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Variables {
+    rules: Rules,
     by_state: BTreeMap<String, Value>,
     standard: BTreeMap<String, Value>,
     initial: Map<String, Value>,
+    /// Arguments that no shell is told, as far as the run was not started with them.
+    arguments: BTreeMap<String, Value>,
     /// Names of the contract with the shell, where `${NAME}` is for the shell to expand.
     of_shell: BTreeSet<String>,
 }
 
 impl Variables {
-    pub(crate) fn new(initial: Map<String, Value>) -> Self {
-        Self { initial, ..Self::default() }
+    /// Returns the variables of a run that follows `rules` and begins with `initial`.
+    pub(crate) fn begin(rules: Rules, initial: Map<String, Value>) -> Self {
+        Self { rules, initial, ..Self::default() }
     }
 
     /// Leaves `${NAME}` to the shell for these names, also when there is a variable of that name.
     pub(crate) fn leave_to_shell<'n>(&mut self, names: impl Iterator<Item = &'n String>) {
         self.of_shell.extend(names.cloned());
+    }
+
+    /// Adds arguments that no shell is told.
+    pub(crate) fn add_arguments(&mut self, values: &BTreeMap<String, String>) {
+        self.arguments.extend(values.iter().map(|(name, value)| (name.clone(), value.as_str().into())));
     }
 
     /// Returns what the run was started with.
@@ -59,7 +69,8 @@ impl Variables {
     /// Returns the value of a variable, by the order of the layers.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.by_state.get(name).or_else(|| self.standard.get(name)).or_else(|| self.initial.get(name))
+        let given = || self.initial.get(name).or_else(|| self.arguments.get(name));
+        self.by_state.get(name).or_else(|| self.standard.get(name)).or_else(given)
     }
 
     /// Returns every variable and its value, as the order of the layers has it.
@@ -73,12 +84,19 @@ impl Variables {
     /// As [`Self::to_map`], but of the variables that belong to a state only those of `state`.
     pub(crate) fn to_map_after(&self, state: &str, result: &Map<String, Value>) -> Map<String, Value> {
         let mut all = self.shared();
-        all.extend(result.iter().map(|(field, value)| (format!("{state}_{field}"), value.clone())));
+        let of_state = |field: &String| {
+            let name = format!("{state}_{field}");
+            let value = self.by_state.get(&name)?.clone();
+            Some((name, value))
+        };
+        all.extend(result.keys().filter_map(of_state));
         all
     }
 
     fn shared(&self) -> Map<String, Value> {
-        let mut shared = self.initial.clone();
+        let arguments = self.arguments.iter().map(|(name, value)| (name.clone(), value.clone()));
+        let mut shared: Map<String, Value> = arguments.collect();
+        shared.extend(self.initial.clone());
         shared.extend(self.standard.iter().map(|(name, value)| (name.clone(), value.clone())));
         shared
     }
@@ -88,14 +106,25 @@ impl Variables {
         self.standard.insert(name.to_owned(), value.into());
     }
 
-    /// Takes over what an action returned.
+    /// Takes over what an action returned. A null is taken over only where no value is known.
     pub(crate) fn record(&mut self, state: &str, result: &Map<String, Value>) {
         for name in STANDARD_FIELDS {
-            if let Some(value) = standard_value(name, result) {
+            if let Some(value) = standard_value(name, result)
+                && self.takes(name, value)
+            {
                 self.set_standard(name, value.clone());
             }
         }
-        self.by_state.extend(result.iter().map(|(field, value)| (format!("{state}_{field}"), value.clone())));
+        for (field, value) in result {
+            let name = format!("{state}_{field}");
+            if self.takes(&name, value) {
+                self.by_state.insert(name, value.clone());
+            }
+        }
+    }
+
+    fn takes(&self, name: &str, value: &Value) -> bool {
+        self.rules.null_overwrites() || !value.is_null() || self.get(name).is_none()
     }
 
     /// Returns these variables as [`Self::record`] would leave them, without a copy.
@@ -114,7 +143,7 @@ impl Lookup for Variables {
     }
 }
 
-/// The value that a result gives a standard name. An action without an error clears the last one's.
+/// Returns the value that a result gives a standard name. An action without an error has one that is null.
 fn standard_value<'a>(name: &str, result: &'a Map<String, Value>) -> Option<&'a Value> {
     match result.get(name) {
         None if name == "error" => Some(&Value::Null),
@@ -132,9 +161,17 @@ pub(crate) struct After<'a> {
 
 impl Lookup for After<'_> {
     fn get(&self, name: &str) -> Option<&Value> {
-        let of_this_state = || self.result.get(name.strip_prefix(self.state)?.strip_prefix('_')?);
-        let standard = || if STANDARD_FIELDS.contains(&name) { standard_value(name, self.result) } else { None };
-        of_this_state().or_else(|| self.before.by_state.get(name)).or_else(standard).or_else(|| self.before.get(name))
+        let Self { before, state, result } = *self;
+        let of_this_state = || result.get(name.strip_prefix(state)?.strip_prefix('_')?);
+        let standard = || STANDARD_FIELDS.contains(&name).then(|| standard_value(name, result)).flatten();
+        let says_something = |value: &&Value| before.rules.null_overwrites() || !value.is_null();
+        of_this_state()
+            .filter(says_something)
+            .or_else(|| before.by_state.get(name))
+            .or_else(|| standard().filter(says_something))
+            .or_else(|| before.get(name))
+            .or_else(of_this_state)
+            .or_else(standard)
     }
 
     fn is_of_shell(&self, name: &str) -> bool {
@@ -145,7 +182,10 @@ impl Lookup for After<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::SEMANTICS_VERSION;
     use serde_json::json;
+
+    const NOW: Rules = Rules::of(SEMANTICS_VERSION);
 
     fn map(value: &Value) -> Map<String, Value> {
         value.as_object().expect("an object").clone()
@@ -153,7 +193,8 @@ mod tests {
 
     #[test]
     fn a_state_s_own_variable_comes_before_a_standard_one_and_that_before_an_initial_one() {
-        let mut variables = Variables::new(map(&json!({"match_text": "initial", "match_x": "initial", "user": "ana"})));
+        let mut variables =
+            Variables::begin(NOW, map(&json!({"match_text": "initial", "match_x": "initial", "user": "ana"})));
         assert_eq!(variables.get("match_text"), Some(&json!("initial")));
         variables.record("look", &map(&json!({"match_text": "standard", "success": true})));
         assert_eq!(variables.get("match_text"), Some(&json!("standard")));
@@ -165,21 +206,44 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_gone_after_the_next_action_and_a_match_is_not() {
-        let mut variables = Variables::default();
-        variables.record("a", &map(&json!({"success": false, "error": "broken", "match_text": "x"})));
-        variables.record("b", &map(&json!({"success": true})));
-        assert_eq!(variables.get("error"), Some(&Value::Null));
+    fn a_null_defines_a_variable_and_never_overwrites_one() {
+        // Document 000, lines 653-661: a field is stored when it is not None.
+        let mut variables = Variables::begin(NOW, map(&json!({"message": "given"})));
+        variables.record("a", &map(&json!({"success": false, "error": "broken", "match_text": "x", "note": null})));
+        variables.record("b", &map(&json!({"success": true, "error": null, "match_text": null, "message": null})));
+        variables.record("a", &map(&json!({"success": true, "match_text": null})));
+        assert_eq!(variables.get("error"), Some(&json!("broken")), "for whoever notifies of it later");
         assert_eq!(variables.get("a_error"), Some(&json!("broken")));
         assert_eq!(variables.get("match_text"), Some(&json!("x")));
+        assert_eq!(variables.get("a_match_text"), Some(&json!("x")));
+        assert_eq!(variables.get("message"), Some(&json!("given")));
+        assert_eq!((variables.get("a_note"), variables.get("b_error")), (Some(&Value::Null), Some(&Value::Null)));
+    }
+
+    #[test]
+    fn a_run_that_began_under_version_3_has_its_error_cleared_by_the_next_action() {
+        let mut variables = Variables::begin(Rules::of(3), Map::new());
+        variables.record("a", &map(&json!({"success": false, "error": "broken", "match_text": "x"})));
+        variables.record("b", &map(&json!({"success": true, "match_text": null})));
+        assert_eq!((variables.get("error"), variables.get("match_text")), (Some(&Value::Null), Some(&Value::Null)));
     }
 
     #[test]
     fn looking_ahead_sees_what_recording_leaves() {
-        let mut variables = Variables::new(map(&json!({"user": "ana", "b_x": "initial", "success": "initial"})));
+        for rules in [Rules::of(3), NOW] {
+            looking_ahead(rules);
+        }
+    }
+
+    fn looking_ahead(rules: Rules) {
+        let initial = json!({"user": "ana", "b_x": "initial", "success": "initial", "message": "initial"});
+        let mut variables = Variables::begin(rules, map(&initial));
         variables.record("a", &map(&json!({"success": false, "error": "broken", "b_x": 1, "message": "m"})));
         for (state, result) in [
             ("b", json!({"success": true, "x": 2, "match_text": null})),
+            ("b", json!({"success": null, "x": null, "match_text": null, "message": null, "error": null})),
+            ("match", json!({"text": null, "match_text": "m"})),
+            ("screen", json!({"content": null, "screen_content": null})),
             ("a", json!({"b_x": 3, "error": "again"})),
             ("a_b", json!({"x": 4, "screen_content": "$"})),
         ] {

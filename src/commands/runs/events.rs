@@ -18,7 +18,7 @@ use crate::question;
 pub(crate) struct Events {
     /// The run: its id, or an unambiguous beginning of it
     id: String,
-    /// Number of the first event wanted
+    /// Start at event N
     #[arg(long, value_name = "N", default_value_t = 1)]
     from: u64,
     /// Go on with what happens from now on, until the run is over

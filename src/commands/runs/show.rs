@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::{Map, Value};
-use steplatch_protocol::{GetRun, GetWorkflowRun, Place, RunRecord, RunReply};
+use steplatch_protocol::{GetRun, GetWorkflowRun, ListTerminalSessions, Place, RunRecord, RunReply};
 
 use super::{not_found, took};
 use crate::action::{self, Outcome};
@@ -11,6 +11,7 @@ use crate::commands::gates;
 use crate::failure::Failure;
 use crate::front;
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, visible};
+use crate::wording::for_people;
 
 /// Shows one run.
 pub(super) async fn show(place: &Place, id: &str, json: bool) -> Result<ExitCode, Failure> {
@@ -18,7 +19,8 @@ pub(super) async fn show(place: &Place, id: &str, json: bool) -> Result<ExitCode
     if json {
         print::json(&together(&record, &report))?;
     } else {
-        told(&record, &report).iter().try_for_each(print::line)?;
+        let is_open = is_open(place, &report).await?;
+        told(&record, &report, is_open).iter().try_for_each(print::line)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -26,7 +28,16 @@ pub(super) async fn show(place: &Place, id: &str, json: bool) -> Result<ExitCode
 /// Tells one run, a line each.
 pub(super) async fn lines(place: &Place, id: &str) -> Result<Vec<String>, Failure> {
     let (record, report) = looked_up(place, id).await?;
-    Ok(told(&record, &report))
+    let is_open = is_open(place, &report).await?;
+    Ok(told(&record, &report, is_open))
+}
+
+/// Whether the terminal of a run is open: one that failed closes its own.
+async fn is_open(place: &Place, report: &RunReply) -> Result<bool, Failure> {
+    let Some(terminal) = &report.session_id else { return Ok(false) };
+    let listed = front::ask(place, ListTerminalSessions {}).await?;
+    // One whose program has ended can still be looked at.
+    Ok(listed.sessions.iter().any(|session| session.session_id == *terminal))
 }
 
 async fn looked_up(place: &Place, id: &str) -> Result<(RunRecord, RunReply), Failure> {
@@ -46,13 +57,17 @@ fn together(record: &RunRecord, report: &RunReply) -> Map<String, Value> {
     for (name, value) in fields(serde_json::to_value(report)) {
         // Whether the report was a success says nothing about the run, and its state is there already.
         if !matches!(name.as_str(), "success" | "status" | "workflow_name") {
-            all.entry(name).or_insert(value);
+            let known = all.entry(name).or_insert(Value::Null);
+            if known.is_null() {
+                *known = value;
+            }
         }
     }
     all
 }
 
-fn told(record: &RunRecord, report: &RunReply) -> Vec<String> {
+/// Tells a run. `is_open` is whether its terminal is open.
+fn told(record: &RunRecord, report: &RunReply, is_open: bool) -> Vec<String> {
     let style = match record.state.as_str() {
         "completed" => GOOD,
         "failed" | "cancelled" => BAD,
@@ -87,14 +102,28 @@ fn told(record: &RunRecord, report: &RunReply) -> Vec<String> {
         );
     }
     if let Some(terminal) = &report.session_id {
-        say("terminal", terminal.clone());
+        let closed = if is_open { String::new() } else { format!(" {QUIET}(closed){QUIET:#}") };
+        say("terminal", format!("{terminal}{closed}"));
+    }
+    if let Some(unsaved) = report.error.as_ref().filter(|_| report.success) {
+        say("unsaved", visible(unsaved));
     }
     if let Some(parent) = &record.parent_run_id {
         say("parent", parent.clone());
     }
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), visible);
-    for (index, (name, value)) in record.input.iter().enumerate() {
-        say(if index == 0 { "input" } else { "" }, format!("{} = {}", visible(name), text(value)));
+    match &record.input {
+        Value::Object(fields) => {
+            for (index, (name, value)) in fields.iter().enumerate() {
+                say(if index == 0 { "input" } else { "" }, format!("{} = {}", visible(name), text(value)));
+            }
+        }
+        Value::Null => {}
+        Value::String(nothing) if nothing.is_empty() => {}
+        other => say("input", text(other)),
+    }
+    for (index, (name, value)) in record.params.iter().enumerate() {
+        say(if index == 0 { "params" } else { "" }, format!("{} = {}", visible(name), text(value)));
     }
     for (index, (name, value)) in report.return_values.iter().enumerate() {
         say(if index == 0 { "returned" } else { "" }, format!("{name} = {}", text(value)));
@@ -108,8 +137,15 @@ fn told(record: &RunRecord, report: &RunReply) -> Vec<String> {
             }
         }
     }
-    for (index, line) in record.error.iter().flat_map(|error| error.lines()).enumerate() {
+    // A traceback ends with the error.
+    let error = record.traceback.as_deref().or(record.error.as_deref()).map(for_people).unwrap_or_default();
+    for (index, line) in error.lines().enumerate() {
         say(if index == 0 { "error" } else { "" }, visible(line));
+    }
+    let screen = report.last_screen.as_deref().unwrap_or_default();
+    if !screen.is_empty() {
+        lines.push(format!("  {QUIET}the last screen:{QUIET:#}"));
+        lines.extend(screen.lines().map(|line| format!("  {QUIET}│{QUIET:#} {}", visible(line))));
     }
     let alone = record.pending_gates.len() == 1;
     for gate in &record.pending_gates {

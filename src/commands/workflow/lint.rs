@@ -36,7 +36,7 @@ impl Lint {
         } else {
             for (file, problems) in &found {
                 if problems.is_empty() {
-                    print::line(format!("{file}: in order"))?;
+                    print::line(format!("{file}: ok"))?;
                 }
                 for problem in problems {
                     print::line(format!("{file}: {}", print::visible_lines(&problem.to_string(), "")))?;

@@ -162,9 +162,10 @@ impl Loaded {
 }
 
 fn show_machine(file: &str, reply: &CreateWorkflowReply) -> std::io::Result<()> {
-    if let (true, Some(name)) = (reply.success, &reply.workflow_name) {
-        print::line(format!("{file}: saved as {name} in {}", reply.stored_file.as_deref().unwrap_or_default()))?;
-    } else if reply.validation_errors.is_empty() {
+    if reply.success {
+        let path = reply.path.as_deref().unwrap_or_default();
+        print::line(format!("{file}: saved as {} in {path}", reply.workflow_name))?;
+    } else if reply.name_taken || reply.validation_errors.is_empty() {
         let error = reply.error.as_deref().unwrap_or("it was not saved");
         print::error(&format!("{file}: {}", error.replace("overwrite_existing=true", "--overwrite")));
     } else {
@@ -179,7 +180,7 @@ fn show_machine(file: &str, reply: &CreateWorkflowReply) -> std::io::Result<()> 
 }
 
 fn show_functions(file: &str, reply: &LoadFunctionsReply) -> std::io::Result<()> {
-    print::line(format!("{file}: {}", reply.outcome.as_deref().unwrap_or("in order")))?;
+    print::line(format!("{file}: {}", reply.outcome.as_deref().unwrap_or("ok")))?;
     let rows: Vec<Vec<String>> = reply
         .declares
         .iter()

@@ -45,7 +45,7 @@ fn page(reply: &DescribeWorkflowReply) -> String {
         let _ = writeln!(page, "{}", print::visible_lines(description, ""));
     }
     page.push('\n');
-    for (title, variables) in [("takes", &reply.arguments), ("leaves", &reply.return_values)] {
+    for (title, variables) in [("arguments", &reply.arguments), ("returns", &reply.return_values)] {
         if !variables.is_empty() {
             let rows: Vec<Vec<String>> = variables.iter().map(variable).collect();
             let _ = write!(page, "{}", block(title, &print::table(&rows)));

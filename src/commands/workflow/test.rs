@@ -40,7 +40,7 @@ Only what a program prints is never guessed: an await_output that waits for a pa
 
 Exit code: 0 completed, 1 failed, 2 not valid, or the stubs do not say what comes next."#;
 
-/// Play a workflow with written results: see its path without a terminal
+/// Dry-run a workflow against stubbed results
 #[derive(Debug, Args)]
 #[command(after_long_help = STUB_FILE)]
 pub(crate) struct Test {
@@ -50,7 +50,7 @@ pub(crate) struct Test {
     /// File with what actions, gates and the shell answer, in JSON; --help shows one
     #[arg(long, value_name = "FILE")]
     stub: Option<PathBuf>,
-    /// A variable to begin with; may be given more than once
+    /// Set a workflow variable (repeatable)
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = super::super::run::variable)]
     input: Vec<(String, String)>,
     /// States to execute at most

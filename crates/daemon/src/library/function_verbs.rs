@@ -25,21 +25,24 @@ pub(super) fn list(folders: &Folders, project: &Project, machines: &[WorkflowNam
         let loaded = &workflow.loaded;
         let (metadata, trouble) = kept.entry(&loaded.path).or_insert_with(|| about(workflow));
         let counts = metadata.workflows.get(&workflow.id).cloned().unwrap_or_default();
-        let Counts { status, run_count, success_count, last_run } = counts;
+        let Counts { status, run_count, success_count, last_run, .. } = counts;
         let description = workflow.description.as_deref();
         let is_machine = || machines.iter().any(|machine| machine.as_str() == workflow.id);
         WorkflowInfo {
             name: workflow.id.clone(),
+            created_at: Some(metadata.created.clone()).filter(|created| !created.is_empty()),
             kind: "function".to_owned(),
             description: description.map(|text| text.chars().take(LONGEST_DESCRIPTION).collect()),
             status: name_of(status).to_owned(),
             run_count,
             success_count,
             last_run,
+            created: metadata.created.clone(),
             file: shown(&loaded.path),
             // A machine of the same library can have come there by hand only, or with git.
             hidden: workflow.library == folders.first && is_machine(),
             note: loaded.note.clone().or_else(|| trouble.clone()),
+            ..WorkflowInfo::default()
         }
     });
     infos.collect()

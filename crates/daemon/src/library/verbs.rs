@@ -1,13 +1,16 @@
 //! The verbs about saved workflows, answered.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use steplatch_library::{CreateError, Entry, Library, LookupError, Metadata, Status};
 use steplatch_protocol::{
     BrokenWorkflow, CreateWorkflow, CreateWorkflowReply, DeleteWorkflow, DeleteWorkflowReply, DescribeWorkflow,
     DescribeWorkflowReply, GetWorkflowSchemaReply, ListWorkflows, ListWorkflowsReply, VariableOfContract, WorkflowInfo,
     WorkflowMetadata,
 };
-use steplatch_workflow::{Contract, Definition, Problem, SEMANTICS_VERSION, Severity, documentation, mermaid, schema};
+use steplatch_workflow::{
+    Contract, Definition, Problem, SEMANTICS_VERSION, Severity, contract_variables, documentation, mermaid, schema,
+    workflow_signature,
+};
 
 use super::folders::{Asker, Folders};
 use super::{Meant, Workflows, function_verbs, look_up, not_found, words};
@@ -26,6 +29,9 @@ const PROBLEMS_TOLD: usize = 100;
 
 /// Broken files that a list names.
 const BROKEN_TOLD: usize = 50;
+
+/// The longest description of a variable in a list, in characters.
+const LONGEST_VARIABLE_DESCRIPTION: usize = 100;
 
 /// The longest description in a list, in characters; a valid one has no more.
 pub(super) const LONGEST_DESCRIPTION: usize = 500;
@@ -97,9 +103,9 @@ impl Workflows {
 
 pub(super) fn create(folders: &Folders, project: &Project, verb: &CreateWorkflow) -> CreateWorkflowReply {
     let document = &verb.workflow_definition;
-    let name = document.get("name").and_then(Value::as_str).map(|name| name.chars().take(80).collect());
+    let name: Option<String> = document.get("name").and_then(Value::as_str).map(|name| name.chars().take(80).collect());
     let refused = |error: String| CreateWorkflowReply {
-        workflow_name: name.clone(),
+        workflow_name: name.clone().unwrap_or_default(),
         error: Some(error),
         ..CreateWorkflowReply::default()
     };
@@ -115,8 +121,10 @@ pub(super) fn create(folders: &Folders, project: &Project, verb: &CreateWorkflow
             [only] => only.clone(),
             _ => format!("it has {} problems, listed in validation_errors", errors.len()),
         };
-        let error =
-            format!("The workflow was not saved: {what}. get_workflow_schema documents how workflows are written.");
+        let error = format!(
+            "Workflow definition does not match current MCP tool schema. The workflow was not saved: {what}. \
+             get_workflow_schema documents how workflows are written."
+        );
         return CreateWorkflowReply { validation_errors, warnings: told(&warnings), ..refused(error) };
     }
     // Of the user's own, what the project has by the same name is meant.
@@ -128,13 +136,18 @@ pub(super) fn create(folders: &Folders, project: &Project, verb: &CreateWorkflow
     match library.create(document, verb.overwrite_existing) {
         Ok(stored) => CreateWorkflowReply {
             success: true,
-            workflow_name: Some(stored.name.to_string()),
-            stored_file: Some(library.file(&stored.name).display().to_string()),
-            workflow_signature: Some(stored.metadata.hash.to_string()),
+            workflow_name: stored.name.to_string(),
+            stored_file: format!("{}.json", stored.name),
+            path: Some(library.file(&stored.name).display().to_string()),
+            workflow_signature: workflow_signature(&stored.definition),
             warnings: told(&warnings),
             ..CreateWorkflowReply::default()
         },
-        Err(error @ CreateError::Exists { .. }) => refused(error.to_string()),
+        Err(error @ CreateError::Exists { .. }) => {
+            let taken = name.as_deref().unwrap_or_default();
+            let validation_errors = vec![format!("Workflow '{taken}' already exists")];
+            CreateWorkflowReply { validation_errors, name_taken: true, ..refused(error.to_string()) }
+        }
         Err(error) => refused(format!("The workflow was not saved: {}", words(&error))),
     }
 }
@@ -226,9 +239,10 @@ pub(super) fn list(folders: &Folders, project: &Project, verb: &ListWorkflows) -
 }
 
 fn info(library: &Library, entry: &Entry, hidden: bool) -> WorkflowInfo {
-    let Metadata { status, run_count, success_count, last_run, .. } = &entry.metadata;
+    let Metadata { status, created, run_count, success_count, last_run, .. } = &entry.metadata;
     let description = entry.description.as_ref();
     WorkflowInfo {
+        created_at: Some(created.clone()).filter(|created| !created.is_empty()),
         name: entry.name.to_string(),
         kind: "machine".to_owned(),
         description: description.map(|text| text.chars().take(LONGEST_DESCRIPTION).collect()),
@@ -236,10 +250,28 @@ fn info(library: &Library, entry: &Entry, hidden: bool) -> WorkflowInfo {
         run_count: *run_count,
         success_count: *success_count,
         last_run: last_run.clone(),
+        created: created.clone(),
+        arguments: in_short(&entry.arguments),
+        return_values: in_short(&entry.return_values),
+        state_count: entry.state_count,
         file: library.file(&entry.name).display().to_string(),
         hidden,
-        note: None,
+        ..WorkflowInfo::default()
     }
+}
+
+/// Returns one side of a contract as a list has room for it: `{NAME: {name, description, required}}`.
+fn in_short(side: &Map<String, Value>) -> Map<String, Value> {
+    let mut variables = contract_variables(&Value::Object(side.clone()));
+    for variable in variables.values_mut().filter_map(Value::as_object_mut) {
+        variable.retain(|key, _| ["name", "description", "required"].contains(&key.as_str()));
+        if let Some(Value::String(description)) = variable.get_mut("description")
+            && description.chars().count() > LONGEST_VARIABLE_DESCRIPTION
+        {
+            *description = description.chars().take(LONGEST_VARIABLE_DESCRIPTION - 1).chain(['…']).collect();
+        }
+    }
+    variables
 }
 
 pub(super) fn name_of(status: Status) -> &'static str {

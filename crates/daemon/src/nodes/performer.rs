@@ -1,8 +1,9 @@
 //! Nodes, performed for one caller: by calls of nodes, and by runs.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use steplatch_nodes::{Call, ErrorType, Node, NodeKind, NodeResult, Resolving, Surroundings};
 use steplatch_terminal::Programs;
@@ -32,12 +33,17 @@ pub(crate) struct Performer {
     turns: Arc<Semaphore>,
     caller: Arc<Caller>,
     panes: Arc<Panes>,
+    resolved: Resolved,
 }
+
+/// The values of the secrets that were asked for.
+type Resolved = Arc<Mutex<BTreeSet<String>>>;
 
 /// Secrets by reference: variables of the caller's environment. What was asked for is seen in no reply from then on.
 struct OfEnvironment {
     environment: Vec<(OsString, OsString)>,
     hidden: Arc<Secrets>,
+    resolved: Resolved,
 }
 
 impl steplatch_nodes::Secrets for OfEnvironment {
@@ -46,6 +52,7 @@ impl steplatch_nodes::Secrets for OfEnvironment {
         let value = found.and_then(|(_, value)| value.to_str()).filter(|value| !value.is_empty());
         if let Some(value) = value {
             self.hidden.add(value);
+            self.resolved.lock().unwrap_or_else(PoisonError::into_inner).insert(value.to_owned());
         }
         Box::pin(std::future::ready(value.map(str::to_owned)))
     }
@@ -71,14 +78,19 @@ impl Hands {
 
     /// Returns what performs nodes for `caller` in `folder`. Programs that stay are in `panes`.
     pub(crate) fn performer(&self, caller: &Arc<Caller>, folder: PathBuf, panes: Arc<Panes>) -> Performer {
-        let environment = caller.environment.clone();
+        let (environment, resolved) = (caller.environment.clone(), Resolved::default());
+        let secrets = OfEnvironment {
+            environment: environment.clone(),
+            hidden: self.secrets.clone(),
+            resolved: resolved.clone(),
+        };
         let nodes = steplatch_nodes::Nodes::new(Surroundings {
             folder,
-            environment: environment.clone(),
+            environment,
             programs: self.programs.clone(),
-            secrets: Arc::new(OfEnvironment { environment, hidden: self.secrets.clone() }),
+            secrets: Arc::new(secrets),
         });
-        Performer { nodes, turns: self.turns.clone(), caller: caller.clone(), panes }
+        Performer { nodes, turns: self.turns.clone(), caller: caller.clone(), panes, resolved }
     }
 }
 
@@ -97,6 +109,11 @@ impl Performer {
             NodeKind::Pty(pty) => self.panes.run(&self.caller, &self.nodes, node, pty, call, step).await,
             _ => self.nodes.run(node, call).await,
         }
+    }
+
+    /// Returns the values of the secrets that calls have referred to so far.
+    pub(crate) fn resolved(&self) -> BTreeSet<String> {
+        self.resolved.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Ends the MCP servers that were started.

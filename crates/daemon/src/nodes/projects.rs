@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use steplatch_protocol::DEFAULT_SESSION;
 use tokio::sync::Semaphore;
 
 use super::project::{FILES, Project};
@@ -76,6 +77,18 @@ impl Projects {
         let kept = self.kept.clone();
         let folder = folder.or_else(|| home(&shelves)).unwrap_or_else(|| caller.folder.clone());
         self.looked_at(caller, move || current(&kept, folder, shelves)).await
+    }
+
+    /// Says whether a session of that name is the project in which `caller` is: `default` is, and the name of its folder.
+    ///
+    /// # Errors
+    /// In a whole sentence, when it is not, or the disk does not answer.
+    pub(crate) async fn session(&self, caller: &Caller, name: &str) -> Result<(), String> {
+        if name == DEFAULT_SESSION || self.of(caller).await?.folder.file_name().is_some_and(|folder| folder == name) {
+            return Ok(());
+        }
+        let shown: String = name.chars().take(80).collect();
+        Err(format!("Session not found: {shown}"))
     }
 
     async fn looked_at<T: Send + 'static>(

@@ -246,6 +246,7 @@ impl Listed {
                 Execution::Async => "async",
             }
             .to_owned(),
+            metadata: workflow.metadata.clone(),
             hash: workflow.hash.clone(),
             changed: self.changed.map(moment::told),
         }

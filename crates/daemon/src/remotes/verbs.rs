@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use steplatch_protocol::{
     CheckWorkflowStatus, CheckWorkflowStatusReply, ListRemoteWorkflows, ListRemoteWorkflowsReply, Metric, MetricKind,
-    RefreshWorkflows, RefreshWorkflowsReply, RemoteInfo, Sample,
+    RefreshWorkflows, RefreshWorkflowsReply, RemoteInfo, Sample, StatusTimes,
 };
+use steplatch_remote::State;
 
 use super::numbers::Counts;
 use super::service::Health;
@@ -13,6 +14,17 @@ use super::{Remotes, Service, Setup};
 use crate::moment;
 
 type Used = (Arc<Service>, Arc<Setup>);
+
+/// Ids of a run at its service, which the answer to its start has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RemoteIds {
+    /// The service.
+    pub(crate) service: String,
+    /// `workflow_id` of the answer: the run.
+    pub(crate) instance: String,
+    /// `correlation_id` of the answer.
+    pub(crate) correlation: String,
+}
 
 impl Remotes {
     /// Lists services, and what they offer.
@@ -70,16 +82,18 @@ impl Remotes {
         reply
     }
 
-    /// Asks a service how a run of its workflow is. `instance` is what the service calls it.
-    pub(crate) async fn check(
-        &self,
-        verb: CheckWorkflowStatus,
-        instance: String,
-        run_id: Option<String>,
-    ) -> CheckWorkflowStatusReply {
+    /// Asks a service for the status of a run of its workflow. `there` has the ids of a run that was started from here;
+    /// without them, the run id of `verb` is the service's own.
+    pub(crate) async fn check(&self, verb: CheckWorkflowStatus, there: Option<RemoteIds>) -> CheckWorkflowStatusReply {
+        let run_id = there.as_ref().map(|_| verb.run_id.clone());
+        let service = verb.remote.clone().or_else(|| there.as_ref().map(|there| there.service.clone()));
+        let (instance, correlation) = match there {
+            Some(RemoteIds { instance, correlation, .. }) => (instance, Some(correlation)),
+            None => (verb.run_id.clone(), None),
+        };
         let refused =
             |error: String| CheckWorkflowStatusReply { error: Some(error), ..CheckWorkflowStatusReply::default() };
-        let services = match self.meant(verb.remote.as_deref()) {
+        let services = match self.meant(service.as_deref()) {
             Ok(services) => services.into_iter().filter(|(_, setup)| setup.config.enabled).collect::<Vec<_>>(),
             Err(error) => return refused(error),
         };
@@ -109,20 +123,24 @@ impl Remotes {
             Ok(status) => CheckWorkflowStatusReply {
                 success: true,
                 run_id,
+                error: matches!(status.state, State::Failed | State::Cancelled).then(|| status.failure_words()),
+                times: StatusTimes::new(status.create_time, status.update_time, status.start_time, status.end_time),
                 pending_gate: status.pending_gate,
                 status: status.word,
                 input: status.input,
                 output: status.output,
+                workflow_id: verb.workflow_id.clone(),
                 original_workflow_id: verb.workflow_id,
                 workflow_instance_id: instance,
-                start_time: status.start_time,
-                end_time: status.end_time,
-                error: None,
+                correlation_id: correlation.or(status.correlation),
+                progress: status.progress,
             },
             Err(error) => CheckWorkflowStatusReply {
                 run_id,
+                workflow_id: verb.workflow_id.clone(),
                 original_workflow_id: verb.workflow_id,
                 workflow_instance_id: instance,
+                correlation_id: correlation,
                 ..refused(error.to_string())
             },
         }

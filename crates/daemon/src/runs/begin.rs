@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
 use steplatch_store::{Append, AppendError, Appended, Journal, KnownRun, RunFilter};
@@ -11,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::catalog::TerminalTools;
 use super::drive::{Driver, Found, Parts};
-use super::function::FoundFunction;
+use super::function::{FoundFunction, Given};
 use super::origin::Origin;
 use super::remote::FoundRemote;
 use super::run::{About, Run};
@@ -43,24 +44,48 @@ impl Shared {
         caller: &Arc<Caller>,
         beginning: Beginning,
     ) -> Result<Arc<Run>, String> {
+        self.begin_with(caller, beginning, None).await
+    }
+
+    /// Begins a run as [`Self::begin`]. `given` is what its variables were made of, where that was no map of texts.
+    ///
+    /// # Errors
+    /// In whole sentences, when it can not begin.
+    pub(super) async fn begin_with(
+        self: &Arc<Self>,
+        caller: &Arc<Caller>,
+        beginning: Beginning,
+        given: Option<Given>,
+    ) -> Result<Arc<Run>, String> {
         let (shared, caller) = (self.clone(), caller.clone());
-        // Whoever asked may go away at any moment, and a run that is written down must be driven.
-        let beginning = tokio::spawn(async move { shared.begin_to_the_end(caller, beginning).await });
+        // Spawned so that a dropped connection can not cancel it: once the start is in the journal, the run needs a driver.
+        let beginning = tokio::spawn(async move { shared.begin_to_the_end(caller, beginning, given).await });
         beginning.await.unwrap_or_else(|error| Err(format!("the run could not be started: {error}")))
     }
 
-    async fn begin_to_the_end(self: Arc<Self>, caller: Arc<Caller>, beginning: Beginning) -> Result<Arc<Run>, String> {
+    async fn begin_to_the_end(
+        self: Arc<Self>,
+        caller: Arc<Caller>,
+        beginning: Beginning,
+        given: Option<Given>,
+    ) -> Result<Arc<Run>, String> {
         let Beginning { definition, source, start, key } = beginning;
         if self.stopping.is_cancelled() {
             return Err("the daemon is stopping; ask again".to_owned());
         }
         let id = start.run.clone();
-        let mut input = start.variables.clone();
-        Seal::default().of(&definition).hide_named(&mut input);
+        let variables = || Given { input: Value::Object(start.variables.clone()), params: Map::new() };
+        let Given { mut input, mut params } = given.unwrap_or_else(variables);
+        let named = Seal::default().of(&definition);
+        named.hide_named(&mut params);
+        if let Value::Object(fields) = &mut input {
+            named.hide_named(fields);
+        }
         let about = About {
             workflow: definition.name().map_or_else(|| "unnamed".to_owned(), ToString::to_string),
             started: moment::now(),
             input,
+            params,
             parent: start.parent.clone(),
             signature: Some(Signature::of(definition.document())),
             source,

@@ -14,6 +14,7 @@ use steplatch_workflow::Outcome;
 use super::child::Watched;
 use super::{Runs, Shared, function};
 use crate::caller::Caller;
+use crate::nodes::NodeCall;
 
 /// What a step calls.
 pub(super) struct Wanted {
@@ -46,12 +47,8 @@ pub(super) async fn perform(shared: &Arc<Shared>, caller: &Arc<Caller>, wanted: 
         Some(kind) if again && !matches!(kind, NodeKind::Identity(_)) => return Outcome::Unknown,
         _ => {
             let runs = Runs { shared: shared.clone() };
-            let reply = if graph {
-                shared.nodes.run_graph(&runs, caller, RunGraph { graph_id: id, input, timeout }, None).await
-            } else {
-                shared.nodes.run(&runs, caller, RunNode { node_id: id, input, timeout }, None).await
-            };
-            return told(reply);
+            let called = NodeCall { id, input, timeout, graph };
+            return told(shared.nodes.call_in(&runs, caller, &project, called, None).await);
         }
     }
     let key = Some(format!("step {step}"));

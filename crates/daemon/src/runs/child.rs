@@ -15,6 +15,7 @@ use super::begin::Beginning;
 use super::catalog::TerminalTools;
 use super::function::{Begins, begin_saved, outcome_of};
 use super::remote::BeginsRemote;
+use super::report::shorten;
 use super::run::{Run, RunState};
 use super::source::{Named, Source};
 use super::{Seal, Shared, remote};
@@ -23,6 +24,10 @@ use crate::tools::{arguments, check};
 
 /// How long the end of a cancelled child is waited for.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
+
+/// Characters of a variable in the result of a child, at the most: its head and tail are kept. A result is stored with the run
+/// above and reported with it; the child's own history has all of it.
+const LONGEST_VARIABLE: usize = 500;
 
 /// Why a child ends that nobody waits for.
 pub(super) const LEFT_ALONE: &str = "the run that started it went on without it";
@@ -78,11 +83,22 @@ pub(super) fn perform(
         };
         match child_outcome(&History::from_iter(&events), run.state().name()) {
             Outcome::Finished { mut result } => {
-                let kept = run.progress().kept;
-                result.insert("workflow_name".to_owned(), run.about.workflow.clone().into());
-                result.insert("workflow_saved".to_owned(), kept.as_ref().is_some_and(|kept| kept.saved).into());
-                if let Some(kept) = kept {
-                    result.insert("saved_workflow_name".to_owned(), kept.name.as_str().into());
+                let progress = run.progress();
+                let saving = run.about.source.saving(progress.kept.as_ref(), progress.unsaved.as_deref());
+                let mut tell = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
+                tell("workflow_name", run.about.workflow.clone().into());
+                tell("workflow_saved", saving.saved.is_some().into());
+                // A null overwrites no variable, so `{saved_workflow_name}` is one that was saved.
+                tell("saved_workflow_name", saving.saved.into());
+                if let Some(name) = saving.duplicate_of {
+                    tell("duplicate_of", name.into());
+                }
+                if let Some(error) = saving.error {
+                    tell("error", error.into());
+                }
+                if let Some(variables) = result.get_mut("final_variables") {
+                    shorten(variables, LONGEST_VARIABLE);
+                    shared.secrets.mask_in(variables);
                 }
                 Outcome::Finished { result }
             }
@@ -119,6 +135,9 @@ pub(super) fn outcome_with(run: &Run, returned: Option<Result<Value, String>>) -
     tell("run_id", run.id.as_str().into());
     tell("status", state.name().into());
     tell("workflow_name", run.about.workflow.clone().into());
+    if let Some(ended) = run.progress().ended {
+        tell("total_elapsed_time", ended.since(run.about.started).as_secs_f64().into());
+    }
     let mut error = run.progress().error;
     match returned {
         Some(Ok(returned)) => tell("result", returned),
@@ -168,7 +187,7 @@ async fn begin(
     child: Child,
 ) -> Result<Arc<Run>, String> {
     let (document, source) = match &child.workflow {
-        ChildWorkflow::Inline(document) => (document.clone(), Source::Given),
+        ChildWorkflow::Inline(document) => (document.clone(), shared.given(caller, child.save_on_success).await),
         ChildWorkflow::Named(name) => match shared.named(caller, name.as_str()).await? {
             Named::Remote(tool) => {
                 let input = arguments(&tool, child.variables);
@@ -190,16 +209,28 @@ async fn begin(
     };
     let definition = Definition::parse(&document, &TerminalTools)
         .map_err(|problems| format!("the workflow is not valid:\n{problems}"))?;
-    let session_id = child.terminal(&definition).map(str::to_owned);
-    if let Some(session) = &session_id {
-        shared.sessions.exists(session).await?;
+    let variables: Map<String, Value> =
+        child.variables.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
+    if let Some(refusal) = definition.arguments().refusal(&variables) {
+        return Err(refusal);
+    }
+    let mut session_id = child.terminal(&definition).map(str::to_owned);
+    if let Some(session) = &session_id
+        && let Err(error) = shared.sessions.exists(session).await
+    {
+        if !child.inherits {
+            return Err(error);
+        }
+        // The terminal was inherited, not named, and was closed from outside of the run above: the child begins without one.
+        session_id = None;
     }
     let start = Start {
         run,
         session_id,
-        variables: child.variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect(),
+        variables,
         limits: child.limits,
         keep_terminals: child.keep_terminals,
+        save_on_success: child.save_on_success,
         parent: Some(step),
         depth: child.depth,
     };

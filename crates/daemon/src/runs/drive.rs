@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use serde_json::Value;
 use steplatch_ids::{RunId, StepId};
@@ -9,6 +10,7 @@ use steplatch_protocol::ExitTerminal;
 use steplatch_store::{Append, AppendError, Appended, Journal};
 use steplatch_workflow::{
     Decision, Definition, Effect, History, Input, Outcome, SEMANTICS_VERSION, Start, Status, decide, resume,
+    wants_screen,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -22,6 +24,9 @@ use crate::moment;
 
 /// Version of the entries that are written here: the events of `workflow` in JSON, sealed.
 pub(super) const ENTRY_VERSION: u16 = SEMANTICS_VERSION as u16;
+
+/// How long reading a screen for a condition may take. After that, the pattern is searched in nothing.
+const SCREEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// Drives one run.
 pub(super) struct Driver {
@@ -49,6 +54,8 @@ pub(super) struct Driver {
     closing: Vec<JoinHandle<()>>,
     /// Where the definition is now that it is over.
     kept: Option<Kept>,
+    /// Why it could not be saved.
+    unsaved: Option<String>,
     /// Whether another daemon saw the run end.
     ended_before: bool,
 }
@@ -92,6 +99,7 @@ impl Driver {
             deadline: None,
             closing: Vec::new(),
             kept: None,
+            unsaved: None,
             ended_before: false,
         }
     }
@@ -103,7 +111,10 @@ impl Driver {
         let sealed = seal.secrets().len();
         let ended_before = history.is_over();
         let driver = Self { history, seq, seal, sealed, ended_before, ..Self::new(shared, parts) };
-        driver.publish();
+        // One that is over counts as over once what it left behind is cleared away.
+        if !ended_before {
+            driver.publish();
+        }
         driver
     }
 
@@ -120,7 +131,8 @@ impl Driver {
     ) -> Result<(Appended, Vec<Effect>), AppendError> {
         let decision = self.decide(Input::Start(start));
         // Its secrets are known now.
-        self.shared.secrets.mask_fields(&mut self.about.input);
+        self.shared.secrets.mask_in(&mut self.about.input);
+        self.shared.secrets.mask_fields(&mut self.about.params);
         let append = Append { key, ..self.append_of(&decision) };
         let appended = self.shared.write_first(append).await?;
         if let Appended::Written { last } = &appended {
@@ -155,6 +167,7 @@ impl Driver {
             };
             // The sender is ours as well, so there is always another one.
             let Some(input) = input else { return self.leave() };
+            let Some(input) = self.look(input) else { continue };
             if let Input::Outcome { step, .. } = &input {
                 self.opening.take_if(|opening| opening == step);
             }
@@ -168,6 +181,25 @@ impl Driver {
             () = stopping.cancelled() => return self.leave(),
         }
         Box::pin(self.finish()).await;
+    }
+
+    /// Returns an input that can be decided now. An outcome that wants the screen returns `None`: the screen is read, and both are
+    /// sent to the driver again, the screen first.
+    fn look(&mut self, input: Input) -> Option<Input> {
+        let Input::Outcome { step, outcome } = &input else { return Some(input) };
+        let Some(session_id) = wants_screen(&self.definition, &self.history, step, outcome) else { return Some(input) };
+        let (inputs, sessions, step) = (self.inputs.clone(), self.shared.sessions.clone(), step.clone());
+        let reading = {
+            let step = step.clone();
+            async move {
+                let screen = tokio::time::timeout(SCREEN_WITHIN, sessions.screen(&session_id)).await.ok().flatten();
+                // Ignored if the run is over.
+                let _ = inputs.send(Box::new(Input::ScreenRead { step, session_id, screen }));
+                let _ = inputs.send(Box::new(input));
+            }
+        };
+        self.in_flight = Some((step, tokio::spawn(reading).abort_handle()));
+        None
     }
 
     /// Does what follows from an input. Returns false when this run is not ours to go on with.
@@ -292,7 +324,10 @@ impl Driver {
                 at: self.history.ended_at().unwrap_or_else(moment::now),
                 again: self.ended_before,
             };
-            self.kept = self.shared.keep(&self.about.source, &self.definition, &self.seal, ending).await;
+            match self.shared.keep(&self.about.source, &self.definition, &self.seal, ending).await {
+                Ok(kept) => self.kept = kept,
+                Err(why) => self.unsaved = Some(self.shared.secrets.masked(why)),
+            }
             let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, Vec::new());
             append.summary = Some(self.now().summary(&self.about));
             if !self.append(append).await {
@@ -319,10 +354,16 @@ impl Driver {
             state,
             ended: self.history.ended_at(),
             error: self.shared.secrets.masked_if(self.history.error().map(str::to_owned)),
+            result: (state == RunState::Completed).then(|| {
+                let mut result = serde_json::json!(self.history.return_values());
+                self.shared.secrets.mask_in(&mut result);
+                Arc::new(result)
+            }),
             gate: self.history.gate().cloned(),
             below: below.map(|current| RunId::started_by(&current.step)).into_iter().collect(),
             paused: self.history.paused().cloned(),
             kept: self.kept.clone(),
+            unsaved: self.unsaved.clone(),
             ..Progress::default()
         }
     }
@@ -412,6 +453,13 @@ impl Driver {
                     shared.sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
                 }));
             }
+            // This driver performs the opening: `close_what_is_opened` closes the terminal when its id arrives.
+            Effect::CloseOpened { step } if self.opening.as_ref() == Some(&step) => {}
+            Effect::CloseOpened { step } => {
+                self.closing.push(tokio::spawn(async move {
+                    shared.sessions.exit_opened_by(&caller, &step.to_string()).await;
+                }));
+            }
         }
     }
 
@@ -437,7 +485,7 @@ impl Driver {
 
 /// Whether an effect of a run that is over takes its time.
 fn leaves_work(effect: &Effect) -> bool {
-    matches!(effect, Effect::CloseTerminal { .. } | Effect::Abandon { .. })
+    matches!(effect, Effect::CloseTerminal { .. } | Effect::CloseOpened { .. } | Effect::Abandon { .. })
 }
 
 /// Returns the text that an action types as a secret.

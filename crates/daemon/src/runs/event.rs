@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::RunEvent;
 use steplatch_store::{Journal, ReadError, Record};
-use steplatch_workflow::{By, ChildEnd, Event, Outcome};
+use steplatch_workflow::{By, ChildEnd, Event, History, Outcome};
 
-use super::run::Run;
+use super::run::{Progress, Run};
 use super::{Seal, Shared, function, remote};
 use crate::connection::{Disconnected, Outgoing};
 use crate::moment;
@@ -155,7 +155,42 @@ impl Shared {
             return records.iter().map(|record| remote::event(run, record)).collect();
         }
         let events = self.read_all(records, &Seal::default()).await?;
-        Ok((from..).zip(events).map(|(seq, event)| told(run, seq, event)).collect())
+        let mut all = Vec::with_capacity(events.len());
+        for (seq, event) in (from..).zip(events) {
+            // What stands in earlier entries is looked up, which few events need.
+            let looked_up = match &event {
+                Event::GateExpired { step, .. } => Some(("timeout", self.limit_of_gate(&run.id, step).await?)),
+                Event::Completed { .. } => Some(("result", self.returned_by(run).await?)),
+                _ => None,
+            };
+            let mut event = told(run, seq, event);
+            if let (Some(event), Some((name, value))) = (&mut event, looked_up) {
+                event.data.insert(name.to_owned(), value);
+            }
+            all.push(event);
+        }
+        Ok(all)
+    }
+
+    /// Returns the seconds for which a gate of a machine waited for its answer.
+    async fn limit_of_gate(&self, run: &RunId, gate: &StepId) -> Result<Value, Unreadable> {
+        let asked = self.events_of(run, 1, &Seal::default()).await?.into_iter().find_map(|event| match event {
+            Event::GateAsked { at, step, expires_at, .. } if step == *gate => expires_at.map(|until| until.since(at)),
+            _ => None,
+        });
+        Ok(json!(asked.map(|limit| limit.as_secs_f64())))
+    }
+
+    /// Returns the return values of a machine that is completed.
+    async fn returned_by(&self, run: &Run) -> Result<Value, Unreadable> {
+        let Progress { result, result_shortened, .. } = run.progress();
+        match result.filter(|_| !result_shortened) {
+            Some(result) => Ok(Value::clone(&result)),
+            None => {
+                let events = self.events_of(&run.id, 1, &Seal::default()).await?;
+                Ok(json!(History::from_iter(&events).return_values()))
+            }
+        }
     }
 }
 
@@ -199,7 +234,7 @@ fn told(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
         Event::GateAsked { step, question, context, expires_at, .. } => (
             "gate_waiting",
             json!({"gate_id": step.to_string(), "state": step.place, "prompt": question.prompt,
-                   "choices": question.choices, "form": question.form, "answered_by": question.answered_by,
+                   "choices": Some(question.choices).filter(|choices| !choices.is_empty()), "form": question.form, "answered_by": question.answered_by,
                    "expires_at": expires_at.map(moment::told), "context": context}),
         ),
         Event::GateExpired { step, .. } => ("gate_timeout", json!({"gate_id": step.to_string(), "state": step.place})),
@@ -230,7 +265,12 @@ fn told(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
         Event::ChildGoesOn { step, .. } => ("nested_workflow_resumed", nested(&step, json!({}))),
         // Each request would be told twice: what came of all of them is what matters. What is held back is told when it
         // is let go.
-        Event::VariablesAsked { .. } | Event::VariablesTold { .. } | Event::HeldBack { .. } => return None,
+        Event::VariablesAsked { .. }
+        | Event::VariablesTold { .. }
+        | Event::HeldBack { .. }
+        | Event::ScreenRead { .. } => {
+            return None;
+        }
         Event::ContractChecked { side, values, holds, error, .. } => {
             ("contract_checked", json!({"side": side, "variables": values, "success": holds, "error": error}))
         }
@@ -257,9 +297,21 @@ pub(super) fn envelope(run: &Run, seq: u64, event_type: &str, data: Value, times
         workflow_id: run.about.workflow.clone(),
         event_type: event_type.to_owned(),
         data: match data {
-            Value::Object(data) => data,
+            Value::Object(data) => with_ids(run, event_type, data),
             _ => Map::new(),
         },
         timestamp,
     }
+}
+
+/// Adds to the beginning and the end of a run which one it is: some who follow many look at the data alone.
+fn with_ids(run: &Run, event_type: &str, data: Map<String, Value>) -> Map<String, Value> {
+    let mut ids = match event_type {
+        "workflow_started" => Map::from_iter([("workflow_id".to_owned(), run.about.workflow.clone().into())]),
+        "workflow_completed" | "workflow_failed" | "workflow_cancelled" => Map::new(),
+        _ => return data,
+    };
+    ids.insert("run_id".to_owned(), run.id.as_str().into());
+    ids.extend(data);
+    ids
 }

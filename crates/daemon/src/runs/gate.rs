@@ -121,16 +121,43 @@ impl Asked {
         let meant = |(choice, shown): &(&String, &String)| **choice == given.answer || **shown == given.answer;
         match self.choices.iter().zip(&self.info.choices).find(meant) {
             Some((choice, _)) => Ok(choice.clone()),
-            None if self.choices.is_empty() && given.answer.trim().is_empty() => {
-                Err("The answer is empty; say something".to_owned())
-            }
+            None if given.answer.trim().is_empty() => Err(match self.choices.is_empty() {
+                true => "answer is required; the gate takes any text".to_owned(),
+                false => format!("answer is required; it must be one of: {}", listed(&self.info.choices)),
+            }),
             None if self.choices.is_empty() => Ok(given.answer.clone()),
             None => {
                 let answer: String = given.answer.chars().take(200).collect();
-                Err(format!("'{answer}' is none of the choices: {}", self.info.choices.join(" | ")))
+                Err(format!("Invalid choice '{answer}'. Must be one of: {}", listed(&self.info.choices)))
             }
         }
     }
+}
+
+/// Returns texts as Python writes a list of them.
+fn listed(texts: &[String]) -> String {
+    let quoted = |text: &String| {
+        let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+        let mut quoted = String::from(quote);
+        for character in text.chars() {
+            match character {
+                '\n' => quoted.push_str("\\n"),
+                '\r' => quoted.push_str("\\r"),
+                '\t' => quoted.push_str("\\t"),
+                '\\' => quoted.push_str("\\\\"),
+                _ if character == quote => quoted.extend(['\\', quote]),
+                _ => quoted.push(character),
+            }
+        }
+        quoted.push(quote);
+        quoted
+    };
+    format!("[{}]", texts.iter().map(quoted).collect::<Vec<_>>().join(", "))
+}
+
+/// Says that a run waits for no answer.
+pub(super) fn not_waiting(run: &Run) -> NotTaken {
+    refused(format!("Run is not waiting for input (state: {})", run.state().name()))
 }
 
 /// Why an answer is not taken.
@@ -254,6 +281,10 @@ impl Runs {
             run_id,
             status: run.state().name().to_owned(),
             passphrase_wanted,
+            retry_after_seconds: match &taken {
+                Err(NotTaken::NotApproved(why)) => why.retry_after_seconds(),
+                _ => None,
+            },
             misread: matches!(taken, Err(NotTaken::Misread(_))),
             error: taken.err().map(|why| why.to_string()),
         }
@@ -270,7 +301,7 @@ impl Runs {
         let Some(gate) = before.gate else {
             return Err(match self.answered_before(run, given.gate_id.as_deref()).await {
                 Some(answered) => NotTaken::Refused(answered),
-                None => refused(format!("Run '{}' waits for no answer: it is {}", run.id, run.state().name())),
+                None => not_waiting(run),
             });
         };
         let info = info(&run.id, &gate, &self.shared.secrets);
@@ -385,5 +416,39 @@ impl Runs {
             }
             _ => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(choices: &[&str]) -> Asked {
+        let choices: Vec<String> = choices.iter().map(|choice| (*choice).to_owned()).collect();
+        let info = GateInfo { choices: choices.clone(), ..GateInfo::default() };
+        Asked { info, choices, form: None }
+    }
+
+    fn given(answer: &str) -> Given {
+        AnswerGate { answer: answer.to_owned(), ..AnswerGate::default() }.into()
+    }
+
+    #[test]
+    fn an_answer_that_is_not_taken_is_refused_in_the_words_of_the_document() {
+        // 003 L674: `Invalid choice 'd'. Must be one of: ['a', 'b', 'c']`
+        let refused = asked(&["a", "b", "c"]).read(&given("d")).unwrap_err();
+        assert_eq!(refused, "Invalid choice 'd'. Must be one of: ['a', 'b', 'c']");
+        // 003 L1038: `answer is required`
+        for choices in [&[][..], &["a"]] {
+            assert!(asked(choices).read(&given(" ")).unwrap_err().starts_with("answer is required"));
+        }
+        assert_eq!(asked(&[]).read(&given("anything")).unwrap(), "anything");
+    }
+
+    #[test]
+    fn choices_are_listed_as_python_lists_them() {
+        let choices = ["it's", "say \"so\"", "both ' and \"", "a\\b\nc"].map(str::to_owned);
+        assert_eq!(listed(&choices), r#"["it's", 'say "so"', 'both \' and "', 'a\\b\nc']"#);
+        assert_eq!(listed(&[]), "[]");
     }
 }

@@ -61,12 +61,13 @@ impl Runs {
             before = page.last().map(|known| known.number);
             let is_last = page.len() < PAGE;
             let told = page.into_iter().map(|known| self.shared.told(known)).filter(|run| wanted.takes(run));
-            runs.extend(told.map(|run| self.told(&run)));
+            for run in told.take(most - runs.len()) {
+                runs.push(self.listed(&run).await);
+            }
             if is_last {
                 break;
             }
         }
-        runs.truncate(most);
         ListWorkflowRunsReply { success: true, runs, error: None }
     }
 }

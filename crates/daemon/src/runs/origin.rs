@@ -11,7 +11,7 @@ use super::Seal;
 use crate::caller::Caller;
 
 /// Kept with a run until it is over.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Origin {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<String>,
@@ -35,8 +35,8 @@ impl Origin {
     }
 
     /// A function may start anything at any time.
-    pub(super) fn whole(caller: &Caller) -> Self {
-        Self::with(caller, &caller.environment, &[])
+    pub(super) fn whole(caller: &Caller, seal: &Seal) -> Self {
+        Self::with(caller, &caller.environment, seal.secrets())
     }
 
     /// One that another service does needs to know who began it, and nothing else.
@@ -54,6 +54,11 @@ impl Origin {
             person: *person,
             secrets: secrets.to_vec(),
         }
+    }
+
+    /// Returns the same with the secrets that a seal knows.
+    pub(super) fn sealed_by(&self, seal: &Seal) -> Self {
+        Self { secrets: seal.secrets().to_vec(), ..self.clone() }
     }
 
     pub(super) fn text(&self) -> String {

@@ -12,4 +12,4 @@ mod state;
 mod told;
 
 pub(super) use begin::{BeginsRemote, FoundRemote};
-pub(super) use told::{event, instance_of, outcome_of, report, result_of};
+pub(super) use told::{event, outcome_of, report, result_of, there};

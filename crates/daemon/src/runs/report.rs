@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use serde_json::{Map, Value, json};
+use steplatch_ids::RunId;
 use steplatch_protocol::{GateInfo, RunReply};
 use steplatch_store::Record;
-use steplatch_workflow::Told;
+use steplatch_workflow::{Told, workflow_signature};
 
 use super::Seal;
 use super::event::{Unreadable, read};
@@ -27,6 +28,9 @@ const BUDGET: usize = 30_000;
 
 /// Entries of the log that are told: so many from the beginning, and so many from the end.
 const ENTRIES: (usize, usize) = (10, 50);
+
+/// Lines of the last screen of a run that failed.
+const SCREEN_LINES: usize = 24;
 
 /// Variables that are told.
 const VARIABLES: usize = 300;
@@ -55,6 +59,7 @@ pub(super) fn of(
         secrets.mask_in(&mut value);
         value
     };
+    let last_screen = if progress.state == RunState::Failed { last_screen(&log, secrets) } else { None };
     let mut variables = history.variables().to_map();
     let left_out = variables.len().saturating_sub(VARIABLES);
     if left_out > 0 {
@@ -68,8 +73,11 @@ pub(super) fn of(
         _ => Map::new(),
     };
     let masked = |text: &str| Value::String(secrets.masked(text.to_owned()));
+    let mut signature = history.definition().map(workflow_signature).unwrap_or_default();
+    secrets.mask_fields(&mut signature);
+    let saving = run.about.source.saving(progress.kept.as_ref(), progress.unsaved.as_deref());
     Ok(RunReply {
-        success: matches!(progress.state, RunState::Running | RunState::Waiting | RunState::Completed),
+        success: progress.state == RunState::Completed,
         run_id: run.id.to_string(),
         status: progress.state.name().to_owned(),
         workflow_name: Some(run.about.workflow.clone()),
@@ -86,15 +94,69 @@ pub(super) fn of(
         final_variables: variables,
         return_values: history.return_values().iter().map(|(name, value)| (name.clone(), masked(value))).collect(),
         session_id: history.session_id().map(str::to_owned),
+        last_screen,
         recursion_depth: history.recursion_depth(),
-        workflow_signature: run.about.signature.as_ref().map(ToString::to_string),
-        workflow_saved: progress.kept.as_ref().is_some_and(|kept| kept.saved),
-        saved_workflow_name: progress.kept.as_ref().map(|kept| kept.name.to_string()),
+        workflow_signature: signature,
+        workflow_saved: saving.saved.is_some(),
+        saved_workflow_name: saving.saved,
+        duplicate_of: saving.duplicate_of,
         pending_gate: gate,
         paused: progress.pause(secrets),
-        error: secrets.masked_if(progress.error.or(progress.trouble)),
+        error: secrets.masked_if(progress.error.or(progress.trouble).or(saving.error)),
         ..RunReply::default()
     })
+}
+
+/// Says what to do about a run that has neither completed nor failed. `gate` is the oldest that it waits at.
+pub(super) fn next_step(
+    run: &RunId,
+    progress: &Progress,
+    gate: Option<&GateInfo>,
+    secrets: &Secrets,
+) -> Option<String> {
+    let wait = format!("get_run {{\"run_id\": \"{run}\", \"wait_seconds\": 20}}");
+    match progress.state {
+        RunState::Completed | RunState::Failed => return None,
+        RunState::Cancelled => {
+            return Some("The run was cancelled. Start it again with run_workflow if it is still wanted.".to_owned());
+        }
+        RunState::Running | RunState::Waiting => {}
+    }
+    if let Some(gate) = gate {
+        return Some(match gate.answered_by.as_str() {
+            "human" => format!(
+                "The run waits for a person, who answers pending_gate in a terminal of their own with: steplatch gates \
+                 answer {}. Tell them so; {wait} goes on when they have.",
+                gate.run_id
+            ),
+            _ => {
+                let answer = if gate.form.is_some() { "form" } else { "answer" };
+                format!(
+                    "The run waits for an answer: give it to pending_gate with decide {{\"run_id\": \"{run}\", \"{answer}\": …}}, \
+                     then look with {wait}."
+                )
+            }
+        });
+    }
+    if let Some(pause) = progress.pause(secrets) {
+        return Some(format!(
+            "The run is paused by {}. A person resumes it with: steplatch runs resume {run}. {wait} waits for that.",
+            pause.by
+        ));
+    }
+    Some(format!("The run goes on without you. Wait for its end with {wait}."))
+}
+
+/// Returns the end of the last screen that a log has.
+fn last_screen(log: &[Value], secrets: &Secrets) -> Option<String> {
+    let screen = log.iter().rev().find_map(|entry| entry["result"]["screen_content"].as_str())?;
+    // A secret is looked for before anything is cut off it.
+    let screen = secrets.masked_screen(screen.trim_end().to_owned());
+    let lines: Vec<&str> = screen.lines().collect();
+    let end = lines[lines.len().saturating_sub(SCREEN_LINES)..].join("\n");
+    let length = end.chars().count();
+    let end: String = end.chars().skip(length.saturating_sub(LONGEST_TEXT)).collect();
+    (!end.is_empty()).then_some(end)
 }
 
 /// Folds a history and keeps the beginning and the end of its log.
@@ -105,16 +167,21 @@ fn read_log(records: Vec<Record>) -> Result<(Told, Vec<Value>), Unreadable> {
     let mut left_out = 0;
     for record in records {
         let event = read(record, &seal)?;
-        let Some(entry) = told.next(&event).and_then(|entry| serde_json::to_value(entry).ok()) else { continue };
-        if first.len() < ENTRIES.0 {
-            first.push(entry);
-            continue;
+        let timestamp = moment::told(event.at());
+        for entry in told.next(&event) {
+            let Ok(Value::Object(mut entry)) = serde_json::to_value(entry) else { continue };
+            entry.insert("timestamp".to_owned(), timestamp.clone().into());
+            let entry = Value::Object(entry);
+            if first.len() < ENTRIES.0 {
+                first.push(entry);
+                continue;
+            }
+            if last.len() == ENTRIES.1 {
+                last.pop_front();
+                left_out += 1;
+            }
+            last.push_back(entry);
         }
-        if last.len() == ENTRIES.1 {
-            last.pop_front();
-            left_out += 1;
-        }
-        last.push_back(entry);
     }
     if left_out > 0 {
         let note = format!("{left_out} entries are left out of this report; steplatch runs events tells everything");
@@ -145,6 +212,24 @@ pub(super) fn shorten(value: &mut Value, longest: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_screen_is_its_end_without_secrets() {
+        let secrets = Secrets::default();
+        secrets.add("open sesame");
+        let screen = |lines: usize| {
+            let lines: Vec<String> = (1..=lines).map(|line| format!("line {line} open sesame")).collect();
+            json!({"phase": "execution", "result": {"screen_content": format!("{}\n\n\n", lines.join("\n"))}})
+        };
+        let log = [screen(3), screen(100), json!({"phase": "execution", "result": {"success": false}}), json!({})];
+        let told = last_screen(&log, &secrets).unwrap();
+        assert!(told.starts_with("line 77 ••") && told.ends_with("••••••"), "{told}");
+        assert!(!told.contains("sesame") && told.lines().count() == SCREEN_LINES, "{told}");
+        let wide = json!({"result": {"screen_content": "x".repeat(100_000)}});
+        assert_eq!(last_screen(&[wide], &secrets).unwrap().chars().count(), LONGEST_TEXT);
+        assert_eq!(last_screen(&[json!({"result": {"screen_content": " \n"}})], &secrets), None);
+        assert_eq!(last_screen(&[], &secrets), None);
+    }
 
     #[test]
     fn a_long_text_keeps_its_ends_and_says_what_is_missing() {

@@ -1,5 +1,6 @@
 //! One run, as it is seen from outside of its task.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use tokio::sync::{Mutex, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::function::Question;
+use super::report;
 use super::source::{Kept, Source};
 use crate::moment;
 use crate::secrets::Secrets;
@@ -28,6 +30,8 @@ pub(super) struct Run {
     pub(super) answering: Mutex<()>,
     /// Cancelled once somebody wants its end, for who is at something that takes long.
     pub(super) cancelling: CancellationToken,
+    /// Cancelled once the run that started it has written down what it returned.
+    pub(super) taken: CancellationToken,
 }
 
 /// What lists tell of a run however far it is. Stored with its history.
@@ -36,8 +40,12 @@ pub(super) struct About {
     /// The name of its workflow.
     pub(super) workflow: String,
     pub(super) started: Timestamp,
-    /// What it began with, secrets hidden.
-    pub(super) input: Map<String, Value>,
+    /// What it was given as its input, secrets hidden; of a machine that was given variables, these.
+    #[serde(default)]
+    pub(super) input: Value,
+    /// The parameters that it was given besides, secrets hidden.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub(super) params: Map<String, Value>,
     /// The step of another run that started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) parent: Option<StepId>,
@@ -57,6 +65,14 @@ pub(super) struct Progress {
     pub(super) state: RunState,
     pub(super) ended: Option<Timestamp>,
     pub(super) error: Option<String>,
+    /// Where a function raised the exception that `error` tells.
+    pub(super) traceback: Option<String>,
+    /// What it returned once it is completed, secrets hidden.
+    pub(super) result: Option<Arc<Value>>,
+    /// Whether `result` is only a part of it.
+    pub(super) result_shortened: bool,
+    /// What it returned, with its secrets, for the run that started it. Never stored.
+    pub(super) returned: Option<Arc<Value>>,
     /// The question that it waits for.
     pub(super) gate: Option<Gate>,
     /// The questions that it waits for, of a function, the oldest first.
@@ -69,6 +85,8 @@ pub(super) struct Progress {
     pub(super) paused: Option<Pause>,
     /// Where its definition is, once it is over.
     pub(super) kept: Option<Kept>,
+    /// Why its definition could not be saved, although it completed.
+    pub(super) unsaved: Option<String>,
     /// Why it can not go on just now.
     pub(super) trouble: Option<String>,
 }
@@ -83,7 +101,41 @@ struct Told {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    traceback: Option<String>,
+    /// What a run that is completed returned, as far as lists tell it; none in what older daemons wrote.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    result: Option<Value>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    result_shortened: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     kept: Option<Kept>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unsaved: Option<String>,
+}
+
+/// Reads a value that is there, which may be null.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+/// The longest result that lists tell whole, in characters of JSON, and the longest text in one that is shortened.
+const LONGEST_RESULT: usize = 1000;
+const LONGEST_TEXT_IN_RESULT: usize = 300;
+
+/// Returns a result as lists tell it, and whether that is only a part of it.
+pub(super) fn listed(result: &Value) -> (Value, bool) {
+    let is_short = |value: &Value| value.to_string().chars().nth(LONGEST_RESULT).is_none();
+    if is_short(result) {
+        return (result.clone(), false);
+    }
+    let mut shortened = result.clone();
+    report::shorten(&mut shortened, LONGEST_TEXT_IN_RESULT);
+    if !is_short(&shortened) {
+        let json = result.to_string();
+        let (length, head) = (json.chars().count(), json.chars().take(LONGEST_TEXT_IN_RESULT).collect::<String>());
+        shortened = format!("{head}\n[… {} characters of JSON left out …]", length - LONGEST_TEXT_IN_RESULT).into();
+    }
+    (shortened, true)
 }
 
 /// The state of a run, as people know it.
@@ -137,14 +189,24 @@ impl Progress {
 
     /// Returns what the journal keeps beside the history. One that is finished is finished for good.
     pub(super) fn summary(&self, about: &About) -> Summary {
-        let Self { ended, error, kept, .. } = self.clone();
-        let told = Told { about: about.clone(), ended, error, kept };
+        let Self { ended, error, traceback, result, kept, unsaved, .. } = self.clone();
+        let (result, result_shortened) = result.as_deref().map(listed).unzip();
+        let result_shortened = self.result_shortened || result_shortened.unwrap_or_default();
+        let told = Told { about: about.clone(), ended, error, traceback, result, result_shortened, kept, unsaved };
         let ended = self.ended.filter(|_| self.state.is_over());
         Summary {
             state: self.state.name().to_owned(),
             finished_at: ended.map(|ended| u64::try_from(ended.0 / 1000).unwrap_or(0)),
             text: serde_json::to_string(&told).expect("what is told of a run has only JSON in it"),
         }
+    }
+}
+
+impl About {
+    /// Hides what is a secret by now.
+    pub(super) fn mask(&mut self, secrets: &Secrets) {
+        secrets.mask_in(&mut self.input);
+        secrets.mask_fields(&mut self.params);
     }
 }
 
@@ -156,9 +218,7 @@ impl Run {
     ) -> (Self, mpsc::UnboundedReceiver<Box<Input>>, watch::Sender<Progress>) {
         let (inputs, received) = mpsc::unbounded_channel();
         let (told, progress) = watch::channel(Progress::default());
-        let run =
-            Self { id, about, inputs, progress, answering: Mutex::default(), cancelling: CancellationToken::new() };
-        (run, received, told)
+        (Self::of(id, about, inputs, progress), received, told)
     }
 
     /// Returns a run that nobody drives, as the journal knows it.
@@ -170,13 +230,17 @@ impl Run {
         };
         let progress = Progress { seq, state: state.unwrap_or_default(), ..Progress::default() };
         let (about, progress) = match told {
-            Some(Told { about, ended, error, kept }) => (about, Progress { ended, error, kept, ..progress }),
+            Some(Told { about, ended, error, traceback, result, result_shortened, kept, unsaved }) => {
+                let result = result.map(Arc::new);
+                (about, Progress { ended, error, traceback, result, result_shortened, kept, unsaved, ..progress })
+            }
             None => {
                 let trouble = Some("what is kept about this run can not be read".to_owned());
                 let about = About {
                     workflow: "unknown".to_owned(),
                     started: Timestamp(0),
-                    input: Map::new(),
+                    input: Value::Null,
+                    params: Map::new(),
                     parent: None,
                     signature: None,
                     source: Source::Given,
@@ -186,7 +250,17 @@ impl Run {
         };
         let (inputs, _) = mpsc::unbounded_channel();
         let (_, progress) = watch::channel(progress);
-        Self { id, about, inputs, progress, answering: Mutex::default(), cancelling: CancellationToken::new() }
+        Self::of(id, about, inputs, progress)
+    }
+
+    fn of(
+        id: RunId,
+        about: About,
+        inputs: mpsc::UnboundedSender<Box<Input>>,
+        progress: watch::Receiver<Progress>,
+    ) -> Self {
+        let (cancelling, taken) = (CancellationToken::new(), CancellationToken::new());
+        Self { id, about, inputs, progress, answering: Mutex::default(), cancelling, taken }
     }
 
     /// The same with a reason why it does not go on.
@@ -261,11 +335,15 @@ impl Run {
         self.state().is_over()
     }
 
-    /// Tells of the run, which waits for the answers to `gates`.
+    /// Tells of the run, which waits for the answers to `gates`, with its result as lists tell it.
     pub(super) fn record(&self, gates: Vec<GateInfo>, secrets: &Secrets) -> RunRecord {
         let progress = self.progress();
-        let mut input = self.about.input.clone();
-        secrets.mask_fields(&mut input);
+        let About { mut input, mut params, .. } = self.about.clone();
+        secrets.mask_in(&mut input);
+        secrets.mask_fields(&mut params);
+        let (result, shortened) = progress.result.as_deref().map(listed).unzip();
+        let mut result = result.unwrap_or_default();
+        secrets.mask_in(&mut result);
         RunRecord {
             run_id: self.id.to_string(),
             workflow_id: self.about.workflow.clone(),
@@ -273,11 +351,43 @@ impl Run {
             started_at: moment::told(self.about.started),
             completed_at: progress.ended.map(moment::told),
             input,
+            params,
+            result,
+            result_shortened: progress.result_shortened || shortened.unwrap_or_default(),
             paused: progress.pause(secrets),
+            traceback: secrets.masked_if(progress.traceback),
             error: secrets.masked_if(progress.error.or(progress.trouble)),
             pending_gate: gates.first().cloned(),
             pending_gates: gates,
             parent_run_id: self.about.parent.as_ref().map(|step| step.run.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_list_tells_short_results_whole_and_of_long_ones_a_part() {
+        for whole in [Value::Null, json!("short"), json!({"a": [1, 2]})] {
+            assert_eq!(listed(&whole), (whole.clone(), false));
+        }
+        let (text, shortened) = listed(&json!({"output": "x".repeat(5000), "code": 0}));
+        assert!(shortened && text["code"] == 0 && text["output"].as_str().unwrap().contains("left out"), "{text}");
+        let (many, shortened) = listed(&json!((0..5000).collect::<Vec<_>>()));
+        assert!(shortened && many.as_str().unwrap().starts_with("[0,1,2,") && many.to_string().len() < 500, "{many}");
+    }
+
+    #[test]
+    fn a_summary_of_an_older_daemon_is_read_and_says_that_no_result_is_known() {
+        let text = r#"{"workflow":"w","started":5,"input":{"a":"b"},"ended":7}"#;
+        let told: Told = serde_json::from_str(text).unwrap();
+        assert_eq!((told.about.input, told.result), (json!({"a": "b"}), None));
+        let null = text.replace("\"ended\":7", "\"result\":null");
+        let told: Told = serde_json::from_str(&null).unwrap();
+        assert_eq!(told.result, Some(Value::Null), "nothing was returned, and that is known");
     }
 }

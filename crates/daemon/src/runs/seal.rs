@@ -8,19 +8,30 @@
 //! A mark is U+FDD0, the number of the secret, U+FDD1. These two are noncharacters,
 //! meant for such use inside of a program (Unicode 16, section 23.7); one that came
 //! in with foreign text is written as a mark without a number.
+//!
+//! Entries of machines are sealed by the names of their fields. Those of functions and
+//! of remote runs are [`SealedEntry`]s, which know their foreign texts, and are sealed by
+//! a [`LiveSeal`]: it takes every secret that the daemon knows and that stands in one of
+//! them, whenever it was learned.
+
+use std::collections::BTreeSet;
 
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use steplatch_ids::RunId;
+use steplatch_store::{Journal as _, Record};
 use steplatch_workflow::{Definition, filtered_forms};
 
-use crate::secrets::{MASK, hideable};
+use super::Shared;
+use crate::secrets::{MASK, Secrets, hideable};
 
 const OPEN: char = '\u{FDD0}';
 const CLOSE: char = '\u{FDD1}';
 
 /// Where an entry may hold what somebody else wrote. Everything else is words of ours, which no secret can be part of
 /// by more than chance; and an entry must stay readable when its marks stand for nothing any more.
-const FOREIGN: [&str; 13] = [
+const FOREIGN: [&str; 15] = [
     "variables",
     "definition",
     "params",
@@ -34,6 +45,8 @@ const FOREIGN: [&str; 13] = [
     "choices",
     "choice",
     "question",
+    "screen",
+    "substituted",
 ];
 
 /// The secrets of one run.
@@ -60,8 +73,8 @@ impl Seal {
     /// Hides the variables that are secret by their names.
     pub(super) fn hide_named(&self, variables: &mut Map<String, Value>) {
         for name in &self.names {
-            if let Some(Value::String(value)) = variables.get_mut(name) {
-                MASK.clone_into(value);
+            if let Some(value) = variables.get_mut(name).filter(|value| !value.is_null()) {
+                *value = MASK.into();
             }
         }
     }
@@ -126,13 +139,27 @@ impl Seal {
         }
     }
 
-    fn close_in(&self, value: &mut Value) {
+    /// Hides the secrets in a text.
+    pub(super) fn close_text(&self, text: &mut String) {
+        if text.contains(OPEN) || self.looked_for().any(|(_, secret)| text.contains(secret)) {
+            *text = self.closed(text);
+        }
+    }
+
+    /// Hides the secrets in a text, if there is one.
+    pub(super) fn close_if(&self, text: Option<&mut String>) {
+        text.into_iter().for_each(|text| self.close_text(text));
+    }
+
+    /// Hides the secrets in every text of these fields.
+    pub(super) fn close_all(&self, fields: &mut Map<String, Value>) {
+        fields.values_mut().for_each(|field| self.close_in(field));
+    }
+
+    /// Hides the secrets in every text of a value.
+    pub(super) fn close_in(&self, value: &mut Value) {
         match value {
-            Value::String(text) => {
-                if text.contains(OPEN) || self.looked_for().any(|(_, secret)| text.contains(secret)) {
-                    *text = self.closed(text);
-                }
-            }
+            Value::String(text) => self.close_text(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.close_in(item)),
             Value::Object(fields) => {
                 for (name, field) in fields {
@@ -181,7 +208,10 @@ impl Seal {
         let mut rest = text.as_str();
         while let Some((before, behind)) = rest.split_once(OPEN) {
             opened.push_str(before);
-            let Some((number, after)) = behind.split_once(CLOSE) else {
+            let is_mark =
+                |number: &str| number.len() <= LONGEST_NUMBER && number.bytes().all(|byte| byte.is_ascii_digit());
+            // An older daemon wrote what it was told by a program as it was.
+            let Some((number, after)) = behind.split_once(CLOSE).filter(|(number, _)| is_mark(number)) else {
                 opened.push(OPEN);
                 rest = behind;
                 continue;
@@ -199,6 +229,148 @@ impl Seal {
         opened.push_str(rest);
         opened
     }
+}
+
+/// The most digits of the number in a mark.
+const LONGEST_NUMBER: usize = 9;
+
+/// An entry that knows which of its texts somebody else wrote.
+pub(super) trait SealedEntry: Clone + Serialize + DeserializeOwned + Send + 'static {
+    /// Hides the secrets in every text that somebody else wrote. What is left is read without them, too.
+    fn close(&mut self, seal: &Seal);
+}
+
+/// The seal of a function's run, or of a remote one, that is under way.
+#[derive(Debug, Default)]
+pub(super) struct LiveSeal {
+    seal: Seal,
+    /// The number of secrets that the daemon had learned when all entries were searched for them.
+    searched: u64,
+    /// How many secrets are stored with the run.
+    stored: usize,
+}
+
+/// Entries as they are stored, and what has to be stored besides.
+#[derive(Debug)]
+pub(super) struct Closed {
+    pub(super) texts: Vec<String>,
+    /// Earlier entries that hold secrets which were learned later.
+    pub(super) redacted: Vec<(u64, String)>,
+    /// Whether the run has secrets now that are not stored with it.
+    pub(super) has_learned: bool,
+}
+
+impl LiveSeal {
+    /// Returns the seal of a run that another daemon left. The daemon learns its secrets.
+    pub(super) fn found(seal: Seal, daemon: &Secrets) -> Self {
+        seal.secrets().iter().for_each(|secret| daemon.add(secret));
+        let stored = seal.secrets().len();
+        Self { seal, searched: 0, stored }
+    }
+
+    pub(super) fn seal(&self) -> &Seal {
+        &self.seal
+    }
+
+    /// Whether a value holds a secret of the run.
+    pub(super) fn hides(&self, value: &Value) -> bool {
+        let mut closed = value.clone();
+        self.seal.close_in(&mut closed);
+        closed != *value
+    }
+
+    /// Closes new entries of `run`, which come after number `last`. `own` are secrets of the run wherever they stand; of
+    /// all others that the daemon knows, those that stand in an entry become the run's.
+    pub(super) async fn close<E: SealedEntry>(
+        &mut self,
+        shared: &Shared,
+        run: &RunId,
+        last: u64,
+        entries: &[E],
+        own: &BTreeSet<String>,
+    ) -> Closed {
+        for secret in own.iter().filter(|secret| hideable(secret).next().is_some()) {
+            self.learn(&shared.secrets, secret);
+        }
+        if last == 0 {
+            // There are no entries but those that are searched now.
+            self.searched = shared.secrets.learned_since(u64::MAX).1;
+        }
+        let mut texts: Vec<String> = entries.iter().map(plain).collect();
+        let known = shared.secrets.known();
+        let found: Vec<String> = known.into_iter().filter(|secret| stands_in(secret, &texts)).collect();
+        found.iter().for_each(|secret| self.learn(&shared.secrets, secret));
+        let redacted = if last > 0 { self.redacted::<E>(shared, run).await } else { Vec::new() };
+        for (text, entry) in texts.iter_mut().zip(entries) {
+            if text.contains(OPEN) || !self.seal.secrets.is_empty() {
+                let mut entry = entry.clone();
+                entry.close(&self.seal);
+                *text = plain(&entry);
+            }
+        }
+        let has_learned = self.stored < self.seal.secrets.len();
+        self.stored = self.seal.secrets.len();
+        Closed { texts, redacted, has_learned }
+    }
+
+    fn learn(&mut self, daemon: &Secrets, secret: &str) {
+        for form in self.seal.learn(secret) {
+            daemon.add(&form);
+        }
+    }
+
+    /// Returns the earlier entries that hold secrets which the daemon has learned since they were searched, as they are to
+    /// be stored now.
+    async fn redacted<E: SealedEntry>(&mut self, shared: &Shared, run: &RunId) -> Vec<(u64, String)> {
+        let (fresh, searched) = shared.secrets.learned_since(self.searched);
+        if fresh.is_empty() {
+            self.searched = searched;
+            return Vec::new();
+        }
+        let records = match shared.journal.read(run, 1).await {
+            Ok(records) => records,
+            Err(error) => {
+                tracing::error!(%run, %error, "the entries of a run are not searched for a secret; it is tried again");
+                return Vec::new();
+            }
+        };
+        self.searched = searched;
+        let seal = self.seal.clone();
+        let (found, redacted) = shared.at_length(move || redact::<E>(seal, &fresh, records)).await;
+        found.iter().for_each(|secret| self.learn(&shared.secrets, secret));
+        redacted
+    }
+}
+
+/// Returns which of the `fresh` secrets stand in an entry, and every entry that is stored anew once the seal knows them.
+fn redact<E: SealedEntry>(mut seal: Seal, fresh: &[String], records: Vec<Record>) -> (Vec<String>, Vec<(u64, String)>) {
+    let opened: Vec<String> = records.iter().map(|record| seal.open(record.text.clone())).collect();
+    let found: Vec<String> = fresh.iter().filter(|secret| stands_in(secret, &opened)).cloned().collect();
+    found.iter().for_each(|secret| drop(seal.learn(secret)));
+    if seal.secrets.is_empty() {
+        return (found, Vec::new());
+    }
+    // The new ones come last, so whatever was sealed before is sealed again as it was.
+    let redacted = records.into_iter().zip(opened).filter_map(|(record, opened)| {
+        let mut entry: E = serde_json::from_str(&opened).ok()?;
+        let before = plain(&entry);
+        entry.close(&seal);
+        let text = plain(&entry);
+        // One that holds nothing secret stays as an older daemon wrote it.
+        (text != before && text != record.text).then_some((record.seq, text))
+    });
+    let redacted = redacted.collect();
+    (found, redacted)
+}
+
+fn plain(entry: &impl Serialize) -> String {
+    serde_json::to_string(entry).expect("an entry has only JSON in it")
+}
+
+/// Whether a secret, or what a filter makes of it, stands in one of these texts of JSON.
+fn stands_in(secret: &str, texts: &[String]) -> bool {
+    let mut forms = std::iter::once(secret.to_owned()).chain(filtered_forms(secret)).map(|form| in_json(&form));
+    forms.any(|form| texts.iter().any(|text| text.contains(&form)))
 }
 
 fn mark(number: Option<usize>) -> String {
@@ -249,6 +421,55 @@ mod tests {
         let shown: Value = serde_json::from_str(&Seal::default().open(stored)).unwrap();
         assert_eq!(shown["params"], json!({"input_text": format!("{MASK}\n"), "also": [format!("x {MASK}"), 7]}));
         assert_eq!(shown["outcome"], entry["outcome"], "what a program printed stands for no secret");
+    }
+
+    #[derive(Debug, Clone, PartialEq, Serialize, serde::Deserialize)]
+    struct Said {
+        said: String,
+    }
+
+    impl SealedEntry for Said {
+        fn close(&mut self, seal: &Seal) {
+            seal.close_text(&mut self.said);
+        }
+    }
+
+    fn stored(texts: &[&str]) -> Vec<Record> {
+        let text = |said: &&str| plain(&Said { said: (*said).to_owned() });
+        let record = |(index, text)| Record { seq: index as u64 + 1, version: 1, text };
+        texts.iter().map(text).enumerate().map(record).collect()
+    }
+
+    #[test]
+    fn an_entry_is_stored_anew_when_it_holds_what_was_learned_to_be_secret_later() {
+        let mut seal = Seal::default();
+        seal.learn("first secret");
+        let mut records = stored(&["nothing", "an older \u{FDD0} one", "both: 'sec\"ond' and first secret"]);
+        records.push(Record {
+            seq: 4,
+            version: 2,
+            text: seal.close(&json!({"error": "first secret"})).replace("error", "said"),
+        });
+        let (found, redacted) = redact::<Said>(seal.clone(), &["sec\"ond".to_owned(), "elsewhere".to_owned()], records);
+        assert_eq!(found, ["sec\"ond"]);
+        found.iter().for_each(|secret| drop(seal.learn(secret)));
+        let redacted: Vec<(u64, String)> = redacted
+            .into_iter()
+            .map(|(seq, text)| {
+                assert!(!text.contains("first secret") && !text.contains("ond"), "{text}");
+                let said: Said = serde_json::from_str(&seal.open(text)).unwrap();
+                (seq, said.said)
+            })
+            .collect();
+        let told = [(2, "an older \u{FDD0} one".to_owned()), (3, "both: 'sec\"ond' and first secret".to_owned())];
+        assert_eq!(redacted, told, "what holds none, or was sealed before, stays as it is");
+    }
+
+    #[test]
+    fn a_secret_is_found_in_every_form_that_a_filter_writes() {
+        let texts = [plain(&json!({"command": "echo 'it'\\''s me'", "quoted": "\"a\\\"b\""}))];
+        assert!(stands_in("it's me", &texts) && stands_in("a\"b", &texts));
+        assert!(!stands_in("command it", &texts));
     }
 
     proptest! {

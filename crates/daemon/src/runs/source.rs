@@ -67,6 +67,17 @@ pub(super) struct Kept {
     pub(super) name: WorkflowName,
 }
 
+/// What a reply says about the saving of a definition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Saving {
+    /// The name that this run saved it under.
+    pub(super) saved: Option<String>,
+    /// The workflow that does the same, for which it was not saved.
+    pub(super) duplicate_of: Option<String>,
+    /// Why it was not saved, in a sentence.
+    pub(super) error: Option<String>,
+}
+
 /// How a run ended, as far as a library cares.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ending {
@@ -109,6 +120,17 @@ impl Source {
     /// Whether it is a workflow of a remote service, which does its work.
     pub(super) fn is_remote(&self) -> bool {
         matches!(self, Self::Remote { .. })
+    }
+
+    /// Returns what a reply says about the saving of the definition; `unsaved` is why it was not.
+    pub(super) fn saving(&self, kept: Option<&Kept>, unsaved: Option<&str>) -> Saving {
+        let is_given = matches!(self, Self::ToKeep { .. });
+        let name = |saved: bool| kept.filter(|kept| kept.saved == saved).map(|kept| kept.name.to_string());
+        Saving {
+            saved: name(true),
+            duplicate_of: name(false).filter(|_| is_given),
+            error: unsaved.map(|why| format!("Workflow succeeded but saving failed: {why}")),
+        }
     }
 
     /// Whether a library has something to do once the run is over.
@@ -172,8 +194,10 @@ impl Shared {
                     Named::Function(workflow) => return Ok(Asked::Function(workflow)),
                     Named::Remote(tool) => return Ok(Asked::Remote(tool)),
                 };
-                let definition = Definition::parse(&saved.definition, &TerminalTools)
-                    .map_err(|problems| invalid(format!("the workflow '{}' is not valid:\n{problems}", saved.name)))?;
+                let definition = Definition::parse(&saved.definition, &TerminalTools).map_err(|problems| {
+                    let what = format!("the workflow '{}' is not valid:\n{problems}", saved.name);
+                    invalid(format!("Workflow definition validation failed: {what}"))
+                })?;
                 let source = Source::Saved { folder: saved.folder, name: saved.name };
                 return Ok(Asked::Machine(Box::new(definition), source));
             }
@@ -190,49 +214,59 @@ impl Shared {
             }
         };
         let definition = parsed.map_err(|problems| invalid(format!("the workflow is not valid:\n{problems}")))?;
-        let definition = Box::new(definition);
-        if !verb.save_on_success {
-            return Ok(Asked::Machine(definition, Source::Given));
+        let source = self.given(caller, verb.save_on_success).await;
+        Ok(Asked::Machine(Box::new(definition), source))
+    }
+
+    /// Returns the source of a definition that is given as a whole: it is saved in the caller's library if it runs to its
+    /// end, unless `save_on_success` is false.
+    pub(super) async fn given(&self, caller: &Arc<Caller>, save_on_success: bool) -> Source {
+        if !save_on_success {
+            return Source::Given;
         }
         let (workflows, caller) = (self.workflows.clone(), caller.clone());
         let folder = tokio::task::spawn_blocking(move || workflows.folder(&caller)).await;
-        Ok(Asked::Machine(definition, folder.map_or(Source::Given, |folder| Source::ToKeep { folder })))
+        folder.map_or(Source::Given, |folder| Source::ToKeep { folder })
     }
 
     /// Does what the end of a run means for the library. Returns where the definition is, if it is there.
+    ///
+    /// # Errors
+    /// With the reason why a definition that is to be saved was not.
     pub(super) async fn keep(
         &self,
         source: &Source,
         definition: &Definition,
         seal: &Seal,
         ending: Ending,
-    ) -> Option<Kept> {
+    ) -> Result<Option<Kept>, String> {
         let Ending { completed, states, at, again } = ending;
         let (folder, kept) = match source {
-            Source::Given | Source::Function | Source::SavedFunction { .. } | Source::Remote { .. } => return None,
+            Source::Given | Source::Function | Source::SavedFunction { .. } | Source::Remote { .. } => return Ok(None),
             Source::Saved { folder, name } => (folder, Kept { saved: false, name: name.clone() }),
-            Source::ToKeep { .. } if !completed => return None,
+            Source::ToKeep { .. } if !completed => return Ok(None),
             Source::ToKeep { folder } => {
                 let text = definition.document().to_string();
                 if seal.secrets().iter().any(|secret| text.contains(secret.as_str())) {
                     tracing::info!("a workflow with a secret in it is not saved, since libraries are shared");
-                    return None;
+                    return Err(
+                        "a secret stands in the definition, and libraries are shared. Make it an argument with \
+                                \"secret\": true, or say save_on_success: false."
+                            .to_owned(),
+                    );
                 }
-                match self.workflows.keep(folder, definition.document().clone()).await {
-                    Ok(kept) => (folder, Kept { saved: kept.saved, name: kept.name }),
-                    Err(error) => {
-                        tracing::warn!(error, "a workflow that ran to its end is not saved");
-                        return None;
-                    }
-                }
+                let kept = self.workflows.keep(folder, definition.document().clone()).await;
+                let kept =
+                    kept.inspect_err(|error| tracing::warn!(error, "a workflow that ran to its end is not saved"))?;
+                (folder, Kept { saved: kept.saved, name: kept.name })
             }
         };
         let signature = Signature::of(definition.document());
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(at.0).unwrap_or(0));
         if again && self.workflows.is_noted(folder, &kept.name, at).await {
-            return Some(kept);
+            return Ok(Some(kept));
         }
         self.workflows.note(folder, &kept.name, &signature, completed, u64::from(states), at).await;
-        Some(kept)
+        Ok(Some(kept))
     }
 }

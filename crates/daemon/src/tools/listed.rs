@@ -24,6 +24,10 @@ impl Tools {
         reply.workflows.extend(remote.into_iter().map(info));
         reply.workflows.sort_by(|one, other| (&one.name, one.hidden).cmp(&(&other.name, other.hidden)));
         reply.workflows.truncate(most);
+        for workflow in &mut reply.workflows {
+            workflow.id.clone_from(&workflow.name);
+            workflow.description.get_or_insert_default();
+        }
         reply
     }
 

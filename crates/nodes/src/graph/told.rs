@@ -20,7 +20,7 @@ pub fn result(node: &Node, graph: &Graph, progress: &Progress) -> NodeResult {
     NodeResult::of(node, input, told(graph, progress, failure))
 }
 
-pub(super) fn told(graph: &Graph, progress: &Progress, failure: Option<Failure>) -> Came {
+fn told(graph: &Graph, progress: &Progress, failure: Option<Failure>) -> Came {
     let last = graph.plan.last();
     let steps: Map<String, Value> =
         progress.steps.iter().map(|step| (step.id.to_string(), Value::Object(of_step(step)))).collect();

@@ -1,5 +1,6 @@
 //! Files and functions, from outside.
 
+mod blocking;
 mod declarations;
 mod functions;
 mod inline;

@@ -79,8 +79,85 @@ fn ids() -> Ids {
     Ids { workflow: "deploy".to_owned(), correlation: "c-1".to_owned(), instance: "i-1".to_owned() }
 }
 
-fn told(status: Option<&Status>, error: Option<&str>) -> String {
-    serde_json::to_string_pretty(&result(&ids(), status, error)).expect("a result")
+fn told(status: Option<&Status>) -> String {
+    serde_json::to_string_pretty(&result(&ids(), status, None)).expect("a result")
+}
+
+/// The status answer that document 004 shows (lines 386-406).
+fn documented_answer() -> Value {
+    json!({
+        "create_time": 1_753_703_781_802_i64,
+        "update_time": 1_753_703_781_904_i64,
+        "status": "FAILED",
+        "end_time": 1_753_703_781_904_i64,
+        "workflow_id": "2724",
+        "input": {
+            "target_domain": "Enter Domain to Analyze...",
+            "context": {
+                "space_id": null,
+                "user_id": 556_565,
+                "workspace_id": 82_515,
+                "subscription_id": null,
+                "use_quota": true
+            }
+        },
+        "output": {"competitors_analysis": null},
+        "start_time": 1_753_703_781_802_i64
+    })
+}
+
+// Document 004, lines 386-406: the status answer; lines 152-178: the result made of it.
+#[test]
+fn the_documented_status_answer_gives_the_documented_result() {
+    let answer = documented_answer();
+    let status = read(answer.clone());
+    assert_eq!((status.state, status.workflow.as_deref()), (State::Failed, Some("2724")));
+    let ids = Ids {
+        workflow: "2724".to_owned(),
+        correlation: "2724_9a92222c2ca34fffbfd00e8767dd22d0".to_owned(),
+        instance: "8f496b6a-c905-41bb-b7b7-200a8982ab30".to_owned(),
+    };
+    let expected = json!({
+        "success": false,
+        "status": "FAILED",
+        "correlationId": "2724_9a92222c2ca34fffbfd00e8767dd22d0",
+        "workflowInstanceId": "8f496b6a-c905-41bb-b7b7-200a8982ab30",
+        "originalWorkflowId": "2724",
+        "input": answer["input"],
+        "output": {"competitors_analysis": null},
+        // Line 445: the error of a failed workflow that says none.
+        "error": "Workflow execution failed",
+        "startTime": 1_753_703_781_802_i64,
+        "endTime": 1_753_703_781_904_i64,
+        "createTime": 1_753_703_781_802_i64,
+        "updateTime": 1_753_703_781_904_i64,
+        "executionDuration": 102
+    });
+    assert_eq!(result(&ids, Some(&status), None), expected);
+}
+
+// Document 004, lines 188-202: the fields of a status, and those that are processed fields.
+#[test]
+fn both_spellings_of_a_status_are_read() {
+    let snake = json!({
+        "status": "RUNNING", "create_time": 1, "update_time": 2, "start_time": 3, "end_time": null, "workflow_id": 2724,
+        "correlation_id": "c", "progress": 40
+    });
+    let camel = json!({
+        "status": "RUNNING", "createTime": "1", "updateTime": 2, "startTime": 3, "originalWorkflowId": "2724",
+        "correlationId": "c", "progress": "40%"
+    });
+    assert_eq!(read(snake.clone()), read(camel));
+    let status = read(snake);
+    assert_eq!(
+        (status.create_time, status.update_time, status.start_time, status.end_time),
+        (Some(1), Some(2), Some(3), None)
+    );
+    assert_eq!((status.workflow.as_deref(), status.correlation.as_deref()), (Some("2724"), Some("c")));
+    assert_eq!(status.progress, Some(40.into()));
+    for nonsense in [json!(101), json!(-1), json!("soon"), json!(true), json!(null), json!({"of": 3})] {
+        assert_eq!(read(json!({"status": "RUNNING", "progress": nonsense})).progress, None, "{nonsense}");
+    }
 }
 
 #[test]
@@ -108,7 +185,7 @@ fn a_result_keeps_everything_that_is_known() {
           "updateTime": null,
           "executionDuration": 1500
         }"#]]
-    .assert_eq(&told(Some(&status), None));
+    .assert_eq(&told(Some(&status)));
 }
 
 #[test]
@@ -119,12 +196,16 @@ fn what_did_not_get_there_is_no_success() {
         (&told["success"], &told["error"], &told["output"]["log"]),
         (&json!(false), &json!("disk full"), &json!("x"))
     );
+    // Document 004, lines 159 and 231: a run that ran out of time is FAILED, not RUNNING.
     let running = read(json!({ "status": "RUNNING" }));
-    let told = result(&ids(), Some(&running), Some("It took longer than 5 minutes."));
-    assert_eq!((&told["success"], &told["status"]), (&json!(false), &json!("RUNNING")));
+    let late = LocalEnd { status: "FAILED", error: "It took longer than 5 minutes." };
+    let told = result(&ids(), Some(&running), Some(late));
+    assert_eq!((&told["success"], &told["status"]), (&json!(false), &json!("FAILED")));
     assert_eq!(told["error"], "It took longer than 5 minutes.");
-    let unseen = result(&ids(), None, Some("Nobody could ask."));
-    assert_eq!((&unseen["status"], &unseen["input"]), (&json!("RUNNING"), &Value::Null));
+    let unseen = result(&ids(), None, Some(LocalEnd { status: "UNKNOWN", error: "No answer came." }));
+    assert_eq!((&unseen["status"], &unseen["input"]), (&json!("UNKNOWN"), &Value::Null));
+    let under_way = result(&ids(), Some(&running), None);
+    assert_eq!((&under_way["success"], &under_way["status"]), (&json!(false), &json!("RUNNING")));
 }
 
 #[test]
@@ -161,7 +242,8 @@ fn answer() -> impl Strategy<Value = Value> {
         "error",
         "message",
         "startTime",
-        "endTime",
+        "end_time",
+        "progress",
         "pending_gate",
         "workflow_id",
         "correlation_id",

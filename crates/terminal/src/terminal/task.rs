@@ -15,7 +15,7 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use self::exchanging::Exchanging;
-use self::running::{Done, Running};
+use self::running::{Done, Entering, Running};
 use self::states::States;
 use super::floods::{Floods, Place};
 use super::ledger::{Entry, Ledger, Stage};
@@ -103,6 +103,8 @@ struct Task {
     drawn: u64,
     /// A command that somebody waits for, and a request that the shell has not answered.
     running: Option<Running>,
+    /// Commands that wait for the shell's prompt, oldest first.
+    entering: Vec<Entering>,
     /// What came of earlier ones.
     done: Done,
     exchanging: Option<Exchanging>,
@@ -180,6 +182,7 @@ pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Requ
         last_output: Instant::now(),
         drawn: 0,
         running: None,
+        entering: Vec::new(),
         done: Done::default(),
         exchanging: None,
         waits: Vec::new(),
@@ -250,7 +253,8 @@ impl Task {
             self.intake.screen.held_until().map(Instant::from_std),
             self.idle_until(),
         ];
-        waits.chain(own.into_iter().flatten()).min()
+        let entering = self.entering.iter().map(|entering| entering.until);
+        waits.chain(own.into_iter().flatten()).chain(entering).min()
     }
 
     /// When it is closed because nobody uses it.

@@ -2,12 +2,14 @@
 //!
 //! Before the first state the arguments that the run was started with are
 //! exported, the others are looked up, and defaults are exported for those that are
-//! not set. A run that opens its terminal itself begins with opening it: what it
+//! not set. A secret is exported only if its declaration says so; it is looked up and
+//! checked all the same. A run that opens its terminal itself begins with opening it: what it
 //! was started with goes into the environment of that terminal, and the rest is
 //! asked for as soon as it is open.
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use steplatch_ids::StepId;
 
 use super::{Decision, Move, Onward, exchanging};
@@ -35,14 +37,15 @@ impl Move<'_> {
     /// Goes to a state, by way of the arguments if they were not looked at and there is a shell now.
     pub(super) fn approach(self, to: &str, variables: &impl Lookup, terminals: &Terminals) -> Decision {
         let wanted = !self.definition.arguments().is_empty() && !self.history.arguments_checked();
-        if !wanted || terminals.of_contract().is_none() {
+        if !wanted || terminals.open_one().is_none() {
             return self.enter(to, variables, terminals);
         }
         let given = self.given_arguments();
-        if given.is_empty() || !terminals.is_given() {
+        let exported = self.exported_arguments();
+        if exported.is_empty() || !terminals.ran_before() {
             return self.settle_arguments(given, Some(Purpose::ExportGiven), to, variables, terminals);
         }
-        self.ask(Purpose::ExportGiven, given, Vec::new(), Some(to), terminals)
+        self.ask(Purpose::ExportGiven, exported, Vec::new(), Some(to), terminals)
     }
 
     /// Ends a run that has nothing more to do, by way of the values that it returns.
@@ -51,7 +54,7 @@ impl Move<'_> {
             self.record(Event::Completed { at: self.now });
             return self.decision;
         }
-        if terminals.of_contract().is_none() {
+        if terminals.open_one().is_none() {
             let error = "the run has no open terminal to read them from".to_owned();
             return self.settle_return_values(BTreeMap::new(), Some(error), terminals);
         }
@@ -99,9 +102,7 @@ impl Move<'_> {
                 self.refuse(Side::Arguments, known, error, terminals)
             }
             (purpose, _) => {
-                if !terminals.is_given() {
-                    known.extend(self.given_arguments());
-                }
+                known.extend(self.given_arguments());
                 known.extend(learned);
                 self.settle_arguments(known, Some(purpose), to, history.variables(), terminals)
             }
@@ -111,6 +112,11 @@ impl Move<'_> {
     /// Returns the arguments that the run was started with.
     pub(super) fn given_arguments(&self) -> BTreeMap<String, String> {
         self.definition.arguments().given(self.history.variables().initial())
+    }
+
+    /// Returns those of them that go into the environment of the run's terminal.
+    pub(super) fn exported_arguments(&self) -> BTreeMap<String, String> {
+        self.definition.arguments().exported(self.history.rules(), self.given_arguments())
     }
 
     /// Goes on with the arguments after `done`; without it, there is no shell to ask.
@@ -143,12 +149,16 @@ impl Move<'_> {
             return self.refuse(Side::Arguments, known, error, terminals);
         }
         let defaults = contract.defaults(&known);
-        if !defaults.is_empty() && done.is_some() {
-            return self.ask(Purpose::ExportDefaults, defaults, Vec::new(), Some(to), terminals);
+        let exported = contract.exported(self.history.rules(), defaults.clone());
+        if !exported.is_empty() && done.is_some() {
+            return self.ask(Purpose::ExportDefaults, exported, Vec::new(), Some(to), terminals);
         }
         known.extend(defaults);
-        self.check(Side::Arguments, known, true, None);
-        self.enter(to, variables, terminals)
+        let mut substituted = contract.substituted(self.history.rules(), known.clone());
+        substituted.retain(|name, _| !self.history.variables().initial().contains_key(name));
+        let arguments = substituted.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+        self.check_with(Side::Arguments, known, true, None, substituted);
+        self.enter(to, &WithArguments { before: variables, arguments }, terminals)
     }
 
     fn settle_return_values(
@@ -188,7 +198,7 @@ impl Move<'_> {
         terminals: &Terminals,
     ) -> Decision {
         let place = purpose.side().place();
-        let (Some(run), Some(session)) = (self.history.run(), terminals.of_contract()) else {
+        let (Some(run), Some(session)) = (self.history.run(), terminals.open_one()) else {
             return self.lost(place, terminals);
         };
         let step =
@@ -216,7 +226,18 @@ impl Move<'_> {
         self.fail(reason, error, terminals)
     }
 
-    fn check(&mut self, side: Side, mut values: BTreeMap<String, String>, holds: bool, error: Option<String>) {
+    fn check(&mut self, side: Side, values: BTreeMap<String, String>, holds: bool, error: Option<String>) {
+        self.check_with(side, values, holds, error, BTreeMap::new());
+    }
+
+    fn check_with(
+        &mut self,
+        side: Side,
+        mut values: BTreeMap<String, String>,
+        holds: bool,
+        error: Option<String>,
+        substituted: BTreeMap<String, String>,
+    ) {
         let contract = match side {
             Side::Arguments => self.definition.arguments(),
             Side::ReturnValues => self.definition.return_values(),
@@ -227,6 +248,22 @@ impl Move<'_> {
                 value.replace_range(.., HIDDEN);
             }
         }
-        self.record(Event::ContractChecked { at: self.now, side, values, holds, error });
+        self.record(Event::ContractChecked { at: self.now, side, values, holds, error, substituted });
+    }
+}
+
+/// Variables as they are once the arguments are known that no shell is told.
+struct WithArguments<'a, L> {
+    before: &'a L,
+    arguments: BTreeMap<String, Value>,
+}
+
+impl<L: Lookup> Lookup for WithArguments<'_, L> {
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.before.get(name).or_else(|| self.arguments.get(name))
+    }
+
+    fn is_of_shell(&self, name: &str) -> bool {
+        self.before.is_of_shell(name)
     }
 }

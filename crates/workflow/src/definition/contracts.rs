@@ -4,9 +4,12 @@ use serde_json::Value;
 
 use super::document::{Findings, Object, Place, kind, suggestion};
 use super::shape::VARIABLE_KEYS;
+use super::{Problem, State};
 use crate::contract::{Contract, ContractVariable, KEYWORDS, ValueSchema};
 use crate::substitute;
 
+/// The key of the side whose variables a run exports.
+pub(super) const ARGUMENTS: &str = "arguments";
 pub(super) const MOST_VARIABLES: usize = 20;
 pub(super) const LONGEST_VARIABLE: usize = 64;
 
@@ -20,28 +23,43 @@ impl Findings {
             let message = format!("'{what}' has at most {MOST_VARIABLES} variables, not {count}");
             self.error(&entries.pointer, message);
         }
-        Contract { variables: entries.iter().filter_map(|(name, place)| self.variable(name, &place)).collect() }
+        Contract { variables: entries.iter().filter_map(|(name, place)| self.variable(what, name, &place)).collect() }
     }
 
     /// Says which names stand on both sides.
     pub(super) fn disjoint(&mut self, document: &Object<'_>, arguments: &Contract, return_values: &Contract) {
         let Some(place) = document.get("return_values") else { return };
         for name in return_values.names().filter(|name| arguments.get(name).is_some()) {
-            let message = format!("'{name}' cannot be both an argument and a return value");
+            let message = format!("Environment variables cannot be both arguments and return values: {name}");
             self.error(&format!("{}/{}", place.pointer, super::document::escaped(name)), message);
         }
     }
 
-    fn variable(&mut self, name: &str, place: &Place<'_>) -> Option<ContractVariable> {
+    /// Warns of secret arguments that no state can use: they are not exported, and nothing stands for their value.
+    pub(super) fn unused_secrets(&mut self, document: &Object<'_>, arguments: &Contract, states: &[State]) {
+        let Some(place) = document.get(ARGUMENTS) else { return };
+        for name in arguments.iter().filter(|one| one.is_secret() && !one.is_exported()).map(ContractVariable::name) {
+            let uses = |text: &str| substitute::variables_in(text).any(|(used, for_shell)| used == name && !for_shell);
+            if !states.iter().any(|state| state.texts().into_iter().any(uses)) {
+                let message = format!(
+                    "the secret argument '{name}' is not exported, and no state uses {{{name}}}; write {{{name}|sh}} where it \
+                     is typed, or add \"export\": true if programs are to find it in their environment"
+                );
+                let pointer = format!("{}/{}", place.pointer, super::document::escaped(name));
+                self.problems.push(Problem::warning(pointer, message));
+            }
+        }
+    }
+
+    fn variable(&mut self, what: &str, name: &str, place: &Place<'_>) -> Option<ContractVariable> {
         let upper = |byte: u8| byte.is_ascii_uppercase();
         let well_formed = (1..=LONGEST_VARIABLE).contains(&name.len())
             && name.bytes().next().is_some_and(upper)
             && name.bytes().all(|byte| upper(byte) || byte.is_ascii_digit() || byte == b'_');
         if !well_formed {
             let message = format!(
-                "'{name}' is not a name for an environment variable (a capital letter, then at most {} capital \
-                 letters, digits or '_')",
-                LONGEST_VARIABLE - 1
+                "Environment variable '{name}' must be uppercase, start with letter, contain only letters, numbers, and \
+                 underscores, and have at most {LONGEST_VARIABLE} characters"
             );
             self.error(&place.pointer, message);
         }
@@ -52,6 +70,7 @@ impl Findings {
                 required: true,
                 default: None,
                 secret: false,
+                export: None,
                 schema: None,
             });
         }
@@ -65,6 +84,15 @@ impl Findings {
         let description = object.get("description").and_then(|place| self.text(&place, "'description'"));
         let required = object.get("required").and_then(|place| self.boolean(&place, "'required'"));
         let secret = object.get("secret").and_then(|place| self.boolean(&place, "'secret'"));
+        let export = object.get("export").and_then(|place| {
+            if what != ARGUMENTS {
+                self.error(
+                    &place.pointer,
+                    "'export' belongs to an argument; a return value is only read from the shell",
+                );
+            }
+            self.boolean(&place, "'export'")
+        });
         let default = object.get("default").and_then(|place| self.default_value(&place));
         let schema = object.get("schema").and_then(|place| self.value_schema(&place));
         if let (Some(schema), Some(default), Some(place)) = (&schema, &default, object.get("default"))
@@ -78,6 +106,7 @@ impl Findings {
             required: required.unwrap_or(true),
             default,
             secret: secret.unwrap_or(false),
+            export,
             schema,
         })
     }

@@ -67,7 +67,8 @@ impl State {
 
     /// Whether the state is sure to lead to another one.
     fn goes_on(&self, ending: Ending) -> bool {
-        let late = matches!(ending, Ending::TimedOut | Ending::FoundNothing) && self.on_timeout().is_some();
+        let unsuccessful = matches!(ending, Ending::TimedOut | Ending::FoundNothing | Ending::Failed);
+        let late = unsuccessful && self.on_timeout().is_some();
         let conditions = || self.transitions.iter().map(|transition| &transition.condition);
         // Of those that depend on one pattern only: each with whether it must be found.
         let patterns: Vec<(&str, bool)> = conditions().filter_map(|condition| ending.leaves_to(condition)).collect();

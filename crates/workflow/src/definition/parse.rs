@@ -113,6 +113,7 @@ impl Reader<'_> {
         let states: Vec<_> = states.iter().map(|(name, place)| self.state(name, &place, &known)).collect();
         // A state that could not be read has no targets, and would make others look unreachable.
         let states = states.into_iter().collect::<Option<Vec<State>>>()?;
+        self.findings.unused_secrets(&object, &arguments, &states);
         let initial_state = initial_name?.to_owned();
         if known.fields.contains_key(&initial_state) {
             self.findings.problems.extend(reach::warnings(&initial_state, &states));

@@ -30,7 +30,7 @@ pub fn schema(tools: &dyn ToolCatalog) -> Value {
             if let Some(description) = params.get("description") {
                 branch["description"] = description.clone();
             }
-            if params["required"].as_array().is_some_and(|required| required.iter().any(|name| name != "session_id")) {
+            if params["required"].as_array().is_some_and(|required| !required.is_empty()) {
                 branch["required"] = json!(["tool", "params"]);
             }
             branch
@@ -75,7 +75,10 @@ pub fn documentation(tools: &dyn ToolCatalog) -> String {
 /// Every action with the schema of its parameters.
 fn described(tools: &dyn ToolCatalog) -> Vec<(String, Value)> {
     let of_catalog = tools.tools().into_iter().map(|tool| {
-        let params = tools.schema(&tool).unwrap_or_else(|| json!({"type": "object"}));
+        let mut params = tools.schema(&tool).unwrap_or_else(|| json!({"type": "object"}));
+        if tools.takes_session(&tool) {
+            inject_session(&mut params);
+        }
         (tool, params)
     });
     let of_machines = [
@@ -87,8 +90,17 @@ fn described(tools: &dyn ToolCatalog) -> Vec<(String, Value)> {
     of_catalog.chain(of_machines).collect()
 }
 
-/// Makes the schema of a tool's parameters one of an action's: what is not text may also come from a variable,
-/// and a terminal that is left out is filled in.
+/// Makes `session_id` a parameter that a machine may leave out, because the run's terminal is injected.
+fn inject_session(params: &mut Value) {
+    if let Some(Value::Array(required)) = params.get_mut("required") {
+        required.retain(|name| name != "session_id");
+    }
+    if let Some(Value::String(description)) = params.pointer_mut("/properties/session_id/description") {
+        description.push_str("; auto-injected if left out: the run's terminal");
+    }
+}
+
+/// Makes the schema of a tool's parameters one of an action's: what is not text may also come from a variable.
 fn templated(params: &Value) -> Value {
     let mut properties = Map::new();
     for (name, schema) in params["properties"].as_object().into_iter().flatten() {
@@ -100,8 +112,7 @@ fn templated(params: &Value) -> Value {
         }
         properties.insert(name.clone(), schema);
     }
-    let required: Vec<&Value> =
-        params["required"].as_array().into_iter().flatten().filter(|name| *name != "session_id").collect();
+    let required: Vec<&Value> = params["required"].as_array().into_iter().flatten().collect();
     let known = params.get("properties").is_some();
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": !known})
 }
@@ -142,12 +153,22 @@ fn kind(schema: &Value) -> String {
     }
 }
 
+/// Says within which bounds a value is, and what it is when it is left out.
 fn bounds(schema: &Value) -> String {
     let bound = |word: &str| schema.get(word).filter(|bound| bound.is_number()).map(ToString::to_string);
-    match (bound("minimum"), bound("maximum")) {
-        (Some(least), Some(most)) => format!(" ({least} to {most})"),
-        (Some(least), None) => format!(" (at least {least})"),
-        (None, Some(most)) => format!(" (at most {most})"),
-        (None, None) => String::new(),
-    }
+    let range = match (bound("minimum"), bound("maximum")) {
+        (Some(least), Some(most)) => Some(format!("{least} to {most}")),
+        (Some(least), None) => Some(format!("at least {least}")),
+        (None, Some(most)) => Some(format!("at most {most}")),
+        (None, None) => None,
+    };
+    // Some descriptions say it already, in words of their own.
+    let is_said = schema["description"].as_str().is_some_and(|description| description.contains("default"));
+    let is_something = |default: &&Value| !matches!(default, Value::Null | Value::Bool(false)) && **default != "";
+    let default = schema.get("default").filter(is_something).filter(|_| !is_said).map(|default| {
+        let text = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
+        format!("default {text}")
+    });
+    let both: Vec<String> = range.into_iter().chain(default).collect();
+    if both.is_empty() { String::new() } else { format!(" ({})", both.join("; ")) }
 }

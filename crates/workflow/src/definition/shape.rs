@@ -65,6 +65,8 @@ pub(super) struct VariableEntry {
     default: Option<Value>,
     /// Whether its value must not be shown
     secret: Option<bool>,
+    /// Of an argument: whether it goes into the environment of the terminal (default true; false for a secret, which {NAME} stands for)
+    export: Option<bool>,
     /// JSON Schema of the value as text
     #[schemars(default, schema_with = "value_schema")]
     schema: Option<Map<String, Value>>,
@@ -85,7 +87,7 @@ pub(super) struct State {
     /// The same as timeout
     #[schemars(range(min = 0.1, max = 300.0))]
     timeout_seconds: Option<f64>,
-    /// State to go to when it takes longer
+    /// State to go to when it takes longer, and when the action failed or its output did not come and no transition holds
     on_timeout: Option<String>,
 }
 
@@ -102,6 +104,8 @@ pub(super) struct Action {
 /// Where a state leads, and when.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
+#[schemars(extend("if" = {"properties": {"condition": {"enum": ["pattern_match", "pattern_no_match"]}}, "required": ["condition"]}))]
+#[schemars(extend("then" = {"properties": {"pattern": {"type": "string"}}, "required": ["pattern"]}))]
 pub(super) struct Transition {
     /// When it is taken; {} always holds
     condition: AnyCondition,
@@ -124,7 +128,7 @@ enum AnyCondition {
 pub(super) struct Condition {
     /// The action's success equals it
     success: Option<bool>,
-    /// The pattern (Python's re) is found in match_text, a blank, and screen_content
+    /// The pattern (Python's re) is found in match_text, a blank, and screen_content, or in one of them by itself; without both, on the screen of the terminal
     pattern_match: Option<String>,
     /// The pattern is not found
     pattern_not_match: Option<String>,
@@ -215,6 +219,8 @@ pub(super) struct RunWorkflow {
     execution_timeout: Option<f64>,
     /// Leave its terminals open when it fails or is cancelled
     keep_terminals: Option<bool>,
+    /// Save a workflow_definition in the library when it completes (default true, unless the outer run says false)
+    save_on_success: Option<bool>,
 }
 
 fn contract(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {

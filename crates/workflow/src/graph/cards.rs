@@ -2,7 +2,7 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{End, ends};
+use super::{End, ends, on_timeout};
 use crate::condition::Test;
 use crate::definition::{Definition, State};
 use crate::tool;
@@ -105,8 +105,9 @@ fn card(state: &State, number: &impl Fn(&str) -> Option<usize>) -> Card {
         let Some(state) = number(transition.next_state()) else { continue };
         rows.push(Row { line: Line::new(&condition.to_string()), way: Way::To { state, late } });
     }
+    let late = on_timeout(state);
     if let Some(state) = state.on_timeout().and_then(number) {
-        rows.push(Row { line: Line::new("on timeout"), way: Way::To { state, late: true } });
+        rows.push(Row { line: Line::new(late), way: Way::To { state, late: true } });
     }
     for End { when, completes } in ends(state) {
         let (end, way) = if completes { ("completes", Way::Completes) } else { ("fails", Way::Fails) };

@@ -83,8 +83,8 @@ fn every_mistake_in_a_contract_is_told_with_its_place() {
         &json!({"BOTH": "and there"}),
     );
     expect![[r#"
-        /arguments/home: 'home' is not a name for an environment variable (a capital letter, then at most 63 capital letters, digits or '_')
-        /arguments/PATH~1X: 'PATH/X' is not a name for an environment variable (a capital letter, then at most 63 capital letters, digits or '_')
+        /arguments/home: Environment variable 'home' must be uppercase, start with letter, contain only letters, numbers, and underscores, and have at most 64 characters
+        /arguments/PATH~1X: Environment variable 'PATH/X' must be uppercase, start with letter, contain only letters, numbers, and underscores, and have at most 64 characters
         /arguments/A/descripton: unknown key 'descripton' in a variable of a contract, did you mean 'description'?
         /arguments/A/name: 'name' must be the variable's key 'A', not 'B'
         /arguments/A/required: 'required' must be true or false, not the text "yes"
@@ -94,7 +94,7 @@ fn every_mistake_in_a_contract_is_told_with_its_place() {
         /arguments/E/default: the default must be red or green, as its schema has it
         /arguments/F/schema/minimun: 'minimun' is not understood in the schema of a variable, did you mean 'minimum'?
         /arguments/G/schema/pattern: pattern '(' does not compile: unclosed group at position 0
-        /return_values/BOTH: 'BOTH' cannot be both an argument and a return value"#]]
+        /return_values/BOTH: Environment variables cannot be both arguments and return values: BOTH"#]]
     .assert_eq(&problems(&document));
 
     let many = |count: usize| (0..count).map(|index| (format!("V{index}"), json!("x"))).collect::<Value>();
@@ -123,7 +123,18 @@ fn arguments_are_exported_looked_up_and_filled_in_before_the_first_state() {
         serde_json::to_value(&run.log()[0]).unwrap(),
         json!({
             "phase": "pre_execution_validation", "success": true,
-            "variables": {"MODE": "debug", "ROOT": "/src", "USER": "ana"}, "timestamp": 1_700_000_000.003
+            "validation_result": {
+                "valid": true,
+                "missing_vars": [],
+                "validation_log": [
+                    {"variable": "ROOT", "status": "present", "required": true},
+                    {"variable": "USER", "status": "present", "required": true},
+                    {"variable": "MODE", "status": "present", "required": false},
+                    {"variable": "EXTRA", "status": "missing", "required": false}
+                ],
+                "validation_type": "arguments"
+            },
+            "variables": {"MODE": "debug", "ROOT": "/src", "USER": "ana"}
         })
     );
 }
@@ -274,4 +285,100 @@ fn the_shell_expands_the_names_of_the_contract_and_braces_alone_are_ours() {
     let mut run = Machine::start_with(&document, given(&json!({"ROOT": "/src", "user": "ana"})));
     run.shell_tells(&json!({}));
     assert_eq!(run.params()["input_text"], "cd ${ROOT} # /src $/src $ana\n");
+}
+
+/// Types the secret argument that it has.
+fn logging_in(entry: &Value) -> Value {
+    let mut document = contract(&json!({"USER": "who", "PASSWORD": entry}), &json!({}));
+    document["states"]["make"]["action"]["params"]["input_text"] = "login {USER} {PASSWORD|sh}\n".into();
+    document
+}
+
+#[test]
+fn a_secret_argument_is_substituted_by_name_and_exported_only_if_it_says_so() {
+    let variables = json!({"USER": "ana", "PASSWORD": "hunter2 x"});
+    let mut run = Machine::start_with(&logging_in(&json!({"secret": true})), given(&variables));
+    assert_eq!(asked(&run), r#"set {"USER": "ana"} in term_1"#);
+    run.shell_tells(&json!({}));
+    assert_eq!(run.params()["input_text"], "login ana 'hunter2 x'\n");
+    let checked = serde_json::to_value(&run.log()[0]).unwrap();
+    assert_eq!(checked["variables"], json!({"PASSWORD": "••••••", "USER": "ana"}), "it is checked like any other");
+    let status = |name: &str| json!({"variable": name, "status": "present", "required": true});
+    assert_eq!(checked["validation_result"]["validation_log"], json!([status("USER"), status("PASSWORD")]));
+    let exported = json!({"secret": true, "export": true});
+    let run = Machine::start_with(&logging_in(&exported), given(&variables));
+    assert_eq!(asked(&run), r#"set {"PASSWORD": "hunter2 x", "USER": "ana"} in term_1"#);
+    let plain = Machine::start_with(&logging_in(&json!({"export": false})), given(&variables));
+    assert_eq!(asked(&plain), r#"set {"USER": "ana"} in term_1"#);
+
+    // The same for the environment of a terminal that the run opens.
+    let mut document = opening(&json!({"USER": "who", "PASSWORD": {"secret": true}}), &json!({}));
+    let with = |variables: &Value| Start { variables: fields(variables), ..start() };
+    assert_eq!(Machine::start_with(&document, with(&variables)).params(), json!({"environment": {"USER": "ana"}}));
+    document["arguments"]["PASSWORD"]["export"] = true.into();
+    let environment = Machine::start_with(&document, with(&variables)).params()["environment"].clone();
+    assert_eq!(environment, json!({"USER": "ana", "PASSWORD": "hunter2 x"}));
+}
+
+#[test]
+fn a_secret_argument_that_was_not_given_is_looked_up_and_checked_and_stands_for_its_value() {
+    // Document 001, lines 723-736: an argument is there if the shell of the session has it.
+    let entry = json!({"secret": true, "schema": {"minLength": 3}});
+    let mut run = Machine::start_with(&logging_in(&entry), given(&json!({"USER": "ana"})));
+    run.shell_tells(&json!({}));
+    assert_eq!(asked(&run), r#"read ["PASSWORD"] in term_1"#);
+    run.shell_tells(&json!({"PASSWORD": "hunter2"}));
+    assert_eq!(run.params()["input_text"], "login ana hunter2\n");
+    assert_eq!(run.history.variables().get("PASSWORD"), Some(&json!("hunter2")));
+    assert_eq!(History::from_iter(&run.events), run.history);
+
+    let mut short = Machine::start_with(&logging_in(&entry), given(&json!({"USER": "ana"})));
+    short.shell_tells(&json!({}));
+    short.shell_tells(&json!({"PASSWORD": "x"}));
+    assert_eq!(short.history.final_state(), Some("validation_failed"));
+
+    let mut missing = Machine::start_with(&logging_in(&entry), given(&json!({"USER": "ana"})));
+    missing.shell_tells(&json!({}));
+    missing.shell_tells(&json!({"PASSWORD": null}));
+    expect!["Missing required environment variables: PASSWORD. Set them with: export PASSWORD=value"]
+        .assert_eq(missing.error());
+
+    // A default stands for its value, and no shell is told.
+    let entry = json!({"secret": true, "default": "changeme"});
+    let mut run = Machine::start_with(&logging_in(&entry), given(&json!({"USER": "ana"})));
+    run.shell_tells(&json!({}));
+    run.shell_tells(&json!({"PASSWORD": null}));
+    assert_eq!((run.state(), run.params()["input_text"].as_str()), ("make", Some("login ana changeme\n")));
+}
+
+#[test]
+fn a_secret_argument_that_no_state_can_use_is_warned_of() {
+    let warnings = |document: &Value| {
+        let told: Vec<String> = definition(document).warnings().iter().map(ToString::to_string).collect();
+        told.join("\n")
+    };
+    let unused = "/arguments/PASSWORD: warning: the secret argument 'PASSWORD' is not exported, and no state uses \
+                  {PASSWORD}; write {PASSWORD|sh} where it is typed, or add \"export\": true if programs are to find it in \
+                  their environment";
+    assert_eq!(warnings(&logging_in(&json!({"secret": true}))), "");
+    let mut document = logging_in(&json!({"secret": true}));
+    for (text, expected) in [
+        ("deploy\n", unused),
+        ("login ${PASSWORD}\n", unused),
+        ("login {{PASSWORD}}\n", unused),
+        ("login $ {PASSWORD}\n", ""),
+    ] {
+        document["states"]["make"]["action"]["params"]["input_text"] = text.into();
+        assert_eq!(warnings(&document), expected, "{text}");
+    }
+    document["arguments"]["PASSWORD"]["export"] = true.into();
+    assert_eq!(warnings(&document), "");
+    document["arguments"]["PASSWORD"] = json!({"secret": true});
+    document["states"]["make"]["action"]["params"]["input_text"] = "deploy\n".into();
+    document["states"]["make"]["transitions"] =
+        json!([{"condition": {"field_contains": {"screen_content": "{PASSWORD}"}}, "next_state": "make"}]);
+    assert_eq!(warnings(&document), "");
+
+    expect!["/return_values/TOKEN/export: 'export' belongs to an argument; a return value is only read from the shell"]
+        .assert_eq(&problems(&contract(&json!({}), &json!({"TOKEN": {"export": true}}))));
 }

@@ -69,6 +69,7 @@ pub(crate) fn start() -> Start {
         variables: Map::new(),
         limits: Limits::default(),
         keep_terminals: false,
+        save_on_success: true,
         parent: None,
         depth: 0,
     }

@@ -12,3 +12,4 @@ mod pauses;
 mod pictures;
 mod rehearsal;
 mod told;
+mod versions;

@@ -48,6 +48,7 @@ fn a_child_gets_what_it_is_given_and_nothing_else() {
         variables: [("WHO".into(), "ana".into()), ("N".into(), "3".into())].into(),
         limits: Limits::new(7, 60.0).unwrap(),
         keep_terminals: true,
+        save_on_success: true,
         depth: 1,
     };
     assert_eq!(*child(&run), expected);
@@ -211,4 +212,145 @@ fn the_time_that_a_child_waits_for_somebody_does_not_count() {
     let decision = run.result(&json!({"success": false, "status": "cancelled"}));
     assert!(matches!(decision.effects[0], Effect::ArmDeadline { after } if after > Duration::from_secs(1790)));
     assert_eq!(run.state(), "mend");
+}
+
+/// Opens a terminal, closes it, runs another workflow, and types.
+fn composed() -> Value {
+    let state = |tool: &str, params: Value, next: &str| json!({"action": {"tool": tool, "params": params}, "transitions": [{"condition": "success", "next_state": next}]});
+    json!({
+        "initial_state": "open",
+        "states": {
+            "open": state("open_terminal", json!({}), "close"),
+            "close": state("exit_terminal", json!({}), "nest"),
+            "nest": state("run_workflow", json!({"workflow_name": "inner"}), "type"),
+            "type": {"action": {"tool": "send_input", "params": {"input_text": "{session_id}"}}}
+        }
+    })
+}
+
+#[test]
+fn a_terminal_that_is_closed_is_handed_down_to_no_child() {
+    // Document 000, lines 555-585: a workflow is composed of others whatever it did before.
+    let mut run = Machine::start(&composed());
+    run.result(&json!({"success": true, "session_id": "term_1"}));
+    run.result(&json!({"success": true, "session_id": "term_1"}));
+    assert_eq!(run.params(), json!({"workflow_name": "inner"}));
+    assert_eq!((child(&run).session_id.as_deref(), child(&run).inherits), (None, false));
+    // One that was given is forgotten as well, for the next that is opened.
+    let mut document = composed();
+    document["initial_state"] = "close".into();
+    document["states"]["nest"] = json!({
+        "action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "type"}]
+    });
+    let mut run = Machine::start_with(&document, Start { session_id: Some("term_mine".into()), ..start() });
+    run.result(&json!({"success": true, "session_id": "term_mine"}));
+    run.result(&json!({"success": true, "session_id": "term_2"}));
+    assert_eq!(run.params()["session_id"], "term_2");
+    run.result(&json!({"success": false}));
+    assert_eq!(run.closed(), ["term_2"]);
+}
+
+#[test]
+fn a_child_tells_what_its_run_would_tell() {
+    // Document 000, lines 178-195 and 578: the action returns what the tool returns.
+    let document = json!({
+        "initial_state": "open",
+        "states": {
+            "open": {"action": {"tool": "open_terminal"}, "transitions": [{"condition": "success", "next_state": "nest"}]},
+            "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "deeper"}}}
+        }
+    });
+    let mut inner = Machine::start_with(&document, Start { variables: fields(&json!({"user": "ana"})), ..start() });
+    inner.result(&json!({"success": true, "session_id": "term_1"}));
+    inner.result(&json!({"success": true, "final_state": "z", "final_variables": {"x": 1}, "session_id": null}));
+    let Outcome::Finished { result } = child_outcome(&inner.history, "completed") else { panic!("it is over") };
+    assert_eq!((&result["final_state"], &result["workflow_final_state"]), (&json!("nest"), &json!("nest")));
+    assert_eq!(result["session_id"], "term_1");
+    assert_eq!(result["total_elapsed_time"], 0.5);
+    let variables = &result["final_variables"];
+    assert_eq!((&variables["user"], &variables["nest_final_state"]), (&json!("ana"), &json!("z")));
+    assert_eq!(variables.get("nest_final_variables"), None, "those of the runs below it stay with them");
+
+    let mut run = Machine::start(&nesting(&json!({"workflow_name": "inner"})));
+    run.outcome(Outcome::Finished { result });
+    let value = |name: &str| run.history.variables().get(name).cloned();
+    assert_eq!((value("nest_final_state"), value("session_id")), (Some(json!("nest")), Some(json!("term_1"))));
+    // A terminal that is closed with the run is none.
+    let mut failed = Machine::start(&document);
+    failed.result(&json!({"success": true, "session_id": "term_1"}));
+    failed.result(&json!({"success": false, "error": "no"}));
+    let Outcome::Finished { result } = child_outcome(&failed.history, "failed") else { panic!("it is over") };
+    assert_eq!((&result["session_id"], &result["open_terminals"]), (&Value::Null, &json!([])));
+}
+
+#[test]
+fn the_terminal_that_a_child_leaves_open_becomes_that_of_a_run_that_has_none() {
+    // Document 000, lines 640-656: the session_id of a nested run is the session_id from there on.
+    let left = |opened: &Value| json!({"success": true, "status": "completed", "session_id": "term_7", "open_terminals": opened});
+    let mut document = composed();
+    document["initial_state"] = "nest".into();
+    let mut run = Machine::start(&document);
+    run.result(&left(&json!(["term_7"])));
+    assert_eq!(run.params(), json!({"input_text": "term_7", "session_id": "term_7"}));
+    run.result(&json!({"success": false}));
+    assert_eq!(run.closed(), ["term_7"], "it is the run's, as one that it opened");
+
+    // One that the child was given is its owner's.
+    let mut run = Machine::start(&document);
+    run.result(&left(&json!([])));
+    assert_eq!(run.params()["session_id"], "term_7");
+    run.result(&json!({"success": false}));
+    assert_eq!(run.closed(), [""; 0]);
+
+    // A run that has one keeps it, and `{session_id}` is what the last action left.
+    let mut run = Machine::start_with(&document, Start { session_id: Some("term_mine".into()), ..start() });
+    run.result(&left(&json!(["term_7"])));
+    assert_eq!(run.params(), json!({"input_text": "term_7", "session_id": "term_mine"}));
+}
+
+#[test]
+fn arguments_are_exported_in_a_terminal_that_a_child_left() {
+    let mut document = composed();
+    document["initial_state"] = "nest".into();
+    document["arguments"] = json!({"ROOT": "where"});
+    let mut run = Machine::start_with(&document, Start { variables: fields(&json!({"ROOT": "/src"})), ..start() });
+    run.result(&json!({"success": true, "session_id": "term_7", "open_terminals": ["term_7"]}));
+    let asked = run.last.effects.iter().any(
+        |effect| matches!(effect, Effect::SetVariables { session_id, variables, .. } if session_id == "term_7" && variables["ROOT"] == "/src"),
+    );
+    assert!(asked, "its shell ran before this run had it: {:?}", run.last);
+}
+
+#[test]
+fn an_inline_child_is_saved_unless_it_or_the_outer_run_says_false() {
+    // Document 000, lines 164 and 804-807: save_on_success is a parameter of a nested call as well.
+    let saves = |own: &Value, outer: bool| {
+        let document = nesting(&json!({"workflow_definition": one_sleep(), "save_on_success": own}));
+        child(&Machine::start_with(&document, Start { save_on_success: outer, ..start() })).save_on_success
+    };
+    assert!(saves(&Value::Null, true) && saves(&json!(true), true));
+    assert!(!saves(&json!(false), true) && !saves(&json!("false"), true));
+    assert!(!saves(&Value::Null, false) && !saves(&json!(true), false));
+}
+
+#[test]
+fn an_initial_session_id_is_the_terminal_of_the_run_as_the_parameter_is() {
+    // Document 000, lines 148 and 502: it has no other way to hand a terminal over.
+    let with = |variables: Value, session_id: Option<&str>| {
+        let session_id = session_id.map(str::to_owned);
+        Machine::start_with(
+            &nesting(&json!({"workflow_name": "inner"})),
+            Start { variables: fields(&variables), session_id, ..start() },
+        )
+    };
+    let run = with(json!({"session_id": "term_9"}), None);
+    assert_eq!((run.history.session_id(), child(&run).session_id.as_deref()), (Some("term_9"), Some("term_9")));
+    assert_eq!(with(json!({"session_id": "term_9"}), Some("term_1")).history.session_id(), Some("term_1"));
+    assert_eq!(with(json!({"session_id": ""}), None).history.session_id(), None);
+
+    let named = json!({"workflow_name": "inner", "initial_variables": {"session_id": "{mine}"}});
+    let variables = fields(&json!({"mine": "term_5"}));
+    let run = Machine::start_with(&nesting(&named), Start { session_id: Some("term_1".into()), variables, ..start() });
+    let opening = json!({"initial_state": "open", "states": {"open": {"action": {"tool": "open_terminal"}}}});
+    assert_eq!(child(&run).terminal(&definition(&opening)), Some("term_5"), "and it is named, not left to the child");
 }

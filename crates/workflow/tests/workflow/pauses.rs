@@ -68,7 +68,7 @@ fn the_time_of_a_run_stands_still_while_it_is_paused() {
     assert_eq!(run.last.effects[0], armed, "half an hour, of which 100 s are gone");
     run.wait(Duration::from_secs(1700));
     run.input(Input::DeadlinePassed);
-    assert_eq!(run.error(), "Workflow execution timed out after 1800s in state 'rest'");
+    assert_eq!(run.error(), "Workflow execution timeout (1800.0s) exceeded in state 'rest'");
 }
 
 #[test]

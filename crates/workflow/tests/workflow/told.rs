@@ -28,7 +28,7 @@ impl ToolCatalog for Described {
             "properties": {
                 "session_id": {"type": "string", "description": "Terminal to type into"},
                 "input_text": {"type": "string", "description": "What to type: a | b"},
-                "wait_for_quiet_ms": {"type": "integer", "minimum": 0, "description": "Quiet to wait for"}
+                "wait_for_quiet_ms": {"type": "integer", "minimum": 0, "default": 10, "description": "Quiet to wait for"}
             },
             "required": ["session_id", "input_text"]
         }))
@@ -117,6 +117,8 @@ fn misfit(root: &Value, schema: &Value, value: &Value, at: &str) -> Option<Strin
                 }
                 true
             }
+            "if" => !fits(wanted) || words.get("then").is_none_or(fits),
+            "then" => true,
             "items" => {
                 let mut items = value.as_array().into_iter().flatten().enumerate();
                 let wrong = items.find_map(|(index, item)| misfit(root, wanted, item, &format!("{at}/{index}")));
@@ -160,6 +162,12 @@ fn the_schema_says_where_a_document_is_wrong() {
             "transitions": [{"condition": condition, "next_state": "a"}]
         }))
     };
+    // Document 001, lines 241-248: a word that needs a pattern has one beside it.
+    let beside = |word: &str, pattern: Value| {
+        let mut document = leading(&json!(word));
+        document["states"]["a"]["transitions"][0]["pattern"] = pattern;
+        document
+    };
     for (right, document) in [
         (true, typing(&json!({"input_text": "{x}", "wait_for_quiet_ms": 5}))),
         (true, typing(&json!({"input_text": "x", "wait_for_quiet_ms": "{pause}", "session_id": null}))),
@@ -169,7 +177,13 @@ fn the_schema_says_where_a_document_is_wrong() {
         (false, typing(&json!({"input_txt": "x"}))),
         (false, document(&json!({"action": {"tool": "send_input"}}))),
         (false, document(&json!({"action": {"tool": "type", "params": {}}}))),
-        (true, leading(&json!("pattern_no_match"))),
+        (false, leading(&json!("pattern_match"))),
+        (false, leading(&json!("pattern_no_match"))),
+        (false, beside("pattern_no_match", Value::Null)),
+        (true, beside("pattern_match", json!("ready"))),
+        (true, beside("pattern_no_match", json!("ready"))),
+        (true, beside("success", Value::Null)),
+        (true, leading(&json!("success"))),
         (false, leading(&json!("pattern"))),
         (false, leading(&json!({"success": "yes"}))),
         (false, leading(&json!({"description": "nobody is there to judge"}))),
@@ -198,6 +212,7 @@ fn the_schema_says_where_a_document_is_wrong() {
     assert!(misfit_of(&document, &Described).is_some());
 }
 
+/// Document 001, lines 81-95 (defaults of parameters, `session_id` auto-injected) and 284-310 (the five words).
 #[test]
 fn the_documentation_has_every_key_and_every_parameter() {
     let page = documentation(&Described);
@@ -211,9 +226,9 @@ fn the_documentation_has_every_key_and_every_parameter() {
 
         | key | type | what |
         |---|---|---|
-        | `session_id` | string, required | Terminal to type into |
+        | `session_id` | string | Terminal to type into; auto-injected if left out: the run's terminal |
         | `input_text` | string, required | What to type: a \| b |
-        | `wait_for_quiet_ms` | integer | Quiet to wait for (at least 0) |
+        | `wait_for_quiet_ms` | integer | Quiet to wait for (at least 0; default 10) |
 
         ### sleep
 
@@ -245,7 +260,12 @@ fn the_documentation_has_every_key_and_every_parameter() {
         | `answered_by` | string | Who may answer: human (default), agent or anyone |
     "###]]
     .assert_eq(&page[actions..page.find("\n### run_workflow").expect("the last action")]);
-    for key in ["initial_state", "on_timeout", "field_contains", "outcome_unknown", "pattern_no_match", "secret"] {
+    for word in ["success", "failure", "timeout", "pattern_match", "pattern_no_match"] {
+        assert!(page.contains(&format!("\n| `{word}` | ")), "no {word} in:\n{page}");
+    }
+    for key in
+        ["initial_state", "on_timeout", "field_contains", "outcome_unknown", "pattern_no_match", "secret", "export"]
+    {
         assert!(page.contains(&format!("| `{key}` |")), "no {key} in:\n{page}");
     }
 }
@@ -282,9 +302,9 @@ fn a_diagram_shows_every_state_and_every_way() {
             s0 --> s2: success and exit_code = 0
             s0 --> s0: not /err#58; #34;x#34;/
             s0 --> s2: judged#58; it is fine
-            s0 --> s1: on timeout
+            s0 --> s1: on timeout or failure
             s0 --> [*]: otherwise, success
-            s0 --> failed: otherwise, failure
+            s0 --> failed: otherwise, outcome unknown
             s1 --> s0: always
             s2 --> [*]: success
             s2 --> failed: failure

@@ -1,9 +1,8 @@
 //! How runs of functions begin: from a file or the library, or left behind by another daemon.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, Weak};
-use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
@@ -26,8 +25,9 @@ use crate::nodes::{FunctionWorkflow, Project, python};
 use crate::runs::drive::ENTRY_VERSION;
 use crate::runs::origin::Origin;
 use crate::runs::run::{About, Progress, Run, RunState};
+use crate::runs::seal::LiveSeal;
 use crate::runs::source::{Source, read};
-use crate::runs::{Shared, not_started};
+use crate::runs::{Seal, Shared, not_started};
 use crate::workers::Function;
 
 /// A run that another daemon left, ready to go on.
@@ -46,7 +46,7 @@ impl FoundFunction {
 
     /// Goes on with it, to its end or until the daemon stops.
     pub(in crate::runs) async fn resume(self) {
-        drive(self.0, true).await;
+        self.0.drive(true).await;
     }
 }
 
@@ -186,14 +186,16 @@ impl Shared {
             return Err("the daemon is stopping; ask again".to_owned());
         }
         let declared = Arc::new(Declared::read(&started.nodes, &self.hands, &started.run)?);
-        let about = About {
+        let mut about = About {
             workflow: started.workflow.clone(),
             started: started.at,
-            input: started.params.clone(),
+            input: started.input.clone(),
+            params: started.params.clone(),
             parent,
             signature: (!started.is_call).then(|| Signature::of_text(&started.text)),
             source,
         };
+        about.mask(&self.secrets);
         let (run, inputs, progress) = Run::driven(started.run.clone(), about.clone());
         let run = Arc::new(run);
         if let Some(known) = self.register(&run)? {
@@ -202,14 +204,15 @@ impl Shared {
         let mut append = Append::new(run.id.clone(), 0, ENTRY_VERSION, Vec::new());
         let beginning = Progress { state: RunState::Running, ..Progress::default() };
         append.summary = Some(beginning.summary(&about));
-        append.private = Some(Origin::whole(&caller).text());
         append.key = key;
         let (file, depth) = (self.file_of(&started), started.depth);
         let (frame, timeout) = (self.frame_of(&started, file.as_deref()), started.limit());
         let entry = Entry::Started(Box::new(started));
         let mut folded = Folded::default();
         folded.apply(&entry);
-        append.texts = vec![entry.text()];
+        let mut seal = LiveSeal::default();
+        append.texts = seal.close(&self, &run.id, 0, &[entry], &BTreeSet::new()).await.texts;
+        append.private = Some(Origin::whole(&caller, seal.seal()).text());
         match self.begun(&run, append).await? {
             Ok(last) => {
                 let driver = Driver {
@@ -217,7 +220,10 @@ impl Shared {
                     caller,
                     run: run.id.clone(),
                     cancelling: run.cancelling.clone(),
+                    taken: run.taken.clone(),
+                    learned: self.secrets.learned(),
                     about,
+                    seal,
                     inputs,
                     progress,
                     declared,
@@ -231,9 +237,10 @@ impl Shared {
                     depth,
                     timeout,
                     file,
+                    counted: false,
                     ending: Ending::default(),
                 };
-                self.drivers.spawn(drive(driver, false));
+                self.drivers.spawn(driver.drive(false));
                 Ok(run)
             }
             Err(known) => Ok(known),
@@ -245,25 +252,25 @@ impl Shared {
     pub(in crate::runs) async fn found_function(
         self: &Arc<Self>,
         known: KnownRun,
-        callers: &mut HashMap<String, Arc<Caller>>,
+        callers: &mut HashMap<String, (Arc<Caller>, Seal)>,
     ) -> Result<FoundFunction, String> {
         let id = known.run.clone();
         let unreadable = |error: &dyn std::fmt::Display| format!("its history can not be read: {error}");
         let private = self.journal.private(&id).await.map_err(|error| unreadable(&error))?;
         let private = private.unwrap_or_default();
-        let caller = match callers.get(&private) {
-            Some(caller) => caller.clone(),
+        let (caller, seal) = match callers.get(&private) {
+            Some(known) => known.clone(),
             None => {
                 let origin: Origin = serde_json::from_str(&private)
                     .map_err(|error| format!("what it needs to go on can not be read: {error}"))?;
-                let caller = Arc::new(origin.into_parts().0);
-                callers.entry(private).or_insert(caller).clone()
+                let (caller, seal) = origin.into_parts();
+                callers.entry(private).or_insert((Arc::new(caller), seal)).clone()
             }
         };
         let records = self.journal.read(&id, 1).await.map_err(|error| unreadable(&error))?;
         let mut entries = Vec::with_capacity(records.len());
         for record in &records {
-            entries.push(Entry::read(record).map_err(|error| unreadable(&error))?);
+            entries.push(Entry::read(record, &seal).map_err(|error| unreadable(&error))?);
         }
         let mut folded = Folded::default();
         entries.iter().for_each(|entry| folded.apply(entry));
@@ -275,15 +282,25 @@ impl Shared {
         let file = self.file_of(&started);
         let frame = self.frame_of(&started, file.as_deref());
         let about = Run::told(known).about;
+        // Looked up before any run goes on: a run that was over may have been counted, and others are counted after it.
+        let counted = match (&about.source, &folded.end) {
+            (Source::SavedFunction { folder, file, .. }, Some(_)) => {
+                self.workflows.has_counted(folder, file, &about.workflow, &id).await
+            }
+            _ => false,
+        };
         let (run, inputs, progress) = Run::driven(id.clone(), about.clone());
-        let cancelling = run.cancelling.clone();
+        let (cancelling, taken) = (run.cancelling.clone(), run.taken.clone());
         self.lock().insert(id.clone(), Arc::new(run));
         Ok(FoundFunction(Driver {
             shared: self.clone(),
             caller,
             run: id,
             cancelling,
+            taken,
+            learned: self.secrets.learned(),
             about,
+            seal: LiveSeal::found(seal, &self.secrets),
             inputs,
             progress,
             declared: Arc::new(declared),
@@ -297,6 +314,7 @@ impl Shared {
             depth: started.depth,
             timeout: started.limit(),
             file,
+            counted,
             ending: Ending::default(),
         }))
     }
@@ -362,18 +380,6 @@ impl Shared {
             one_heap: true,
         };
         self.clone().begin_written(caller.clone(), started, Source::Function, None, key).await
-    }
-}
-
-/// Drives a run as far as it goes, and has the library count it when it is over.
-async fn drive(driver: Driver, again: bool) {
-    let (shared, about, progress) = (driver.shared.clone(), driver.about.clone(), driver.progress.subscribe());
-    driver.drive(again).await;
-    let Progress { state, ended, .. } = progress.borrow().clone();
-    if let (Source::SavedFunction { folder, file, hash }, Some(ended)) = (&about.source, ended) {
-        let succeeded = state == RunState::Completed;
-        let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(ended.0).unwrap_or(0));
-        shared.workflows.note_function(folder, file, &about.workflow, hash, succeeded, at).await;
     }
 }
 

@@ -69,7 +69,8 @@ impl Driver {
 
     /// Ends the run without telling its function.
     pub(super) async fn cancel_at_once(&mut self, at: Timestamp, reason: String) -> bool {
-        self.append(vec![Entry::Cancelled { at, reason }]).await
+        let entries = self.folded.ended_by(&self.run, at, Entry::Cancelled { at, reason });
+        self.append(entries).await
     }
 
     /// Goes on with a cancel that is in the history already.

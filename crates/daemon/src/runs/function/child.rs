@@ -25,7 +25,7 @@ use crate::runs::begin::Beginning;
 use crate::runs::catalog::TerminalTools;
 use crate::runs::child::{Watched, give_up, outcome_with, tell_of_waits};
 use crate::runs::remote::BeginsRemote;
-use crate::runs::run::{Run, RunState};
+use crate::runs::run::{Progress, Run, RunState};
 use crate::runs::source::{Named, Source};
 use crate::runs::{Seal, Shared, remote};
 use crate::tools::check;
@@ -214,11 +214,12 @@ async fn begin_machine(
     wanted: Wanted,
     saved: Saved,
 ) -> Result<Arc<Run>, String> {
-    let Wanted { step, input, params: mut variables, depth, .. } = wanted;
+    let Wanted { step, input, params, depth, .. } = wanted;
     let definition = Definition::parse(&saved.definition, &TerminalTools)
         .map_err(|problems| format!("the workflow '{}' is not valid:\n{problems}", saved.name))?;
+    let mut variables = params.clone();
     if !input.is_null() {
-        variables.entry("input").or_insert(input);
+        variables.entry("input").or_insert_with(|| input.clone());
     }
     let start = steplatch_workflow::Start {
         run,
@@ -226,18 +227,23 @@ async fn begin_machine(
         variables,
         limits: RunLimits::default(),
         keep_terminals: false,
+        save_on_success: true,
         parent: Some(step),
         depth,
     };
     let source = Source::Saved { folder: saved.folder, name: saved.name };
-    shared.begin(caller, Beginning { definition, source, start, key: None }).await
+    let beginning = Beginning { definition, source, start, key: None };
+    shared.begin_with(caller, beginning, Some(Given { input, params })).await
 }
 
-/// Returns what the run of a function that completed returned.
+/// Returns what the run of a function that completed returned. Its secrets are in it only while it is in memory.
 async fn returned(shared: &Shared, run: &Run) -> Result<Value, String> {
+    if let Some(returned) = run.progress().returned {
+        return Ok(Value::clone(&returned));
+    }
     let records = shared.journal.read(&run.id, 1).await;
     let records = records.map_err(|error| format!("is over, and its result can not be read: {error}"))?;
-    let result = records.iter().rev().find_map(|record| match Entry::read(record) {
+    let result = records.iter().rev().find_map(|record| match Entry::read(record, &Seal::default()) {
         Ok(Entry::Completed { result, .. }) => Some(result),
         _ => None,
     });
@@ -308,6 +314,13 @@ impl Drop for Below {
     }
 }
 
+/// Returns why a run failed, on the last line of a traceback with the name of the exception before its text.
+fn raised(failed: &Progress) -> String {
+    let error = failed.error.clone().unwrap_or_default();
+    let name = failed.traceback.as_deref().and_then(|traceback| traceback.strip_suffix(&error)?.rsplit('\n').next());
+    format!("{}{error}", name.unwrap_or_default())
+}
+
 /// Says what a run that is over came to, as the function that waits for it is told.
 async fn came_of(shared: &Shared, run: &Run, workflow: &str) -> Came {
     let failed = |error: String| {
@@ -317,7 +330,7 @@ async fn came_of(shared: &Shared, run: &Run, workflow: &str) -> Came {
     match run.state() {
         RunState::Completed => {}
         RunState::Cancelled => return failed("was cancelled".to_owned()),
-        _ => return failed(format!("failed: {}", run.progress().error.unwrap_or_default())),
+        _ => return failed(format!("failed: {}", raised(&run.progress()))),
     }
     if run.is_function() {
         return match returned(shared, run).await {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use steplatch_ids::RunId;
 use steplatch_nodes::graph::GraphInput;
@@ -12,17 +13,20 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::cancel::Ending;
-use super::entry::Entry;
+use super::entry::{Asked, Entry};
 use super::frame::Frame;
 use super::gate::{Question, answer_of, step};
-use super::history::{Folded, What, child_of};
+use super::history::{Folded, Open, What, child_of};
 use super::node::Declared;
 use super::work::{Came, Work, due};
 use crate::caller::Caller;
 use crate::moment;
 use crate::runs::Shared;
 use crate::runs::drive::ENTRY_VERSION;
+use crate::runs::origin::Origin;
 use crate::runs::run::{About, Progress, RunState};
+use crate::runs::seal::{Closed, LiveSeal};
+use crate::runs::source::Source;
 
 /// What drives one run.
 pub(super) struct Driver {
@@ -33,6 +37,11 @@ pub(super) struct Driver {
     pub(super) inputs: mpsc::UnboundedReceiver<Box<Input>>,
     pub(super) progress: watch::Sender<Progress>,
     pub(super) cancelling: CancellationToken,
+    /// Cancelled once the run that started this one has written down what it returned.
+    pub(super) taken: CancellationToken,
+    /// Changes whenever the daemon learns a secret.
+    pub(super) learned: watch::Receiver<u64>,
+    pub(super) seal: LiveSeal,
     pub(super) declared: Arc<Declared>,
     /// Who makes calls, by the numbers of the calls that they are the answers to.
     pub(super) frames: HashMap<u64, Frame>,
@@ -50,6 +59,8 @@ pub(super) struct Driver {
     pub(super) timeout: Option<f64>,
     /// The file of the run, as it is executed; none where it is a call of a node.
     pub(super) file: Option<Arc<OwnFile>>,
+    /// Whether the library has counted the run, whose end another daemon saw.
+    pub(super) counted: bool,
     /// What is known of its end while it is cancelled.
     pub(super) ending: Ending,
 }
@@ -70,6 +81,7 @@ enum Happened {
     Paused { by: String, above: bool },
     Resumed { by: String, above: bool },
     ChildBegan { number: u64 },
+    SecretLearned,
     OutOfTime,
     Stopping,
 }
@@ -80,11 +92,12 @@ impl Driver {
         if again {
             if let Err(error) = Box::pin(self.take_up()).await {
                 tracing::error!(run = %self.run, error, "a run can not be taken up");
-                if !self.append(vec![Entry::Failed { at: moment::now(), error }]).await {
+                if !self.append(vec![Entry::Failed { at: moment::now(), error, traceback: None }]).await {
                     return;
                 }
             }
-            if !Box::pin(self.resume_cancel()).await {
+            // The last daemon may have learned of a secret and not have lived to seal it.
+            if !self.write(&[]).await || !Box::pin(self.resume_cancel()).await {
                 return;
             }
         } else {
@@ -120,6 +133,7 @@ impl Driver {
                     None => return Happened::Stopping,
                 },
                 Some((number, came)) = self.work.next() => return Happened::Came { number, came, by: None },
+                Ok(()) = self.learned.changed() => return Happened::SecretLearned,
                 () = due(out_of_time) => return Happened::OutOfTime,
                 () = due(self.ending.cleans_up_until) => return Happened::CleanedUpTooLong,
                 () = std::future::ready(()), if is_ready => if let Some((number, came)) = self.work.next_ready() {
@@ -159,13 +173,19 @@ impl Driver {
     async fn take(&mut self, happened: Happened) -> bool {
         let at = moment::now();
         match happened {
-            Happened::Stopping => false,
+            Happened::Stopping => {
+                // The next daemon may not know what this one has learned.
+                self.write(&[]).await;
+                false
+            }
+            Happened::SecretLearned => self.write(&[]).await,
             Happened::Cancelled { reason } => self.cancel(at, reason).await,
             Happened::CleanedUpTooLong => self.cancel_at_once(at, String::new()).await,
             Happened::OutOfTime => {
                 let seconds = self.timeout.unwrap_or_default();
                 let error = format!("the run was at work for {seconds} s, which is its limit");
-                self.append(vec![Entry::Failed { at, error }]).await
+                let entries = self.folded.ended_by(&self.run, at, Entry::Failed { at, error, traceback: None });
+                self.append(entries).await
             }
             Happened::Paused { .. } if self.folded.paused.is_some() || self.folded.cancel.is_some() => true,
             Happened::Paused { by, above } => {
@@ -219,9 +239,18 @@ impl Driver {
             }
             Happened::Came { number, came, by } => {
                 self.below.remove(&number);
-                // One that was interrupted has nothing to say any more.
-                let Some(open) = self.folded.open.get(&number).cloned() else { return true };
-                self.answer(number, open, came, by).await
+                let open = self.folded.open.get(&number).cloned();
+                let starts_run = |open: &Open| matches!(open.asked(&self.run, number), Asked::Run { .. });
+                let child = open.as_ref().is_none_or(starts_run).then(|| child_of(&self.run, number));
+                let goes_on = match open {
+                    Some(open) => self.answer(number, open, came, by).await,
+                    // The call was interrupted; its late result is dropped.
+                    None => true,
+                };
+                if let Some(child) = child.and_then(|child| self.shared.driven(&child)).filter(|_| goes_on) {
+                    child.taken.cancel();
+                }
+                goes_on
             }
         }
     }
@@ -259,13 +288,25 @@ impl Driver {
         for entry in &entries {
             self.folded.apply(entry);
         }
-        let texts = entries.iter().map(Entry::text).collect();
-        let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, texts);
+        self.write(&entries).await
+    }
+
+    /// Writes entries that are applied already, and seals what the daemon has learned to be secret. Returns false when this
+    /// run is not ours to go on with.
+    async fn write(&mut self, entries: &[Entry]) -> bool {
+        let Closed { texts, redacted, has_learned } = self.closed(entries).await;
+        if texts.is_empty() && redacted.is_empty() && !has_learned {
+            return true;
+        }
+        let mut append = Append { redacted, ..Append::new(self.run.clone(), self.seq, ENTRY_VERSION, texts) };
         // One that is over counts as that once what it started has ended.
         let state = self.folded.state();
-        if !state.is_over() && self.told != Some(state) {
+        if !state.is_over() && (self.told != Some(state) || has_learned) {
             self.told = Some(state);
             append.summary = Some(self.now().summary(&self.about));
+        }
+        if has_learned {
+            append.private = Some(Origin::whole(&self.caller, self.seal.seal()).text());
         }
         let Some(last) = self.shared.written(append, &self.progress).await else { return false };
         self.seq = last;
@@ -275,16 +316,61 @@ impl Driver {
         true
     }
 
+    /// Closes new entries. What lists tell of the run hides what was learned, too.
+    async fn closed(&mut self, entries: &[Entry]) -> Closed {
+        let own = self.declared.secrets();
+        let closed = self.seal.close(&self.shared, &self.run, self.seq, entries, &own).await;
+        if closed.has_learned {
+            self.about.mask(&self.shared.secrets);
+        }
+        closed
+    }
+
     async fn finish(mut self) {
         self.work.end().await;
         self.declared.close(&self.caller).await;
+        // Before the summary: a run that is finished is not looked at by the next daemon.
+        self.count().await;
+        if !self.write(&[]).await || !self.hand_over().await {
+            return;
+        }
         let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, Vec::new());
         append.summary = Some(self.now().summary(&self.about));
         if self.shared.written(append, &self.progress).await.is_none() {
             return;
         }
         self.publish();
-        self.shared.ended(&self.run, false);
+        self.shared.ended(&self.run, !self.seal.seal().secrets().is_empty());
+    }
+
+    /// Waits until a function that started this run has written down what it returned, if there are secrets in that: what
+    /// their marks stand for is gone with the summary. Returns false when the daemon stops before.
+    async fn hand_over(&self) -> bool {
+        let returned = self.folded.end.as_ref().and_then(|end| end.result.as_ref());
+        if !returned.is_some_and(|returned| self.seal.hides(returned)) {
+            return true;
+        }
+        let parent = self.about.parent.as_ref().and_then(|step| self.shared.driven(&step.run));
+        let Some(parent) = parent.filter(|parent| parent.is_function()) else { return true };
+        self.publish();
+        let mut above = parent.follow();
+        tokio::select! {
+            () = self.taken.cancelled() => true,
+            // It does not wait for this run, or not any more.
+            _ = above.wait_for(|progress| progress.state.is_over()) => true,
+            () = self.cancelling.cancelled() => true,
+            () = self.shared.stopping.cancelled() => false,
+        }
+    }
+
+    /// Has the library count the run, if it has the workflow.
+    async fn count(&self) {
+        let Source::SavedFunction { folder, file, hash } = &self.about.source else { return };
+        let Some(end) = self.folded.end.as_ref().filter(|_| !self.counted) else { return };
+        let succeeded = end.state == RunState::Completed;
+        let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(end.at.0).unwrap_or(0));
+        let of = (self.about.workflow.as_str(), &self.run);
+        self.shared.workflows.note_function(folder, file, of, hash, succeeded, at).await;
     }
 
     fn now(&self) -> Progress {
@@ -299,9 +385,16 @@ impl Driver {
             state,
             ended: end.map(|end| end.at),
             error: self.shared.secrets.masked_if(end.and_then(|end| end.error.clone())),
+            traceback: self.shared.secrets.masked_if(end.and_then(|end| end.traceback.clone())),
+            result: end.filter(|end| end.state == RunState::Completed).map(|end| {
+                let mut result = end.result.clone().unwrap_or_default();
+                self.shared.secrets.mask_in(&mut result);
+                Arc::new(result)
+            }),
             paused: self.folded.paused.clone(),
             questions: open.filter_map(|(number, open)| Question::of(&self.run, *number, open)).collect(),
             below: self.below.values().cloned().collect(),
+            returned: end.and_then(|end| end.result.clone()).map(Arc::new),
             ..Progress::default()
         }
     }

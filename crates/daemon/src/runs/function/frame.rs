@@ -6,9 +6,11 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
-use steplatch_nodes::graph::{Decision, Effect, Graph, GraphEvent, GraphInput, Progress, decide, hold, result, resume};
+use steplatch_nodes::graph::{
+    Decision, Effect, Graph, GraphEvent, GraphInput, Progress, StepOutcome, decide, hold, result, resume,
+};
 use steplatch_nodes::{ErrorType, Node, NodeId, NodeResult};
-use steplatch_python::{Answer, Call, CallKind, Entry as Step, Progress as Gone, State};
+use steplatch_python::{Answer, Call, CallKind, Entry as Step, Failure, Progress as Gone, State};
 use steplatch_store::Journal as _;
 use steplatch_workflow::{By, Timestamp};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -85,6 +87,22 @@ struct FunctionHistory {
     held: Vec<Held>,
 }
 
+/// Why a function failed.
+struct Raised {
+    /// The text of the exception, as `str()` has it; its name where it has none.
+    error: String,
+    /// The whole of it, as Python tells it.
+    traceback: Option<String>,
+}
+
+impl From<Failure> for Raised {
+    fn from(failure: Failure) -> Self {
+        let traceback = Some(failure.to_string());
+        let error = if failure.message.is_empty() { failure.exception } else { failure.message };
+        Self { error, traceback }
+    }
+}
+
 /// What a function is told.
 pub(super) enum Told {
     /// Nothing: it begins, or is found where it was.
@@ -158,11 +176,11 @@ impl Driver {
                 let ended = match state {
                     State::Waiting(_) => None,
                     State::Completed(result) => Some(Ok(result)),
-                    State::Failed(failure) => Some(Err(failure.to_string())),
+                    State::Failed(failure) => Some(Err(Raised::from(failure))),
                 };
                 (calls, ended)
             }
-            Err(error) => (Vec::new(), Some(Err(error))),
+            Err(error) => (Vec::new(), Some(Err(Raised { error, traceback: None }))),
         };
         let mut last = self.folded.last;
         let mut numbered = Vec::with_capacity(calls.len());
@@ -197,13 +215,20 @@ impl Driver {
         number: u64,
         mut entries: Vec<Entry>,
         at: Timestamp,
-        ended: Result<Value, String>,
+        ended: Result<Value, Raised>,
     ) -> bool {
         if number == ROOT {
-            entries.push(match ended {
+            let end = match ended {
                 Ok(result) => Entry::Completed { at, result },
-                Err(error) => Entry::Failed { at, error },
-            });
+                Err(Raised { error, traceback }) => Entry::Failed { at, error, traceback },
+            };
+            // A replay, as that of a cancel, does not say which calls the end leaves without an answer.
+            let is_abandoned = |number: u64| {
+                entries.iter().any(|entry| matches!(entry, Entry::Abandoned { number: known, .. } if *known == number))
+            };
+            let mut ending = self.folded.ended_by(&self.run, at, end);
+            ending.retain(|entry| !matches!(entry, Entry::Abandoned { number, .. } if is_abandoned(*number)));
+            entries.extend(ending);
             return self.append(entries).await;
         }
         // What it asked last without waiting for it is told, and nobody answers.
@@ -214,7 +239,9 @@ impl Driver {
             let (node, input) = (&called.node, called.input.clone());
             let came = match ended {
                 Ok(output) => self.returned(node, input, output),
-                Err(error) => NodeResult::failed(node, input, ErrorType::Exception, error),
+                Err(Raised { error, traceback }) => {
+                    NodeResult::failed(node, input, ErrorType::Exception, traceback.unwrap_or(error))
+                }
             };
             self.work.came(number, Came::node(came));
         }
@@ -231,6 +258,10 @@ impl Driver {
     ) -> bool {
         let at = moment::now();
         let is_paused = self.folded.paused.is_some();
+        let ended = match call.and_then(|call| self.folded.open.get(&call)).map(|open| &open.what) {
+            Some(What::Step { step, node, .. }) => Some((node.clone(), self.limit_of(number, step, node))),
+            _ => None,
+        };
         let Some(Frame::Graph(of)) = self.frames.get_mut(&number) else { return true };
         let decide = if is_paused { hold } else { decide };
         let Decision { events, effects } = decide(&of.graph, &of.progress, input, at);
@@ -239,16 +270,22 @@ impl Driver {
         let mut last = self.folded.last;
         let mut begun = Vec::new();
         for event in events {
+            let (mut node, mut timeout) = (None, None);
             let call = match &event {
                 GraphEvent::AttemptStarted { .. } => {
                     last += 1;
                     begun.push(last);
                     Some(last)
                 }
-                GraphEvent::AttemptEnded { .. } => call,
+                GraphEvent::AttemptEnded { outcome, .. } => {
+                    let (called, limit) = ended.clone().unzip();
+                    node = called;
+                    timeout = limit.flatten().filter(|_| *outcome == StepOutcome::TimedOut);
+                    call
+                }
                 _ => None,
             };
-            entries.push(Entry::Graph { at, frame: number, number: call, event });
+            entries.push(Entry::Graph { at, frame: number, number: call, event, node, timeout });
         }
         if !self.append(entries).await {
             return false;
@@ -421,7 +458,8 @@ impl Driver {
     async fn entries(&self) -> Result<Vec<Entry>, String> {
         let unreadable = |error: &dyn std::fmt::Display| format!("the history of the run can not be read: {error}");
         let records = self.shared.journal.read(&self.run, 1).await.map_err(|error| unreadable(&error))?;
-        records.iter().map(|record| Entry::read(record).map_err(|error| unreadable(&error))).collect()
+        let read = |record| Entry::read(record, self.seal.seal()).map_err(|error| unreadable(&error));
+        records.iter().map(read).collect()
     }
 
     /// Passes on what came of a call to whoever made it.
@@ -431,10 +469,11 @@ impl Driver {
         let mut entries = self.abandoned_below(number, at);
         self.frames.remove(&number);
         let asked = open.asked(&self.run, number);
+        let timeout = open.timeout().filter(|_| matches!(came, Came::TimedOut(_)));
         match (self.frames.get_mut(&open.frame), open.what) {
             (Some(Frame::Function { held, .. }), What::Call(call)) => {
                 let answer = came.into_answer();
-                entries.push(Entry::Answered { at, number, answer: answer.clone(), by, asked });
+                entries.push(Entry::Answered { at, number, answer: answer.clone(), by, asked, timeout });
                 if self.folded.paused.is_some() {
                     held.push(Held { number, ordinal: call.ordinal, answer });
                     return self.append(entries).await;
@@ -450,9 +489,9 @@ impl Driver {
                 let answer = came.into_answer();
                 let result = match &answer {
                     Answer::Value(result) => Entry::Completed { at, result: result.clone() },
-                    Answer::Raise { message, .. } => Entry::Failed { at, error: message.clone() },
+                    Answer::Raise { message, .. } => Entry::Failed { at, error: message.clone(), traceback: None },
                 };
-                entries.extend([Entry::Answered { at, number, answer, by, asked }, result]);
+                entries.extend([Entry::Answered { at, number, answer, by, asked, timeout }, result]);
                 self.append(entries).await
             }
             _ => true,

@@ -14,9 +14,11 @@ use super::history::{Open, What, waits_for_somebody};
 use crate::approver::Approver;
 use crate::caller::Caller;
 use crate::moment;
-use crate::runs::gate::{Asked, Given, NotTaken, TAKEN_WITHIN, already_answered, masked_form, not_written, refused};
+use crate::runs::gate::{
+    Asked, Given, NotTaken, TAKEN_WITHIN, already_answered, masked_form, not_waiting, not_written, refused,
+};
 use crate::runs::run::Run;
-use crate::runs::{Runs, report};
+use crate::runs::{Runs, Seal, report};
 use crate::secrets::Secrets;
 
 /// Who answers unless the function says otherwise.
@@ -152,11 +154,11 @@ impl Runs {
         };
         let Some(question) = question else {
             let answered = self.answered_in(run, given.gate_id.as_deref()).await;
-            return Err(refused(match (answered, &given.gate_id) {
-                (Some((_, answered)), _) => answered,
-                (None, Some(gate)) => format!("Gate '{gate}' does not wait in run '{}'", run.id),
-                (None, None) => format!("Run '{}' waits for no answer: it is {}", run.id, run.state().name()),
-            }));
+            return Err(match (answered, &given.gate_id) {
+                (Some((_, answered)), _) => refused(answered),
+                (None, Some(gate)) => refused(format!("Gate '{gate}' does not wait in run '{}'", run.id)),
+                (None, None) => not_waiting(run),
+            });
         };
         let asked = Asked {
             info: question.info(&self.shared.secrets),
@@ -183,7 +185,7 @@ impl Runs {
         let records = self.shared.journal.read(&run.id, 1).await.ok()?;
         let gate_of = |number: u64| step(&run.id, number).map(|step| step.to_string());
         let meant = |number: u64| gate.is_none_or(|gate| gate_of(number).is_some_and(|id| id == *gate));
-        records.iter().rev().find_map(|record| match Entry::read(record).ok()? {
+        records.iter().rev().find_map(|record| match Entry::read(record, &Seal::default()).ok()? {
             Entry::Answered { at, number, answer: Answer::Value(answer), by: Some(by), .. } if meant(number) => {
                 let answer = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
                 let told = already_answered(&by, at, &answer);

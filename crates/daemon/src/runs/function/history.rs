@@ -12,7 +12,7 @@ use steplatch_workflow::{Pause, Timestamp};
 
 use super::cancel::Cancel;
 use super::entry::{Asked, Entry};
-use super::inline::Inlined;
+use super::inline::InlineExecution;
 use crate::runs::run::RunState;
 
 /// The frame that the run itself is.
@@ -49,7 +49,7 @@ pub(super) struct Open {
     pub(super) within: Option<u64>,
     pub(super) what: What,
     /// How far it is, where the frame executes it itself.
-    pub(super) inlined: Option<Inlined>,
+    pub(super) inlined: Option<InlineExecution>,
 }
 
 /// What is called.
@@ -68,6 +68,13 @@ pub(super) struct End {
     pub(super) state: RunState,
     pub(super) result: Option<Value>,
     pub(super) error: Option<String>,
+    pub(super) traceback: Option<String>,
+}
+
+impl End {
+    fn new(at: Timestamp, state: RunState) -> Self {
+        Self { at, state, result: None, error: None, traceback: None }
+    }
 }
 
 /// How long a run has been at work: not counted is when it waited for somebody, or was paused.
@@ -92,7 +99,7 @@ impl Folded {
             }
             Entry::Inlined { number, .. } => {
                 if let Some(open) = self.open.get_mut(number) {
-                    open.inlined = Some(Inlined::Begun);
+                    open.inlined = Some(InlineExecution::Begun);
                 }
             }
             Entry::Answered { number, answer, .. } => {
@@ -107,7 +114,7 @@ impl Folded {
             Entry::Abandoned { number, .. } => {
                 self.open.remove(number);
             }
-            Entry::Graph { at, frame, number: Some(number), event } => match event {
+            Entry::Graph { at, frame, number: Some(number), event, .. } => match event {
                 GraphEvent::AttemptStarted { step, attempt, node, input } => {
                     self.last = *number;
                     let (step, node) = (step.clone(), node.clone());
@@ -141,14 +148,13 @@ impl Folded {
                 }
             }
             Entry::Completed { at, result } => {
-                self.end(End { at: *at, state: RunState::Completed, result: Some(result.clone()), error: None });
+                self.end(End { result: Some(result.clone()), ..End::new(*at, RunState::Completed) });
             }
-            Entry::Failed { at, error } => {
-                self.end(End { at: *at, state: RunState::Failed, result: None, error: Some(error.clone()) });
+            Entry::Failed { at, error, traceback } => {
+                let (error, traceback) = (Some(error.clone()), traceback.clone());
+                self.end(End { error, traceback, ..End::new(*at, RunState::Failed) });
             }
-            Entry::Cancelled { at, .. } => {
-                self.end(End { at: *at, state: RunState::Cancelled, result: None, error: None });
-            }
+            Entry::Cancelled { at, .. } => self.end(End::new(*at, RunState::Cancelled)),
         }
         let stands = self.paused.is_some() || self.state() != RunState::Running;
         self.clock.apply(entry.at(), stands);
@@ -171,6 +177,17 @@ impl Folded {
     pub(super) fn at_work_for(&self, seconds: f64) -> Option<Timestamp> {
         let limit = Duration::try_from_secs_f64(seconds).ok()?;
         Some(self.clock.since?.after(limit.saturating_sub(self.clock.before)))
+    }
+
+    /// Returns the entries that end a run: every gate that still waits is cancelled before.
+    pub(super) fn ended_by(&self, run: &RunId, at: Timestamp, end: Entry) -> Vec<Entry> {
+        let waits = |(number, open): (&u64, &Open)| match open.asked(run, *number) {
+            Asked::Gate if open.waits_for_somebody() => {
+                Some(Entry::Abandoned { at, number: *number, asked: Asked::Gate })
+            }
+            _ => None,
+        };
+        self.open.iter().filter_map(waits).chain([end]).collect()
     }
 
     /// Whether a call was made, however indirectly, for what `frame` is the answer to.
@@ -198,6 +215,18 @@ impl Open {
 
     pub(super) fn waits_for_somebody(&self) -> bool {
         matches!(&self.what, What::Call(call) if waits_for_somebody(&call.kind))
+    }
+
+    /// Returns the seconds that a call of a function may take.
+    pub(super) fn timeout(&self) -> Option<f64> {
+        let What::Call(call) = &self.what else { return None };
+        match &call.kind {
+            CallKind::Run { timeout, .. }
+            | CallKind::Gate { timeout, .. }
+            | CallKind::RunWorkflow { timeout, .. }
+            | CallKind::RunGraph { timeout, .. } => *timeout,
+            _ => None,
+        }
     }
 
     /// Returns what is asked for, in a few words.

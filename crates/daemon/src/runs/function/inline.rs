@@ -20,11 +20,11 @@ use crate::moment;
 
 /// How far a call is that its caller executes itself.
 #[derive(Debug, Clone)]
-pub(super) enum Inlined {
+pub(super) enum InlineExecution {
     /// It is being executed.
     Begun,
     /// It is over, and the call is not answered yet.
-    Ended(CallKind),
+    Ended(Box<CallKind>),
 }
 
 impl Driver {
@@ -43,8 +43,8 @@ impl Driver {
         match self.folded.open.get(&number).and_then(|open| open.inlined.clone()) {
             // It begins once it is known how far its caller was.
             None => self.work.came(number, Came::Begin),
-            Some(Inlined::Begun) => {}
-            Some(Inlined::Ended(ended)) => self.inline_ended(number, ended),
+            Some(InlineExecution::Begun) => {}
+            Some(InlineExecution::Ended(ended)) => self.inline_ended(number, *ended),
         }
     }
 
@@ -111,7 +111,7 @@ impl Folded {
             && let Some(number) = self.number_of(frame, *of)
             && let Some(open) = self.open.get_mut(&number)
         {
-            open.inlined = Some(Inlined::Ended(call.kind.clone()));
+            open.inlined = Some(InlineExecution::Ended(Box::new(call.kind.clone())));
         }
     }
 
@@ -137,12 +137,13 @@ mod tests {
     use steplatch_store::Record;
 
     use super::*;
+    use crate::runs::Seal;
 
     fn folded(texts: &[&str]) -> Folded {
         let mut folded = Folded::default();
         for (at, text) in texts.iter().enumerate() {
             let record = Record { seq: at as u64 + 1, version: 1, text: (*text).to_owned() };
-            folded.apply(&Entry::read(&record).unwrap_or_else(|error| panic!("{error}")));
+            folded.apply(&Entry::read(&record, &Seal::default()).unwrap_or_else(|error| panic!("{error}")));
         }
         folded
     }
@@ -177,14 +178,14 @@ mod tests {
             &asks(3, 3, ""),
         ]);
         assert!(run.is_below(2, 1) && !run.is_below(3, 1));
-        assert!(matches!(run.open[&1].inlined, Some(Inlined::Begun)));
+        assert!(matches!(run.open[&1].inlined, Some(InlineExecution::Begun)));
         let ended = Call {
             ordinal: 4,
             within: None,
             kind: CallKind::Ended { of: 1, output: 7.into(), error: None, cancelled: false },
         };
         run.apply_inline(0, &ended);
-        assert!(matches!(run.open[&1].inlined, Some(Inlined::Ended(_))));
+        assert!(matches!(run.open[&1].inlined, Some(InlineExecution::Ended(_))));
         run.apply(&Entry::Abandoned { at: Timestamp(3), number: 1, asked: super::super::entry::Asked::Other });
         assert_eq!(run.orphans(), [2]);
         assert_eq!(run.not_among(0, &[3]), [2]);

@@ -1,6 +1,6 @@
 //! The nodes that a run can call.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
@@ -48,6 +48,11 @@ impl Declared {
     pub(super) async fn perform(&self, caller: &Arc<Caller>, node: &Node, call: Call, step: String) -> NodeResult {
         let made = || self.hands.performer(caller, caller.folder.clone(), self.panes.clone());
         self.performer.get_or_init(made).run(node, call, &step).await
+    }
+
+    /// Returns the values of the secrets that calls have referred to so far.
+    pub(super) fn secrets(&self) -> BTreeSet<String> {
+        self.performer.get().map(Performer::resolved).unwrap_or_default()
     }
 
     /// Takes over terminals that nodes were given by another daemon.

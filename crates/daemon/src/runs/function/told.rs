@@ -1,6 +1,7 @@
 //! Runs of functions, as they are told to who follows or asks.
 
 use serde_json::{Map, Value, json};
+use steplatch_nodes::NodeId;
 use steplatch_nodes::graph::{Ending, GraphEvent, StepOutcome};
 use steplatch_protocol::{RunEvent, RunReply};
 use steplatch_python::{Answer, CallKind};
@@ -11,6 +12,7 @@ use super::entry::{Asked, Entry, told_as};
 use super::gate::{HUMAN, step};
 use super::history::{Folded, ROOT, child_of};
 use crate::moment;
+use crate::runs::Seal;
 use crate::runs::event::{Unreadable, envelope};
 use crate::runs::run::{Run, RunState};
 use crate::secrets::Secrets;
@@ -18,7 +20,7 @@ use crate::secrets::Secrets;
 /// Tells an entry as an event; one that says nothing to anybody else is `None`.
 pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unreadable> {
     let gate_id = |number: u64| step(&run.id, number).map(|step| step.to_string());
-    let (at, event_type, data) = match Entry::read(record)? {
+    let (at, event_type, data) = match Entry::read(record, &Seal::default())? {
         Entry::Started(started) => {
             let data = json!({"input": started.input, "params": started.params, "file": started.file});
             (started.at, "workflow_started".to_owned(), data)
@@ -37,7 +39,7 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
                 CallKind::Gate { prompt, choices, form, answered_by, context, .. } => (
                     "gate_waiting".to_owned(),
                     json!({"gate_id": gate_id(number), "state": "gate", "prompt": prompt,
-                           "choices": choices.unwrap_or_default(), "form": form,
+                           "choices": choices, "form": form,
                            "answered_by": answered_by.as_deref().unwrap_or(HUMAN), "context": context}),
                 ),
                 CallKind::Emit { event_type, data } => (told_as(&event_type), data),
@@ -48,7 +50,7 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
             };
             (at, event_type, data)
         }
-        Entry::Answered { at, number, answer, by, asked } => {
+        Entry::Answered { at, number, answer, by, asked, timeout } => {
             let (event_type, data) = match asked {
                 Asked::Other => return Ok(None),
                 Asked::Gate => match answer {
@@ -58,17 +60,22 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
                                           "through": through});
                         ("gate_answered", data)
                     }
-                    Answer::Raise { .. } => ("gate_timeout", json!({"gate_id": gate_id(number), "state": "gate"})),
+                    Answer::Raise { .. } => {
+                        ("gate_timeout", json!({"gate_id": gate_id(number), "state": "gate", "timeout": timeout}))
+                    }
                 },
                 Asked::Node(node) => match answer {
                     Answer::Value(result) => {
                         let good = result.get("success") == Some(&Value::Bool(true));
-                        let event_type = if good { "node_completed" } else { "node_error" };
-                        (event_type, json!({"node_id": node, "call": number, "result": result}))
+                        let data = json!({"node_id": node, "call": number, "success": good, "result": result});
+                        ("node_completed", data)
                     }
-                    Answer::Raise { exception, message } => {
-                        let event_type = if exception == "TimeoutError" { "node_timeout" } else { "node_error" };
-                        (event_type, json!({"node_id": node, "call": number, "error": message}))
+                    Answer::Raise { exception, message } if exception == "TimeoutError" => {
+                        let data = json!({"node_id": node, "call": number, "timeout": timeout, "error": message});
+                        ("node_timeout", data)
+                    }
+                    Answer::Raise { message, .. } => {
+                        ("node_error", json!({"node_id": node, "call": number, "error": message}))
                     }
                 },
                 Asked::Run { workflow, run } => match answer {
@@ -96,8 +103,8 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
             }
             Asked::Other => return Ok(None),
         },
-        Entry::Graph { at, frame, number, event } => {
-            let (event_type, data) = of_graph(frame, number, event);
+        Entry::Graph { at, frame, number, event, node, timeout } => {
+            let (event_type, data) = of_graph(frame, number, event, node, timeout);
             (at, event_type.to_owned(), data)
         }
         Entry::Paused { at, by, .. } => (at, "workflow_paused".to_owned(), json!({"by": by})),
@@ -106,7 +113,13 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
             return Ok(None);
         }
         Entry::Completed { at, result } => (at, "workflow_completed".to_owned(), json!({"result": result})),
-        Entry::Failed { at, error } => (at, "workflow_failed".to_owned(), json!({"reason": "failed", "error": error})),
+        Entry::Failed { at, error, traceback } => {
+            let mut data = json!({"reason": "failed", "error": error});
+            if let Some(traceback) = traceback {
+                data["traceback"] = traceback.into();
+            }
+            (at, "workflow_failed".to_owned(), data)
+        }
         Entry::Cancelled { at, reason } => (at, "workflow_cancelled".to_owned(), json!({"reason": reason})),
     };
     let data = match data {
@@ -125,8 +138,15 @@ fn within(frame: u64, mut data: Value) -> Value {
     data
 }
 
-/// Tells what happened to the graph that is the answer to the call `frame`.
-fn of_graph(frame: u64, number: Option<u64>, event: GraphEvent) -> (&'static str, Value) {
+/// Tells what happened to the graph that is the answer to the call `frame`. `called` is the node whose call came to
+/// something, `timeout` what it might take.
+fn of_graph(
+    frame: u64,
+    number: Option<u64>,
+    event: GraphEvent,
+    called: Option<NodeId>,
+    timeout: Option<f64>,
+) -> (&'static str, Value) {
     match event {
         GraphEvent::Started { input } => ("graph_started", json!({"call": frame, "input": input})),
         GraphEvent::AttemptStarted { step, attempt, node, input } => (
@@ -134,19 +154,26 @@ fn of_graph(frame: u64, number: Option<u64>, event: GraphEvent) -> (&'static str
             json!({"node_id": node, "call": number, "within": frame, "step_id": step, "attempt": attempt, "input": input}),
         ),
         GraphEvent::AttemptEnded { step, attempt, outcome } => {
-            let (event_type, field, told) = match outcome {
+            let mut data =
+                json!({"node_id": called, "call": number, "within": frame, "step_id": step, "attempt": attempt});
+            let event_type = match outcome {
                 StepOutcome::Finished { result } => {
-                    let event_type = if result.success { "node_completed" } else { "node_error" };
-                    (event_type, "result", json!(result))
+                    data["node_id"] = result.node_id.as_str().into();
+                    data["success"] = result.success.into();
+                    data["result"] = json!(result);
+                    "node_completed"
                 }
-                StepOutcome::TimedOut => ("node_timeout", "error", "it took longer than it may".into()),
-                StepOutcome::Unknown => ("node_error", "error", "whether it was done is not known".into()),
+                StepOutcome::TimedOut => {
+                    data["timeout"] = json!(timeout);
+                    data["error"] = "it took longer than it may".into();
+                    "node_timeout"
+                }
+                StepOutcome::Unknown => {
+                    data["error"] = "whether it was done is not known".into();
+                    "node_error"
+                }
             };
-            let node = told.get("node_id").cloned().unwrap_or_default();
-            (
-                event_type,
-                json!({"node_id": node, "call": number, "within": frame, "step_id": step, "attempt": attempt, field: told}),
-            )
+            (event_type, data)
         }
         GraphEvent::RetryPlanned { step, due } => {
             ("graph_step_retry", json!({"call": frame, "step_id": step, "due": moment::told(due)}))
@@ -179,13 +206,13 @@ pub(in crate::runs) fn report(run: &Run, records: &[Record], secrets: &Secrets) 
     let progress = run.progress();
     let mut folded = Folded::default();
     for record in records {
-        folded.apply(&Entry::read(record)?);
+        folded.apply(&Entry::read(record, &Seal::default())?);
     }
     let ended = progress.ended.unwrap_or_else(moment::now);
     let mut result = folded.end.and_then(|end| end.result).unwrap_or_default();
     secrets.mask_in(&mut result);
     Ok(RunReply {
-        success: matches!(progress.state, RunState::Running | RunState::Waiting | RunState::Completed),
+        success: progress.state == RunState::Completed,
         run_id: run.id.to_string(),
         status: progress.state.name().to_owned(),
         workflow_name: Some(run.about.workflow.clone()),
@@ -193,6 +220,7 @@ pub(in crate::runs) fn report(run: &Run, records: &[Record], secrets: &Secrets) 
         result: Some(result).filter(|_| progress.state == RunState::Completed),
         paused: progress.pause(secrets),
         error: secrets.masked_if(progress.error.or(progress.trouble)),
+        traceback: secrets.masked_if(progress.traceback),
         ..RunReply::default()
     })
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steplatch_remote::{
-    AskError, Cancelled, Ids, Looked, StartError, Started, State as There, Status, clean_text, jitter, pace, result,
+    AskError, Cancelled, Ids, LocalEnd, Looked, StartError, Started, State as There, Status, clean_text, jitter, pace,
+    result,
 };
 
 use super::drive::Driver;
@@ -93,18 +94,18 @@ impl Driver {
             }
             There::Running => self.append(told).await,
             There::Completed => {
-                let result = self.result(None, None);
+                let result = self.result(None);
                 self.append(Entry::Completed { at, result }).await
             }
             There::Failed => {
                 let error = self.seen.as_ref().map(Status::failure_words).unwrap_or_default();
-                let result = self.result(None, None);
+                let result = self.result(None);
                 self.append(Entry::Failed { at, error, result }).await
             }
             There::Cancelled => {
                 let words = self.seen.as_ref().map(Status::failure_words).unwrap_or_default();
                 let reason = format!("it was cancelled at its service: {words}");
-                let result = self.result(None, None);
+                let result = self.result(None);
                 self.append(Entry::Cancelled { at, reason, result }).await
             }
         }
@@ -132,33 +133,31 @@ impl Driver {
         let told = format!("{reason}; {there}");
         match late {
             true => {
-                let result = self.result(Some(&told), None);
+                // It is over here whatever its service says, and a client that polls on the status stops.
+                let result = self.result(Some(LocalEnd { status: "FAILED", error: &told }));
                 self.append(Entry::Failed { at, error: told, result }).await
             }
             false => {
-                let result = self.result(Some(&told), Some("CANCELLED"));
+                let result = self.result(Some(LocalEnd { status: "CANCELLED", error: &told }));
                 self.append(Entry::Cancelled { at, reason: told, result }).await
             }
         }
     }
 
     pub(super) async fn fail(&mut self, error: String, status: &str) -> bool {
-        let result = self.result(Some(&error), Some(status));
+        let result = self.result(Some(LocalEnd { status, error: &error }));
         self.append(Entry::Failed { at: moment::now(), error, result }).await
     }
 
-    /// Returns what is told of the run, with what was seen last.
-    pub(super) fn result(&self, error: Option<&str>, status: Option<&str>) -> Value {
+    /// Returns the result of the run, with the status that was seen last.
+    pub(super) fn result(&self, local: Option<LocalEnd<'_>>) -> Value {
         let there = self.state.there.as_ref();
         let ids = Ids {
             workflow: self.began.workflow_id.clone(),
             correlation: there.map(|there| there.correlation_id.clone()).unwrap_or_default(),
             instance: there.map(|there| there.instance.clone()).unwrap_or_default(),
         };
-        let mut result = result(&ids, self.seen.as_ref(), error);
-        if let Some(status) = status {
-            result["status"] = status.into();
-        }
+        let mut result = result(&ids, self.seen.as_ref(), local);
         if result["input"].is_null() {
             result["input"] = Value::Object(self.began.input.clone());
         }

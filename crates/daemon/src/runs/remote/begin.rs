@@ -1,5 +1,6 @@
 //! How runs of remote workflows begin, or are found again by another daemon.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -7,7 +8,7 @@ use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::ToolInfo;
 use steplatch_store::{Append, Journal as _, KnownRun};
 
-use super::drive::Driver;
+use super::drive::{Driver, Sealing};
 use super::entry::{Began, Entry};
 use super::state::State;
 use crate::caller::Caller;
@@ -16,6 +17,7 @@ use crate::runs::Shared;
 use crate::runs::drive::ENTRY_VERSION;
 use crate::runs::origin::Origin;
 use crate::runs::run::{About, Progress, Run, RunState};
+use crate::runs::seal::LiveSeal;
 use crate::runs::source::Source;
 
 /// What a run of a remote workflow begins with.
@@ -81,10 +83,11 @@ impl Shared {
             input,
             timeout,
         };
-        let mut input = began.input.clone();
-        self.secrets.mask_fields(&mut input);
+        let input = Value::Object(began.input.clone());
         let source = Source::Remote { service: began.service.clone() };
-        let about = About { workflow: tool.name, started: began.at, input, parent, signature: None, source };
+        let (workflow, params) = (tool.name, Map::new());
+        let mut about = About { workflow, started: began.at, input, params, parent, signature: None, source };
+        about.mask(&self.secrets);
         let (run, inputs, progress) = Run::driven(run, about.clone());
         let run = Arc::new(run);
         if let Some(known) = self.register(&run)? {
@@ -93,13 +96,23 @@ impl Shared {
         let mut append = Append::new(run.id.clone(), 0, ENTRY_VERSION, Vec::new());
         let beginning = Progress { state: RunState::Running, ..Progress::default() };
         append.summary = Some(beginning.summary(&about));
-        append.private = Some(Origin::bare(caller).text());
         append.key = key;
-        let entry = Entry::Began(Box::new(began.clone()));
-        append.texts = vec![entry.text()];
+        let (entry, mut seal, origin) =
+            (Entry::Began(Box::new(began.clone())), LiveSeal::default(), Origin::bare(caller));
+        append.texts = seal.close(&self, &run.id, 0, &[entry], &BTreeSet::new()).await.texts;
+        append.private = Some(origin.sealed_by(seal.seal()).text());
+        let sealing = Sealing { seal, origin };
         match self.begun(&run, append).await? {
             Ok(last) => {
-                let driver = Driver::new(self.clone(), began, about, inputs, progress, State::default(), last);
+                tracing::info!(
+                    run = %began.run,
+                    workflow = began.tool,
+                    service = began.service,
+                    workflow_id = began.workflow_id,
+                    "a run of a remote workflow started"
+                );
+                let driver =
+                    Driver::new(self.clone(), began, about, inputs, progress, (State::default(), last), sealing);
                 self.drivers.spawn(driver.drive());
                 Ok(run)
             }
@@ -111,11 +124,15 @@ impl Shared {
     pub(in crate::runs) async fn found_remote(self: &Arc<Self>, known: KnownRun) -> Result<FoundRemote, String> {
         let id = known.run.clone();
         let unreadable = |error: &dyn std::fmt::Display| format!("its history can not be read: {error}");
+        let private = self.journal.private(&id).await.map_err(|error| unreadable(&error))?.unwrap_or_default();
+        // Who began it is told nobody, and the run goes on without it.
+        let origin: Origin = serde_json::from_str(&private).unwrap_or_default();
+        let seal = origin.clone().into_parts().1;
         let records = self.journal.read(&id, 1).await.map_err(|error| unreadable(&error))?;
         let mut state = State::default();
         let mut began = None;
         for record in &records {
-            let entry = Entry::read(record).map_err(|error| unreadable(&error))?;
+            let entry = Entry::read(record, &seal).map_err(|error| unreadable(&error))?;
             state.apply(&entry);
             if let Entry::Began(first) = entry {
                 began = Some(*first);
@@ -126,6 +143,7 @@ impl Shared {
         let (run, inputs, progress) = Run::driven(id.clone(), about.clone());
         self.lock().insert(id, Arc::new(run));
         let last = records.len() as u64;
-        Ok(FoundRemote(Driver::new(self.clone(), began, about, inputs, progress, state, last)))
+        let sealing = Sealing { seal: LiveSeal::found(seal, &self.secrets), origin };
+        Ok(FoundRemote(Driver::new(self.clone(), began, about, inputs, progress, (state, last), sealing)))
     }
 }

@@ -1,10 +1,11 @@
 //! The task that drives a run of a remote workflow: decide, append, ask, and again.
 
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use steplatch_remote::{AskError, Cancelled, Config, Pace, StartError, Started, Status};
+use steplatch_remote::{AskError, Cancelled, Config, LocalEnd, Pace, StartError, Started, Status};
 use steplatch_store::Append;
 use steplatch_workflow::Input;
 use tokio::sync::{mpsc, watch};
@@ -16,7 +17,9 @@ use crate::remotes::{Ended, Service, Setup, Turn};
 use crate::runs::Shared;
 use crate::runs::drive::ENTRY_VERSION;
 use crate::runs::function::{due, until};
+use crate::runs::origin::Origin;
 use crate::runs::run::{About, Progress, RunState};
+use crate::runs::seal::{Closed, LiveSeal};
 
 /// How long the answer to a start is waited for when the daemon stops: without it, nobody knows what became of it.
 const LAST_ANSWER: Duration = Duration::from_secs(8);
@@ -49,6 +52,16 @@ pub(super) struct Driver {
     pub(super) longest: Duration,
     /// Why it can not go on just now.
     pub(super) trouble: Option<String>,
+    sealing: Sealing,
+    /// Changes whenever the daemon learns a secret.
+    learned: watch::Receiver<u64>,
+}
+
+/// What hides the secrets of a run in its history.
+pub(super) struct Sealing {
+    pub(super) seal: LiveSeal,
+    /// What is stored beside the run, with its secrets.
+    pub(super) origin: Origin,
 }
 
 /// What is being asked, and waited for.
@@ -81,13 +94,13 @@ impl Driver {
         about: About,
         inputs: mpsc::UnboundedReceiver<Box<Input>>,
         progress: watch::Sender<Progress>,
-        state: State,
-        seq: u64,
+        (state, seq): (State, u64),
+        sealing: Sealing,
     ) -> Self {
         let service = shared.remotes.service(&began.service);
         // Those that are there already count before others begin.
         let turn = state.there.is_some().then(|| service.enter_anyway());
-        let pace = Pace::new(Duration::from_secs(5));
+        let (pace, learned) = (Pace::new(Duration::from_secs(5)), shared.secrets.learned());
         let driver = Self {
             shared,
             began,
@@ -105,6 +118,8 @@ impl Driver {
             unknown: 0,
             longest: Config::default().execution_timeout,
             trouble: None,
+            sealing,
+            learned,
         };
         driver.publish();
         driver
@@ -114,6 +129,10 @@ impl Driver {
     pub(super) async fn drive(mut self) {
         let mut asking: Option<Asking> = None;
         let stopping = self.shared.stopping.clone();
+        // Of a run that is found, the last daemon may have learned of a secret and not have lived to seal it.
+        if !self.write(&[]).await {
+            return;
+        }
         while self.state.end.is_none() {
             if let Some(setup) = self.service.setup() {
                 self.longest = setup.config.execution_timeout;
@@ -137,6 +156,7 @@ impl Driver {
                     self.came(came, &mut asking).await
                 }
                 () = due(late) => self.late(&mut asking).await,
+                Ok(()) = self.learned.changed() => self.write(&[]).await,
             };
             if !goes_on {
                 return;
@@ -229,7 +249,7 @@ impl Driver {
             Input::Cancel { .. } if matches!(self.state.phase, Phase::Cancelling { .. }) => return true,
             Input::Cancel { reason } if matches!(self.state.phase, Phase::ToStart | Phase::ToStartAt(_)) => {
                 // It was never started.
-                let result = self.result(Some(&reason), Some("CANCELLED"));
+                let result = self.result(Some(LocalEnd { status: "CANCELLED", error: &reason }));
                 Entry::Cancelled { at, reason, result }
             }
             Input::Cancel { reason } => Entry::Cancelling { at, reason, late: false },
@@ -306,9 +326,25 @@ impl Driver {
     /// Writes, and tells who follows. Returns false when this run is not ours to go on with.
     pub(super) async fn append(&mut self, entry: Entry) -> bool {
         self.state.apply(&entry);
-        let mut append = Append::new(self.began.run.clone(), self.seq, ENTRY_VERSION, vec![entry.text()]);
+        self.write(&[entry]).await
+    }
+
+    /// Writes entries that are applied already, and seals what the daemon has learned to be secret. Returns false when this
+    /// run is not ours to go on with.
+    async fn write(&mut self, entries: &[Entry]) -> bool {
+        let (run, none) = (self.began.run.clone(), BTreeSet::new());
+        let closed = self.sealing.seal.close(&self.shared, &run, self.seq, entries, &none).await;
+        let Closed { texts, redacted, has_learned } = closed;
+        if texts.is_empty() && redacted.is_empty() && !has_learned {
+            return true;
+        }
+        let mut append = Append { redacted, ..Append::new(run, self.seq, ENTRY_VERSION, texts) };
+        if has_learned {
+            self.about.mask(&self.shared.secrets);
+            append.private = Some(self.sealing.origin.sealed_by(self.sealing.seal.seal()).text());
+        }
         let state = self.state.run_state();
-        if self.told != Some(state) {
+        if self.told != Some(state) || has_learned {
             self.told = Some(state);
             append.summary = Some(self.now().summary(&self.about));
         }
@@ -328,10 +364,22 @@ impl Driver {
                 RunState::Cancelled => Ended::Cancelled,
                 _ => Ended::Failed,
             };
-            self.service.numbers.ended(how, end.at.since(self.began.at));
+            let took = end.at.since(self.began.at);
+            self.service.numbers.ended(how, took);
+            tracing::info!(
+                run = %self.began.run,
+                workflow = self.began.tool,
+                service = self.began.service,
+                workflow_id = self.began.workflow_id,
+                instance = self.instance(),
+                outcome = end.state.name(),
+                error = self.shared.secrets.masked_if(end.error.clone()),
+                seconds = took.as_secs_f64(),
+                "a run of a remote workflow ended"
+            );
         }
         self.publish();
-        self.shared.ended(&self.began.run, false);
+        self.shared.ended(&self.began.run, !self.sealing.seal.seal().secrets().is_empty());
     }
 
     /// Leaves the run to the next daemon. The answer to a start is written down if it comes soon.
@@ -341,6 +389,8 @@ impl Driver {
         {
             self.came(came, &mut asking).await;
         }
+        // The next daemon may not know what this one has learned.
+        self.write(&[]).await;
     }
 
     fn now(&self) -> Progress {
@@ -350,6 +400,12 @@ impl Driver {
             state: self.state.run_state(),
             ended: end.map(|end| end.at),
             error: self.shared.secrets.masked_if(end.and_then(|end| end.error.clone())),
+            result: end.filter(|end| end.state == RunState::Completed).map(|end| {
+                let mut result = end.result.clone();
+                self.shared.secrets.mask_in(&mut result);
+                Arc::new(result)
+            }),
+            returned: end.map(|end| Arc::new(end.result.clone())),
             paused: self.state.paused.clone(),
             asks_elsewhere: end.is_none() && self.state.gate().is_some(),
             trouble: self.trouble.clone().filter(|_| end.is_none()),

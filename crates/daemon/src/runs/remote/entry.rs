@@ -7,6 +7,7 @@ use steplatch_store::Record;
 use steplatch_workflow::Timestamp;
 
 use crate::runs::event::Unreadable;
+use crate::runs::seal::{Seal, SealedEntry};
 
 /// One entry. Its tag is none that entries of other kinds of runs have. Fields may be added with a default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -126,10 +127,37 @@ pub(in crate::runs) struct Began {
     pub(in crate::runs) timeout: Option<f64>,
 }
 
+impl SealedEntry for Entry {
+    fn close(&mut self, seal: &Seal) {
+        match self {
+            Self::Began(began) => seal.close_all(&mut began.input),
+            Self::NotStarted { error, .. } => seal.close_text(error),
+            Self::Told { status, gate, .. } => {
+                seal.close_text(status);
+                gate.iter_mut().for_each(|gate| seal.close_in(gate));
+            }
+            Self::Cancelling { reason, .. } => seal.close_text(reason),
+            Self::Completed { result, .. } => seal.close_in(result),
+            Self::Failed { error: text, result, .. } | Self::Cancelled { reason: text, result, .. } => {
+                seal.close_text(text);
+                seal.close_in(result);
+            }
+            // What a service calls its run is needed by who looks for it there, also when the run is over.
+            Self::Started { .. }
+            | Self::Queued { .. }
+            | Self::Starting { .. }
+            | Self::Paused { .. }
+            | Self::Resumed { .. } => {}
+        }
+    }
+}
+
 impl Entry {
-    /// Reads an entry. One of another kind of run, or of a newer version, is refused.
-    pub(super) fn read(record: &Record) -> Result<Self, Unreadable> {
-        serde_json::from_str(&record.text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
+    /// Reads an entry. What a seal does not know stays hidden. One of another kind of run, or of a newer version, is
+    /// refused.
+    pub(super) fn read(record: &Record, seal: &Seal) -> Result<Self, Unreadable> {
+        let text = seal.open(record.text.clone());
+        serde_json::from_str(&text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
     }
 
     /// When it was written.
@@ -148,10 +176,6 @@ impl Entry {
             | Self::Failed { at, .. }
             | Self::Cancelled { at, .. } => *at,
         }
-    }
-
-    pub(super) fn text(&self) -> String {
-        serde_json::to_string(self).expect("an entry has only JSON in it")
     }
 }
 
@@ -183,9 +207,43 @@ mod tests {
             Entry::Failed { at, error: "so".to_owned(), result: json!({}) },
         ];
         for entry in entries {
-            let text = entry.text();
+            let text = serde_json::to_string(&entry).unwrap();
             assert!(serde_json::from_str::<Event>(&text).is_err(), "{text}");
-            assert_eq!(Entry::read(&Record { seq: 1, version: 1, text }).unwrap(), entry);
+            assert_eq!(Entry::read(&Record { seq: 1, version: 1, text }, &Seal::default()).unwrap(), entry);
+        }
+    }
+
+    #[test]
+    fn every_entry_hides_its_secrets_and_gives_them_back_to_who_has_the_key() {
+        let secret = "s3cret \"quoted\"";
+        let mut seal = Seal::default();
+        seal.learn(secret);
+        let (at, text) = (Timestamp(7), || format!("it is {secret}"));
+        let value = || json!({"output": [text()]});
+        let began = Began {
+            at,
+            run: RunId::random(),
+            tool: "workflow_deploy".to_owned(),
+            service: "team".to_owned(),
+            workflow_id: "7".to_owned(),
+            input: Map::from_iter([("to".to_owned(), value())]),
+            timeout: None,
+        };
+        for entry in [
+            Entry::Began(Box::new(began)),
+            Entry::NotStarted { at, error: text(), again: at },
+            Entry::Told { at, status: "RUNNING".to_owned(), gate: Some(value()) },
+            Entry::Cancelling { at, reason: text(), late: false },
+            Entry::Completed { at, result: value() },
+            Entry::Failed { at, error: text(), result: value() },
+            Entry::Cancelled { at, reason: text(), result: value() },
+        ] {
+            let mut closed = entry.clone();
+            closed.close(&seal);
+            let record = Record { seq: 1, version: 2, text: serde_json::to_string(&closed).unwrap() };
+            assert_eq!(Entry::read(&record, &seal).unwrap(), entry, "{}", record.text);
+            let shown = serde_json::to_string(&Entry::read(&record, &Seal::default()).unwrap()).unwrap();
+            assert!(!shown.contains("s3cret") && shown.contains("it is ••••••"), "{shown}");
         }
     }
 }

@@ -8,15 +8,17 @@ use steplatch_workflow::Outcome;
 use super::entry::{Began, Entry};
 use super::state::{Phase, State};
 use crate::moment;
-use crate::runs::Shared;
+use crate::remotes::RemoteIds;
 use crate::runs::child::outcome_with;
 use crate::runs::event::{Unreadable, envelope};
 use crate::runs::run::{Run, RunState};
+use crate::runs::source::Source;
+use crate::runs::{Seal, Shared};
 use crate::secrets::Secrets;
 
 /// Tells an entry as an event; one that says nothing to anybody else is `None`.
 pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unreadable> {
-    let entry = Entry::read(record)?;
+    let entry = Entry::read(record, &Seal::default())?;
     let at = entry.at();
     let (event_type, data) = match entry {
         Entry::Began(began) => {
@@ -53,7 +55,7 @@ pub(in crate::runs) fn report(run: &Run, records: &[Record], secrets: &Secrets) 
     let progress = run.progress();
     let mut state = State::default();
     for record in records {
-        state.apply(&Entry::read(record)?);
+        state.apply(&Entry::read(record, &Seal::default())?);
     }
     let ended = progress.ended.unwrap_or_else(moment::now);
     let next_step = match progress.state.is_over() {
@@ -65,7 +67,7 @@ pub(in crate::runs) fn report(run: &Run, records: &[Record], secrets: &Secrets) 
         end.result
     });
     Ok(RunReply {
-        success: matches!(progress.state, RunState::Running | RunState::Waiting | RunState::Completed),
+        success: progress.state == RunState::Completed,
         run_id: run.id.to_string(),
         status: progress.state.name().to_owned(),
         workflow_name: Some(run.about.workflow.clone()),
@@ -97,26 +99,32 @@ fn next_step(state: &State, tool: &str) -> Option<String> {
     }
 }
 
-/// Returns what a run that is over came to, as the service told it.
+/// Returns what a run that is over came to, as the service told it. Its secrets are in it only while it is in memory.
 ///
 /// # Errors
 /// When it can not be read.
 pub(in crate::runs) async fn result_of(shared: &Shared, run: &Run) -> Result<Value, String> {
+    if let Some(returned) = run.progress().returned {
+        return Ok(Value::clone(&returned));
+    }
     let records = shared.journal.read(&run.id, 1).await;
     let records = records.map_err(|error| format!("is over, and its result can not be read: {error}"))?;
     let mut state = State::default();
     for record in &records {
-        let entry = Entry::read(record).map_err(|error| format!("is over, and its result can not be read: {error}"))?;
-        state.apply(&entry);
+        let entry = Entry::read(record, &Seal::default());
+        state.apply(&entry.map_err(|error| format!("is over, and its result can not be read: {error}"))?);
     }
     Ok(state.end.map(|end| end.result).unwrap_or_default())
 }
 
-/// Returns what the service calls a run, once it started it.
-pub(in crate::runs) async fn instance_of(shared: &Shared, run: &Run) -> Option<String> {
+/// Returns the ids of a run at its service; `None` if the service has not started it.
+pub(in crate::runs) async fn there(shared: &Shared, run: &Run) -> Option<RemoteIds> {
+    let Source::Remote { service } = &run.about.source else { return None };
     let records = shared.journal.read(&run.id, 1).await.ok()?;
-    records.iter().rev().find_map(|record| match Entry::read(record) {
-        Ok(Entry::Started { instance, .. }) => Some(instance),
+    records.iter().rev().find_map(|record| match Entry::read(record, &Seal::default()) {
+        Ok(Entry::Started { instance, correlation_id, .. }) => {
+            Some(RemoteIds { service: service.clone(), instance, correlation: correlation_id })
+        }
         _ => None,
     })
 }

@@ -18,8 +18,22 @@ use crate::process::Exit;
 use crate::terminal::{Limit, excerpt};
 use crate::transcript::{Mark, Marked};
 
-/// Whoever waits for a command.
+/// The way back to a caller of a command.
 type Reply = oneshot::Sender<Result<Ran, RunError>>;
+
+/// A command that is entered as soon as the shell stands at its prompt again.
+///
+/// A prompt is on the screen some milliseconds before its mark is read and every line that was typed is known to be
+/// taken. A caller that saw the prompt must not be refused in between.
+pub(super) struct Entering {
+    request: CommandRequest,
+    replies: Vec<Reply>,
+    /// When the caller is refused.
+    pub(super) until: Instant,
+}
+
+/// How long a command waits for a shell that is in the foreground itself and not at its prompt yet.
+const COMES_TO_PROMPT: Duration = Duration::from_secs(2);
 
 /// What came of the commands that were run as a step, newest last.
 #[derive(Debug, Default)]
@@ -134,7 +148,7 @@ impl Running {
 }
 
 impl Task {
-    /// Enters a command, if the shell can take it now.
+    /// Enters a command now, or as soon as the shell comes to its prompt; refuses it where no prompt is to be expected.
     pub(super) fn begin_command(&mut self, request: CommandRequest, reply: Reply) {
         if let Some(step) = &request.step {
             if let Some(ran) = self.done.find(step) {
@@ -144,7 +158,37 @@ impl Task {
                 running.replies.push(reply);
                 return;
             }
+            if let Some(entering) =
+                self.entering.iter_mut().find(|entering| entering.request.step.as_ref() == Some(step))
+            {
+                entering.replies.push(reply);
+                return;
+            }
         }
+        let until = Instant::now() + COMES_TO_PROMPT;
+        self.enter_command(Entering { request, replies: vec![reply], until });
+    }
+
+    /// Tries again to enter the commands that wait for a prompt.
+    fn enter_waiting_commands(&mut self) {
+        for entering in std::mem::take(&mut self.entering) {
+            // A caller that went away does not want it any more.
+            if !entering.replies.iter().all(Reply::is_closed) {
+                self.enter_command(entering);
+            }
+        }
+    }
+
+    /// Whether the shell itself is in the foreground, so that its prompt may come at any moment.
+    fn comes_to_prompt(&self) -> bool {
+        self.shell.agreed.is_some()
+            && !self.shell.is_replaced()
+            && self.running.is_none()
+            && self.pty.foreground() == Some(self.child.pid())
+    }
+
+    fn enter_command(&mut self, entering: Entering) {
+        let Entering { request, replies, until } = entering;
         let prepared = self.fit_to_run().and_then(|kind| {
             let command = command::entered(&request.command)?;
             let folder = request.working_directory.as_deref();
@@ -152,15 +196,25 @@ impl Task {
         });
         let (kind, command, change) = match prepared {
             Ok(prepared) => prepared,
-            // Whoever asked may have stopped listening.
-            Err(error) => return drop(reply.send(Err(error))),
+            Err(RunError::Busy { .. } | RunError::NotIntegrated { .. })
+                if Instant::now() < until && self.comes_to_prompt() =>
+            {
+                return self.entering.push(Entering { request, replies, until });
+            }
+            Err(error) => {
+                for reply in replies {
+                    // The caller may have stopped listening.
+                    let _ = reply.send(Err(error.clone()));
+                }
+                return;
+            }
         };
         let (first, then) = match change {
             Some(change) => (change, Some((command, request.working_directory.unwrap_or_default()))),
             None => (command, None),
         };
         let running = Running {
-            replies: vec![reply],
+            replies,
             step: request.step,
             deadline: Instant::now() + request.timeout,
             limit: request.limit,
@@ -255,6 +309,7 @@ impl Task {
 
     /// Answers who waits for a command, if it is over or their time is.
     pub(super) fn look_at_command(&mut self) {
+        self.enter_waiting_commands();
         if let Some(running) = &mut self.running
             && let Some(again) = &mut running.take_back
             && Instant::now() >= *again

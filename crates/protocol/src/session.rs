@@ -1,0 +1,72 @@
+//! The session that a command names.
+//!
+//! Clients of document 003 send a `session_id` with every command about workflows. Here the project of the caller is that
+//! session. The name is taken out of the parameters before they are read, so that no tool offers it to agents, who know
+//! `session_id` as the id of a terminal.
+
+use serde_json::{Map, Value};
+
+use crate::arguments::InvalidArguments;
+
+/// The session that is always there.
+pub const DEFAULT_SESSION: &str = "default";
+
+/// Commands that may name a session. `EXECUTE_WORKFLOW` has fields of its own for it.
+const COMMANDS: [&str; 5] =
+    ["LIST_WORKFLOWS", "GET_WORKFLOW_RUN", "LIST_WORKFLOW_RUNS", "ANSWER_GATE", "CANCEL_WORKFLOW"];
+
+/// The fields that name it: that of document 003, and its newer name.
+const FIELDS: [&str; 2] = ["session_id", "workspace"];
+
+/// Takes the names of sessions out of the parameters of a command: none, one, or two where both fields are there. The
+/// parameters of any other command are left as they are.
+///
+/// # Errors
+/// When a name is no text.
+pub fn take_session(command: &str, parameters: &mut Value) -> Result<Vec<String>, InvalidArguments> {
+    if !COMMANDS.contains(&command) {
+        return Ok(Vec::new());
+    }
+    let mut names = Vec::new();
+    if let Value::Object(fields) = parameters {
+        take(fields, &mut names)?;
+        if let Some(Value::Object(wrapped)) = fields.get_mut("request") {
+            take(wrapped, &mut names)?;
+        }
+    }
+    Ok(names)
+}
+
+fn take(fields: &mut Map<String, Value>, names: &mut Vec<String>) -> Result<(), InvalidArguments> {
+    for field in FIELDS {
+        match fields.shift_remove(field) {
+            None | Some(Value::Null) => {}
+            Some(Value::String(name)) => names.push(name),
+            Some(_) => return Err(InvalidArguments { problems: vec![format!("{field} must be text")] }),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    // Document 003, lines 910-922, 972 and 1217-1222: every command takes session_id.
+    #[test]
+    fn the_session_is_taken_out_of_the_commands_that_may_name_one() {
+        let mut parameters = json!({"session_id": "default", "run_id": "run_x"});
+        assert_eq!(take_session("GET_WORKFLOW_RUN", &mut parameters).unwrap(), ["default"]);
+        assert_eq!(parameters, json!({"run_id": "run_x"}));
+        let mut wrapped = json!({"request": {"workspace": "shop", "session_id": null}});
+        assert_eq!(take_session("LIST_WORKFLOWS", &mut wrapped).unwrap(), ["shop"]);
+        assert_eq!(wrapped, json!({"request": {}}));
+        let mut terminal = json!({"session_id": "term_x"});
+        assert!(take_session("EXIT_TERMINAL", &mut terminal).unwrap().is_empty());
+        assert_eq!(terminal, json!({"session_id": "term_x"}), "another command means a terminal");
+        let refused = take_session("ANSWER_GATE", &mut json!({"session_id": 3})).unwrap_err();
+        assert_eq!(refused.to_string(), "session_id must be text");
+    }
+}

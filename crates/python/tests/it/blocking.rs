@@ -1,0 +1,65 @@
+//! A worker that is asked by blocking calls, for tests and benchmarks.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use steplatch_python::client::{Conversation, Heard, Lost};
+use steplatch_python::wire::{Ask, Reply};
+
+/// A worker process, asked by blocking calls. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    conversation: Conversation,
+}
+
+impl Worker {
+    /// Starts one: a program that calls `steplatch_python::worker::serve` with its standard input and output.
+    ///
+    /// # Errors
+    /// When it can not be started.
+    pub(crate) fn start(command: &mut Command) -> io::Result<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(io::Error::other("the pipes of a worker are gone"));
+        };
+        Ok(Self { child, input, output: BufReader::new(output), conversation: Conversation::new() })
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// When the worker is lost. Nothing can be asked of it then.
+    pub(crate) fn ask(&mut self, ask: Ask) -> Result<Reply, Lost> {
+        let (_, line) = self.conversation.ask(ask);
+        // One that is gone is noticed below, with the reason.
+        let _ = self.input.write_all(&line);
+        loop {
+            let mut line = String::new();
+            let Ok(1..) = self.output.read_line(&mut line) else { return Err(Lost::of(self.child.wait()?)) };
+            if let Heard::Reply(_, reply) = self.conversation.heard(&line)? {
+                return Ok(reply);
+            }
+        }
+    }
+
+    /// Returns the state of the conversation with it.
+    pub(crate) fn conversation(&self) -> &Conversation {
+        &self.conversation
+    }
+
+    /// Returns the id of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // A worker keeps nothing that a kill would lose.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

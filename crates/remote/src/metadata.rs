@@ -1,0 +1,103 @@
+//! Metadata of a workflow: fields of any kind that its service adds. Foreign, so they are cleaned and bounded.
+
+use serde::{Deserialize as _, Deserializer};
+use serde_json::{Map, Value};
+
+use crate::text;
+
+/// Bytes of all fields together, as JSON.
+const MOST_BYTES: usize = 8 * 1024;
+/// Levels of objects and arrays, the outermost included. What lies deeper is left out.
+const DEEPEST: usize = 8;
+/// Characters of a name of a field.
+const LONGEST_NAME: usize = 100;
+/// Characters of a text.
+const LONGEST_TEXT: usize = 1_000;
+
+/// Returns the fields of `metadata`, cleaned. Fields are taken in their order as long as all of them fit into the bound;
+/// one that does not fit is left out. `None` if `metadata` is no object, or nothing is left of it.
+pub(crate) fn clean(metadata: &Value) -> Option<Map<String, Value>> {
+    let Value::Object(fields) = metadata else { return None };
+    let mut kept = Map::new();
+    // The two braces.
+    let mut bytes = 2;
+    for (name, value) in fields {
+        let Some((name, value)) = field(name, value, DEEPEST) else { continue };
+        // With a colon and a comma.
+        let taken = Value::from(name.as_str()).to_string().len() + value.to_string().len() + 2;
+        if bytes + taken <= MOST_BYTES && !kept.contains_key(&name) {
+            bytes += taken;
+            kept.insert(name, value);
+        }
+    }
+    (!kept.is_empty()).then_some(kept)
+}
+
+/// Reads fields that were kept in a file, by an older version perhaps, which did not clean them.
+pub(crate) fn read<'de, D: Deserializer<'de>>(kept: D) -> Result<Option<Map<String, Value>>, D::Error> {
+    Ok(clean(&Value::deserialize(kept)?))
+}
+
+/// Cleans a field whose value may have so many `levels`.
+fn field(name: &str, given: &Value, levels: usize) -> Option<(String, Value)> {
+    let name = text::clean(name, LONGEST_NAME);
+    (!name.is_empty()).then_some(())?;
+    Some((name, value(given, levels - 1)?))
+}
+
+fn value(given: &Value, levels: usize) -> Option<Value> {
+    match given {
+        Value::String(words) => Some(text::clean(words, LONGEST_TEXT).into()),
+        Value::Array(_) | Value::Object(_) if levels == 0 => None,
+        Value::Array(values) => Some(values.iter().filter_map(|inner| value(inner, levels - 1)).collect()),
+        Value::Object(fields) => {
+            Some(Value::Object(fields.iter().filter_map(|(name, value)| field(name, value, levels)).collect()))
+        }
+        scalar => Some(scalar.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn metadata_is_kept_without_what_is_not_seen() {
+        let given = json!({
+            "team": "core\u{1b}[31m\u{202e}", "tags": ["a\u{0}", 1, null], "owner": {"na\u{200b}me": "ada", "\u{200b}": 1},
+            "\u{7}": "nothing is left of its name"
+        });
+        let kept = json!({"team": "core", "tags": ["a", 1, null], "owner": {"name": "ada"}});
+        assert_eq!(clean(&given).map(Value::Object), Some(kept));
+        for none in [json!(null), json!([1]), json!("text"), json!({}), json!({"\u{200b}": 1})] {
+            assert_eq!(clean(&none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn metadata_is_bounded() {
+        let long = json!({"a": "x".repeat(5_000), "b".repeat(500): 1});
+        let kept = clean(&long).unwrap();
+        assert_eq!(kept["a"].as_str().unwrap().chars().count(), LONGEST_TEXT);
+        assert!(kept.keys().all(|name| name.chars().count() <= LONGEST_NAME), "{kept:?}");
+
+        let mut many: Map<String, Value> = (0..2_000).map(|n| (format!("field {n}"), json!("日本"))).collect();
+        many.insert("list".to_owned(), json!(vec!["x"; 100_000]));
+        let kept = clean(&Value::Object(many)).unwrap();
+        assert!(kept.contains_key("field 0") && !kept.contains_key("list"));
+        assert!(Value::Object(kept).to_string().len() <= MOST_BYTES);
+
+        let deep = (0..100).fold(json!(1), |inner, _| json!({"in": inner}));
+        let levels = serde_json::to_string(&clean(&deep)).unwrap().matches('{').count();
+        assert_eq!(levels, DEEPEST);
+    }
+
+    #[test]
+    fn cleaning_twice_changes_nothing() {
+        let given = json!({"a": {"b": [["\u{9b}31mred", {"c": "y".repeat(2_000)}]]}});
+        let once = Value::Object(clean(&given).unwrap());
+        assert_eq!(clean(&once).map(Value::Object), Some(once));
+    }
+}

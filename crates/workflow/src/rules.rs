@@ -1,0 +1,47 @@
+//! What changed between the versions of the rules.
+//!
+//! A run follows the rules that it began with ([`SEMANTICS_VERSION`](crate::SEMANTICS_VERSION)), so a run that an older
+//! daemon left in the journal ends as its author expected. Each difference has a method of its own here, and the code that
+//! differs asks it. Versions 1 to 3 added entries and decide alike; version 4 changed what is decided.
+
+/// The rules that one run follows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Rules {
+    version: u32,
+}
+
+impl Rules {
+    /// Returns the rules of a version.
+    pub(crate) const fn of(version: u32) -> Self {
+        Self { version }
+    }
+
+    /// From 4: `on_timeout` is taken after any failed action that no transition takes. Before: only after a wait that
+    /// found nothing.
+    pub(crate) fn failure_goes_on_timeout(self) -> bool {
+        self.version >= 4
+    }
+
+    /// From 4: a terminal that `exit_terminal` closed is never filled in again, and one that a nested run left open becomes the
+    /// terminal of a run that has none.
+    pub(crate) fn follows_terminals(self) -> bool {
+        self.version >= 4
+    }
+
+    /// From 4: a null in a result does not overwrite a variable. Before: it does, and an action without an `error` sets that to
+    /// null.
+    pub(crate) fn null_overwrites(self) -> bool {
+        self.version < 4
+    }
+
+    /// From 4: a pattern is searched in `match_text` and in `screen_content` by themselves as well as in both in one line, and
+    /// on the screen of the run's terminal where the result has neither. Before: only in both in one line.
+    pub(crate) fn searches_each_text(self) -> bool {
+        self.version >= 4
+    }
+
+    /// From 4: a secret argument is exported only if its declaration says so. Before: always.
+    pub(crate) fn exports_secrets(self) -> bool {
+        self.version < 4
+    }
+}

@@ -1,0 +1,100 @@
+//! Runs that began under older rules: they end by those.
+
+use serde_json::{Value, json};
+use steplatch_workflow::{Event, History, Outcome, SEMANTICS_VERSION, Start, wants_screen};
+
+use crate::machine::{Machine, fields, start};
+
+/// Starts a run and has it be one that began under this version.
+fn begun_under(version: u32, document: &Value, start: Start) -> Machine {
+    let mut run = Machine::start_with(document, start);
+    let Event::Started { semantics_version, .. } = &mut run.events[0] else { panic!("{:?}", run.events) };
+    *semantics_version = version;
+    run.history = History::from_iter(&run.events);
+    run
+}
+
+fn given(session: &str) -> Start {
+    Start { session_id: Some(session.to_owned()), ..start() }
+}
+
+#[test]
+fn a_failed_action_goes_on_timeout_from_version_4_on() {
+    let document = json!({
+        "initial_state": "type",
+        "states": {
+            "type": {"action": {"tool": "send_input"}, "on_timeout": "mend"},
+            "mend": {"action": {"tool": "sleep", "params": {"seconds": 0}}}
+        }
+    });
+    let broken = json!({"success": false, "error": "gone"});
+    let mut old = begun_under(3, &document, start());
+    old.result(&broken);
+    assert_eq!(old.error(), "State 'type' failed: gone");
+    let mut new = begun_under(SEMANTICS_VERSION, &document, start());
+    new.result(&broken);
+    assert_eq!(new.state(), "mend");
+}
+
+#[test]
+fn a_terminal_that_was_closed_is_handed_down_up_to_version_3() {
+    let document = json!({
+        "initial_state": "close",
+        "states": {
+            "close": {"action": {"tool": "exit_terminal"}, "transitions": [{"condition": "success", "next_state": "nest"}]},
+            "nest": {"action": {"tool": "run_workflow", "params": {"workflow_name": "inner"}}}
+        }
+    });
+    let closed = json!({"success": true, "session_id": "term_1"});
+    for (version, expected) in [(3, json!("term_1")), (SEMANTICS_VERSION, Value::Null)] {
+        let mut run = begun_under(version, &document, given("term_1"));
+        run.result(&closed);
+        assert_eq!(run.params()["session_id"], expected, "version {version}");
+    }
+}
+
+#[test]
+fn a_pattern_is_not_searched_on_the_screen_up_to_version_3() {
+    let document = json!({
+        "initial_state": "nap",
+        "states": {"nap": {
+            "action": {"tool": "sleep", "params": {"seconds": 0}},
+            "transitions": [{"condition": {"pattern_match": "ready"}, "next_state": "nap"}]
+        }}
+    });
+    let outcome = Outcome::Finished { result: fields(&json!({"success": true})) };
+    for (version, expected) in [(3, None), (SEMANTICS_VERSION, Some("term_1"))] {
+        let run = begun_under(version, &document, given("term_1"));
+        let wanted = wants_screen(&run.definition, &run.history, &run.step(), &outcome);
+        assert_eq!(wanted.as_deref(), expected, "version {version}");
+    }
+}
+
+#[test]
+fn a_secret_is_exported_up_to_version_3() {
+    let document = json!({
+        "arguments": {"TOKEN": {"secret": true}},
+        "initial_state": "rest",
+        "states": {
+            "rest": {"action": {"tool": "sleep", "params": {"seconds": 0}}, "transitions": [{"condition": {}, "next_state": "open"}]},
+            "open": {"action": {"tool": "open_terminal"}}
+        }
+    });
+    for (version, expected) in [(3, json!({"environment": {"TOKEN": "hunter2"}})), (SEMANTICS_VERSION, json!({}))] {
+        let variables = fields(&json!({"TOKEN": "hunter2"}));
+        let mut run = begun_under(version, &document, Start { variables, ..start() });
+        run.succeed();
+        assert_eq!(run.params(), expected, "version {version}");
+    }
+}
+
+#[test]
+fn a_run_that_was_stored_before_has_its_nested_workflows_not_saved() {
+    let stored = json!({
+        "event": "started", "at": 1, "run": "run_0123456789abcdef", "definition": {}, "variables": {},
+        "limits": {"max_states": 1, "execution_timeout": 1.0}, "keep_terminals": false, "semantics_version": 3
+    });
+    let event: Event = serde_json::from_value(stored).unwrap();
+    let history = History::from_iter([&event]);
+    assert_eq!((history.saves_on_success(), history.semantics_version()), (false, 3));
+}

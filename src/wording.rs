@@ -1,0 +1,105 @@
+//! Words of the daemon, for a person at a command line.
+//!
+//! The daemon writes for agents: its sentences name tools and sessions. A person reads of commands and terminals. Programs
+//! that ask for JSON get the daemon's own words.
+
+/// Phrases of the daemon, and what stands in their place. Longer ones come before those that they contain.
+const PHRASES: [(&str, &str); 16] = [
+    (
+        "no sessions are open: open one with open_terminal",
+        "no terminals are open; open one with: steplatch terminal open",
+    ),
+    (
+        "session_id is required; list_terminal_sessions tells which there are",
+        "no terminal is named; steplatch terminal list shows them",
+    ),
+    (
+        "close one with exit_terminal (list_terminal_sessions tells which there are)",
+        "close one with: steplatch terminal close (steplatch terminal list shows them)",
+    ),
+    ("open sessions: ", "open terminals: "),
+    ("Session '", "terminal '"),
+    ("working_directory '", "directory '"),
+    ("wait with await_output until: prompt", "see it with: steplatch terminal attach"),
+    (": send_input and await_output", ": steplatch terminal send and steplatch terminal screen"),
+    ("list_runs tells which there are", "see which there are with: steplatch runs list"),
+    ("cancel one with cancel_run", "cancel one with: steplatch runs cancel"),
+    ("look with get_run", "look with: steplatch runs show"),
+    ("list_workflows lists them", "steplatch workflow list shows them"),
+    ("create_workflow saves one", "steplatch workflow load saves one"),
+    ("list_remote_workflows tells which there are", "see which there are with: steplatch remote list"),
+    (
+        "get_workflow_schema documents how workflows are written",
+        "steplatch workflow schema documents how workflows are written",
+    ),
+    ("run_workflow runs saved ones by name", "steplatch run runs saved ones by name"),
+];
+
+/// How the daemon says that arguments are missing, which it takes for variables of a shell.
+const SET_WITH: &str = "Set them with: ";
+
+/// Returns a sentence of the daemon as a person should read it.
+pub(crate) fn for_people(sentence: &str) -> String {
+    let mut words = sentence.to_owned();
+    for (phrase, ours) in PHRASES {
+        words = words.replace(phrase, ours);
+    }
+    match words.split_once(SET_WITH) {
+        Some((before, exports)) if before.ends_with(". ") => format!("{before}{}", given_with(exports)),
+        _ => words,
+    }
+}
+
+/// Makes options of `steplatch run` of `export A=value, export B=value`. What follows these stays.
+fn given_with(exports: &str) -> String {
+    let mut options = Vec::new();
+    let mut rest = exports;
+    while let Some((name, after)) = rest.strip_prefix("export ").and_then(|rest| rest.split_once("=value")) {
+        options.push(format!("-i {name}=…"));
+        rest = after.strip_prefix(", ").unwrap_or(after);
+    }
+    match options.is_empty() {
+        true => format!("{SET_WITH}{exports}"),
+        false => format!("Give them with: steplatch run … {}{rest}", options.join(" ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_read_of_commands_and_terminals() {
+        for (daemon, person) in [
+            (
+                "Session 'nope' not found; no sessions are open: open one with open_terminal",
+                "terminal 'nope' not found; no terminals are open; open one with: steplatch terminal open",
+            ),
+            (
+                "Session 'nope' not found; open sessions: term_a (build), term_b",
+                "terminal 'nope' not found; open terminals: term_a (build), term_b",
+            ),
+            (
+                "Run 'x' not found; list_runs tells which there are",
+                "Run 'x' not found; see which there are with: steplatch runs list",
+            ),
+            (
+                "Missing required environment variables: A, B. Set them with: export A=value, export B=value",
+                "Missing required environment variables: A, B. Give them with: steplatch run … -i A=… -i B=…",
+            ),
+            ("Set them with: care", "Set them with: care"),
+            ("it failed. Set them with: care", "it failed. Set them with: care"),
+            ("make ended with 2", "make ended with 2"),
+        ] {
+            assert_eq!(for_people(daemon), person);
+        }
+    }
+
+    #[test]
+    fn no_phrase_stands_in_the_way_of_a_later_one() {
+        for (index, (phrase, ours)) in PHRASES.iter().enumerate() {
+            assert!(!PHRASES[..index].iter().any(|(earlier, _)| phrase.contains(earlier)), "{phrase:?} is never found");
+            assert_eq!(for_people(ours), *ours, "a sentence is changed once");
+        }
+    }
+}

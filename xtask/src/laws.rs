@@ -1,0 +1,166 @@
+//! `cargo xtask laws`: property tests with new random seeds, for as long as asked.
+//!
+//! The test command runs property tests with one fixed seed (`.cargo/config.toml`), so
+//! that it passes or fails the same way every time. New counterexamples are this
+//! chore's to find: it runs every property test again and again, each round with a
+//! seed of its own, and stops at the first failure. `proptest` writes the shrunk case
+//! into `proptest-regressions`; it is to be committed with the fix.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+
+use crate::repository::Repository;
+use crate::step;
+
+/// The variable from which proptest takes its seed.
+const SEED: &str = "PROPTEST_RNG_SEED";
+/// How long the chore runs unless told otherwise, in minutes.
+const MINUTES: u64 = 10;
+
+/// Runs all property tests until the time is up or one fails.
+///
+/// `--minutes N` sets the time; the round that is under way then is finished. `--seed S` runs one round with that seed.
+pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result<()> {
+    let (minutes, seed) = match arguments {
+        [] => (MINUTES, None),
+        ["--minutes", minutes] => (minutes.parse().context("--minutes needs a whole number.")?, None),
+        ["--seed", seed] => (0, Some(seed.parse().context("--seed needs a whole number.")?)),
+        _ => bail!("Usage: cargo xtask laws [--minutes N | --seed S]"),
+    };
+    let laws = laws(repository.root())?;
+    let names: BTreeSet<&String> = laws.values().flatten().collect();
+    eprintln!("xtask: {} property tests in {} packages", names.len(), laws.len());
+    let mut arguments = vec!["test", "--locked", "--quiet"];
+    arguments.extend(laws.keys().flat_map(|package| ["--package", package]));
+    let built = [arguments.as_slice(), &["--no-run"]].concat();
+    step::run("build", &mut repository.cargo(&built))?;
+    arguments.push("--");
+    arguments.extend(names.iter().map(|name| name.as_str()));
+    let until = Instant::now() + Duration::from_secs(60 * minutes);
+    for round in 1.. {
+        let seed = seed.unwrap_or_else(random);
+        let mut command = repository.cargo(&arguments);
+        command.env(SEED, seed.to_string()).stdout(std::process::Stdio::null());
+        let name = format!("round {round}, seed {seed}");
+        step::run(&name, &mut command).inspect_err(|_| {
+            eprintln!("xtask: see it again with: cargo xtask laws --seed {seed}");
+            eprintln!("xtask: commit what proptest wrote into proptest-regressions together with the fix");
+        })?;
+        if Instant::now() >= until {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Returns a number that nobody can foresee: the standard library draws the keys of its hashers from the system.
+fn random() -> u64 {
+    RandomState::new().hash_one(())
+}
+
+/// Returns the names of all property tests, by package.
+fn laws(root: &Path) -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
+    let mut packages = vec![("steplatch".to_owned(), root.to_owned())];
+    for package in std::fs::read_dir(root.join("crates")).context("The crates can not be listed.")? {
+        let package = package?;
+        packages.push((format!("steplatch-{}", package.file_name().to_string_lossy()), package.path()));
+    }
+    let mut laws = BTreeMap::new();
+    for (package, folder) in packages {
+        let mut names = BTreeSet::new();
+        for sources in ["src", "tests"] {
+            collect(&folder.join(sources), &mut names)?;
+        }
+        if !names.is_empty() {
+            laws.insert(package, names);
+        }
+    }
+    Ok(laws)
+}
+
+/// Adds the names of the property tests of all sources in and below a folder, which need not exist.
+fn collect(folder: &Path, names: &mut BTreeSet<String>) -> anyhow::Result<()> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, names)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text =
+                std::fs::read_to_string(&path).with_context(|| format!("{} can not be read.", path.display()))?;
+            names.extend(property_tests(&text));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the names of the tests in the `proptest!` blocks of a source, which is formatted.
+fn property_tests(source: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut end: Option<String> = None;
+    let mut is_test = false;
+    for line in source.lines() {
+        let text = line.trim_start();
+        if end.is_none() && text.ends_with("proptest! {") {
+            end = Some(format!("{}}}", &line[..line.len() - text.len()]));
+        } else if end.as_deref() == Some(line) {
+            end = None;
+        } else if end.is_some() {
+            if text == "#[test]" {
+                is_test = true;
+            } else if let Some((name, _)) = text.strip_prefix("fn ").and_then(|rest| rest.split_once('('))
+                && std::mem::take(&mut is_test)
+            {
+                names.push(name.to_owned());
+            }
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tests_of_a_proptest_block_are_found_and_no_others() {
+        let source = "\
+#[test]
+fn plain() {}
+
+proptest::proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4))]
+
+    // Helpers may stand there too.
+    #[test]
+    fn first(bytes in any::<u8>()) {
+        fn helper(of: u8) {}
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn second(
+        bytes in any::<u8>(),
+    ) {
+    }
+}
+
+fn other() {}
+";
+        assert_eq!(property_tests(source), ["first", "second"]);
+    }
+
+    #[test]
+    fn the_laws_of_machines_are_among_those_of_the_repository() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let laws = laws(root).unwrap();
+        assert!(
+            laws["steplatch-workflow"].contains("a_crash_at_any_instant_repeats_nothing_and_the_run_ends"),
+            "{laws:?}"
+        );
+    }
+}

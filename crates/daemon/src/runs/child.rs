@@ -22,8 +22,8 @@ use super::{Seal, Shared, remote};
 use crate::caller::Caller;
 use crate::tools::{arguments, check};
 
-/// How long the end of a cancelled child is waited for.
-const ENDS_WITHIN: Duration = Duration::from_secs(5);
+/// How long the end of a cancelled child is waited for: a function takes up to 7 seconds to end its calls and clean up.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Characters of a variable in the result of a child, at the most: its head and tail are kept. A result is stored with the run
 /// above and reported with it; the child's own history has all of it.

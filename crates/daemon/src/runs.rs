@@ -157,7 +157,7 @@ impl Runs {
         };
         let longest = Duration::from_secs_f64(LONGEST_WAIT);
         match until {
-            Some(Until::Gate) if wait => self.at_rest(&run, longest).await,
+            Some(Until::Gate) => self.at_rest(&run, longest).await,
             None if wait => run.over(longest).await,
             _ => {}
         }

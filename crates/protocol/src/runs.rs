@@ -108,7 +108,7 @@ pub struct ExecuteWorkflow {
     /// Wait for its end
     #[serde(default, skip_serializing_if = "is_false")]
     pub wait: bool,
-    /// With wait: what ends the wait before
+    /// Wait for this or the end, whichever comes first. Needs no `wait`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Until>,
     /// Seconds that the run may take, gates and pauses not counted (machines: default 1800)

@@ -4,6 +4,7 @@ mod draft;
 mod excerpt;
 mod floods;
 mod ledger;
+mod outgoing;
 mod seat;
 mod shell;
 mod task;

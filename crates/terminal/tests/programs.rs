@@ -350,6 +350,19 @@ async fn text_arrives_as_it_is_however_long_and_odd() {
 }
 
 #[tokio::test]
+async fn what_is_pressed_behind_escape_comes_after_a_pause_and_by_itself() {
+    let world = World::new();
+    let session =
+        world.open(&["sh", "-c", "stty raw -echo; echo ready; dd bs=1 count=5 2>/dev/null | od -An -c"]).await;
+    session.sees("ready").await;
+    let keys = ["escape", "q", "escape", "escape", "x"].map(str::to_owned).to_vec();
+    // Nothing but the end of each pause makes the terminal write on.
+    session.0.send(Input { keys, ..Input::default() }).await.unwrap();
+    session.sees(r"033\s+q\s+033\s+033\s+x").await;
+    session.closes().await;
+}
+
+#[tokio::test]
 async fn a_resize_reaches_the_program() {
     let world = World::new();
     let bash = world.bash().await;

@@ -7,7 +7,6 @@ mod exchanging;
 mod running;
 mod states;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -19,6 +18,7 @@ use self::running::{Done, Entering, Running};
 use self::states::States;
 use super::floods::{Floods, Place};
 use super::ledger::{Entry, Ledger, Stage};
+use super::outgoing::{Keystrokes, Outgoing};
 use super::seat::Seat;
 use super::shell::Shell;
 use super::viewers::WithoutQuestions;
@@ -80,9 +80,7 @@ struct Task {
     life: Life,
     echo: Echo,
     shell: Shell,
-    outgoing: VecDeque<u8>,
-    /// Bytes that were ever handed to the kernel.
-    written: u64,
+    outgoing: Outgoing,
     ledger: Ledger,
     seat: Seat,
     idle: Option<Duration>,
@@ -124,7 +122,7 @@ struct Pending {
     /// Ends at a prompt: any, or one shown after so many.
     prompt_after: Option<u64>,
     quiet: Option<Quiet>,
-    /// When it began, and whether there was output since.
+    /// When it began, or all of the input whose answer it waits for is written; and whether there was output since.
     began: Instant,
     heard: bool,
     deadline: Instant,
@@ -166,8 +164,7 @@ pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Requ
         life: parts.life,
         echo: Echo::default(),
         shell,
-        outgoing: VecDeque::new(),
-        written: 0,
+        outgoing: Outgoing::default(),
         ledger: Ledger::default(),
         seat: Seat::default(),
         idle: parts.idle,
@@ -221,7 +218,7 @@ impl Task {
                     // It may be the only one that floods: others get their turn all the same.
                     tokio::task::yield_now().await;
                 }
-                _ = self.pty.writable(), if !self.closed && !self.outgoing.is_empty() => self.write_waiting(),
+                _ = self.pty.writable(), if !self.closed && self.has_due_input() => self.write_waiting(),
                 exit = self.child.wait(), if self.ending.is_none() && self.ended.is_none() => {
                     let exit = exit.unwrap_or(Exit { code: -1, signal: None });
                     self.ending = Some((exit, Instant::now() + LAST_WORDS));
@@ -250,6 +247,7 @@ impl Task {
             self.shell.look_at,
             self.running.as_ref().map(Running::due),
             self.exchanging.as_ref().map(|exchanging| exchanging.deadline),
+            self.outgoing.held_until(),
             self.intake.screen.held_until().map(Instant::from_std),
             self.idle_until(),
         ];
@@ -323,7 +321,7 @@ impl Task {
             }
             Request::HandedBack(reply) => drop(reply.send(self.seat.take_handed_back())),
             Request::Stage(step, reply) => {
-                let _ = reply.send(self.ledger.find(&step).map(|entry| entry.stage(self.written)));
+                let _ = reply.send(self.ledger.find(&step).map(|entry| entry.stage(self.outgoing.written())));
             }
             Request::Close(..) => unreachable!("closing is handled where requests are taken"),
         }
@@ -463,10 +461,11 @@ impl Task {
         if let Err(holder) = self.seat.admits(input.holder.as_ref()) {
             return drop(reply.send(Err(InputError::Held(holder))));
         }
-        let bytes = match self.encoded(input) {
-            Ok(bytes) => bytes,
+        let typed = match self.encoded(input) {
+            Ok(typed) => typed,
             Err(error) => return drop(reply.send(Err(error))),
         };
+        let bytes = &typed.bytes;
         if let Some(exit) = self.exit() {
             return drop(reply.send(Err(InputError::Ended(Some(exit)))));
         }
@@ -490,22 +489,22 @@ impl Task {
             self.echo.expect(&format!("{}{}", input.text, if enters { "\n" } else { "" }), offset);
         }
         if unseen {
-            self.hushed_line.take_in(&bytes, &self.description.id, &self.hushed);
+            self.hushed_line.take_in(bytes, &self.description.id, &self.hushed);
         } else {
             self.hushed_line.finish(&self.description.id, &self.hushed);
         }
         if let Some(step) = &input.step {
-            let upto = self.written + (self.outgoing.len() + bytes.len()) as u64;
+            let upto = self.outgoing.written() + (self.outgoing.len() + bytes.len()) as u64;
             self.ledger.intend(step, !input.raw.is_empty(), offset, self.shell.prompts, upto);
         }
         let prompts = self.shell.prompts;
-        self.shell.draft.type_in(&bytes);
+        self.shell.draft.type_in(bytes);
         let lines = bytes.iter().filter(|byte| **byte == b'\r').count();
         if lines > 0 {
             self.shell.send_off(lines);
         }
         self.description.last_activity = SystemTime::now();
-        self.outgoing.extend(bytes);
+        self.outgoing.type_in(&typed);
         self.write_waiting();
         self.settle(offset, prompts, input, reply);
     }
@@ -522,6 +521,10 @@ impl Task {
             Some(settle) => {
                 let reply = Reply::Sent(offset, input.step.clone(), reply);
                 let mut wait = self.pending(Vec::new(), offset, settle.at_most, reply);
+                // The program answers to the last byte, which the pauses of the input delay.
+                let delay = self.outgoing.delay(wait.began);
+                wait.began += delay;
+                wait.deadline += delay;
                 wait.prompt_after = Some(prompts);
                 wait.quiet = Some(Quiet::of(settle.quiet));
                 self.waits.push(wait);
@@ -531,7 +534,7 @@ impl Task {
 
     /// Tells what became of an input that was asked for before; nothing is typed.
     fn answer_again(&mut self, entry: &Entry, input: &Input, reply: oneshot::Sender<Result<Sent, InputError>>) {
-        match entry.stage(self.written) {
+        match entry.stage(self.outgoing.written()) {
             // What waits to be written will be, unless the program's end has thrown it away.
             Stage::Intent if self.outgoing.is_empty() => drop(reply.send(Err(InputError::InDoubt))),
             Stage::Intent | Stage::Written => self.settle(entry.offset, entry.prompts, input, reply),
@@ -539,25 +542,32 @@ impl Task {
         }
     }
 
-    fn encoded(&self, input: &Input) -> Result<Vec<u8>, InputError> {
+    fn encoded(&self, input: &Input) -> Result<Keystrokes, InputError> {
         let modes = self.intake.screen.modes();
-        let mut bytes = keys::text(&input.text, modes);
+        let mut typed = Keystrokes::default();
+        typed.text(&keys::text(&input.text, modes));
         for name in &input.keys {
-            bytes.extend(keys::key(name, modes, self.intake.transcript.disambiguates_keys())?);
+            typed.key(&keys::key(name, modes, self.intake.transcript.disambiguates_keys())?);
         }
-        bytes.extend_from_slice(&input.raw);
-        Ok(bytes)
+        typed.text(&input.raw);
+        Ok(typed)
+    }
+
+    /// Returns whether there is input to write and no pause holds it back. The end of the pause is a deadline.
+    fn has_due_input(&mut self) -> bool {
+        !self.outgoing.due(Instant::now()).is_empty()
     }
 
     fn write_waiting(&mut self) {
-        while !self.outgoing.is_empty() {
-            let (front, _) = self.outgoing.as_slices();
-            match self.pty.write(front) {
+        loop {
+            let now = Instant::now();
+            let due = self.outgoing.due(now);
+            if due.is_empty() {
+                break;
+            }
+            match self.pty.write(due) {
                 Ok(0) => break,
-                Ok(count) => {
-                    self.outgoing.drain(..count);
-                    self.written += count as u64;
-                }
+                Ok(count) => self.outgoing.take(count, now),
                 Err(_) => {
                     // Nobody will ever read it. The end of the program is noticed where output is read.
                     self.outgoing.clear();

@@ -29,7 +29,7 @@ impl Task {
         };
         let redraw = match agreed.kind {
             Kind::Bash => {
-                self.outgoing.extend(BASH_KEY);
+                self.outgoing.extend(BASH_KEY.iter().copied());
                 Some(Redraw::new(&agreed.nonce))
             }
             Kind::Zsh | Kind::Fish => {

@@ -301,7 +301,7 @@ impl Task {
             if running.incomplete && marked.mark == Mark::MoreWanted && running.kind != Kind::Fish {
                 // Taken back as a person would.
                 running.take_back = Some(Instant::now() + TAKES_BACK);
-                self.outgoing.push_back(0x03);
+                self.outgoing.extend([0x03]);
                 self.write_waiting();
             }
         }
@@ -315,7 +315,7 @@ impl Task {
             && Instant::now() >= *again
         {
             *again = Instant::now() + TAKES_BACK;
-            self.outgoing.push_back(0x03);
+            self.outgoing.extend([0x03]);
             self.write_waiting();
         }
         let Some(running) = &self.running else { return };

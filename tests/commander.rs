@@ -334,6 +334,8 @@ async fn ctrl_c_interrupts_what_is_waited_for_and_leaves_a_question_open() {
     desk.says("%release 2", "^  \\? Release 2\\?").await;
     desk.presses("\x03").await;
     desk.shows("left open(.*\n)*.*left open").await;
+    // A number is never the beginning of an id, even when the id of a run begins with it.
+    desk.says("/cancel 3", "^error: there is no call ::3; /history lists the calls").await;
     // No id has an l, an o or a u.
     desk.says("/cancel lou", "^error: no run's id begins with 'lou'").await;
     desk.says("/cancel 2", "✗ cancelled in").await;

@@ -234,12 +234,16 @@ impl Conversation<'_> {
         Ok(self.screen.say(&lines)?)
     }
 
-    /// Returns the id of the run that is meant by its beginning.
+    /// Returns the id of the run that is meant by its beginning. A number is never one: it names a call.
     async fn run(&self, what: &str, command: &str) -> Result<String, Failure> {
         if what.is_empty() {
             return Err(Failure::usage(format!(
                 "after {command} comes a run or the number of a call; /runs lists runs"
             )));
+        }
+        let number = what.strip_prefix("::").unwrap_or(what);
+        if number.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(Failure::usage(format!("there is no call ::{number}; /history lists the calls")));
         }
         runs::find(self.place, what).await
     }

@@ -13,6 +13,7 @@ use steplatch_ids::RunId;
 use steplatch_protocol::{CancelWorkflow, ListWorkflowRuns, Place, RunRecord};
 
 use crate::failure::{FAILED, Failure};
+use crate::wording::for_people;
 use crate::{front, print};
 
 /// Runs that are looked through for one whose id begins with what was typed.
@@ -127,7 +128,7 @@ pub(crate) fn row(run: &RunRecord) -> Vec<String> {
         (Some(gate), _) if gate.choices.is_empty() => gate.prompt.clone(),
         (Some(gate), _) => format!("{} ({} choices)", gate.prompt, gate.choices.len()),
         // Of a traceback, what was raised.
-        (None, Some(error)) => error.trim_end().lines().next_back().unwrap_or_default().to_owned(),
+        (None, Some(error)) => for_people(error.trim_end().lines().next_back().unwrap_or_default()),
         (None, None) => String::new(),
     };
     vec![

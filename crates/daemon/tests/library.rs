@@ -68,7 +68,7 @@ fn machine(name: &str) -> Value {
     json!({
         "name": name,
         "description": "Types a command",
-        "arguments": {"GREETED": {"description": "whom to greet", "default": "world", "schema": {"minLength": 1}}},
+        "arguments": {"GREETED": {"description": "whom to greet", "default": "world", "schema": {"minLength": 1}, "export": false}},
         "return_values": {"GREETING": {"secret": true}},
         "initial_state": "type",
         "states": {"type": {"action": {"tool": "send_input", "params": {"input_text": "make\n"}}}},
@@ -120,6 +120,7 @@ async fn a_workflow_is_saved_in_the_project_found_described_and_removed() {
     let argument = &described.arguments[0];
     assert_eq!((argument.name.as_str(), argument.required), ("GREETED", false), "a default sets it");
     assert_eq!(argument.default.as_deref(), Some("world"));
+    assert_eq!((argument.export, described.return_values[0].export), (Some(false), None));
     assert_eq!(argument.schema, Some(json!({"minLength": 1})));
     assert!(described.return_values[0].secret && described.return_values[0].required);
     assert!(described.graph.unwrap().contains("stateDiagram"));

@@ -351,6 +351,9 @@ pub struct VariableOfContract {
     /// Whether its value is shown nowhere
     #[serde(default, skip_serializing_if = "is_false")]
     pub secret: bool,
+    /// Whether the run's terminals have it in their environment, where that is declared; without it all but secrets are there
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub export: Option<bool>,
     /// JSON Schema of the value as text
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]

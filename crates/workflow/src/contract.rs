@@ -81,6 +81,12 @@ impl ContractVariable {
         self.export.unwrap_or(!self.secret)
     }
 
+    /// Returns what the declaration says about the environment of the run's terminal, if it says anything.
+    #[must_use]
+    pub fn declared_export(&self) -> Option<bool> {
+        self.export
+    }
+
     /// Returns what the value must look like.
     #[must_use]
     pub fn schema(&self) -> Option<&ValueSchema> {

@@ -113,7 +113,7 @@ fn block(title: &str, text: &str) -> String {
 }
 
 fn variable(variable: &VariableOfContract) -> Vec<String> {
-    let VariableOfContract { name, description, required, default, secret, schema } = variable;
+    let VariableOfContract { name, description, required, default, secret, export, schema } = variable;
     let mut about = Vec::new();
     about.push(if *required { "required".to_owned() } else { "optional".to_owned() });
     if let Some(default) = default {
@@ -121,6 +121,11 @@ fn variable(variable: &VariableOfContract) -> Vec<String> {
     }
     if *secret {
         about.push("secret".to_owned());
+    }
+    match export {
+        Some(true) => about.push("exported".to_owned()),
+        Some(false) => about.push("not exported".to_owned()),
+        None => {}
     }
     if let Some(schema) = schema {
         about.push(schema.to_string());

@@ -328,6 +328,7 @@ fn contract(contract: &Contract, written: &Value) -> Vec<VariableOfContract> {
         required: variable.is_required() && variable.default().is_none(),
         default: variable.default().map(str::to_owned),
         secret: variable.is_secret(),
+        export: variable.declared_export(),
         schema: written.get(variable.name()).and_then(|entry| entry.get("schema")).cloned(),
     });
     variable.collect()

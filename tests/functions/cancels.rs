@@ -1,5 +1,6 @@
 //! Runs of functions that are cancelled: `asyncio.CancelledError` is raised where the function waits (003 L364-366, 608).
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::story::{Story, types, written};
@@ -148,23 +149,65 @@ fn a_cancel_outlives_the_daemon() {
     assert_eq!(crate::story::lines_in(&story.path("begun")), 1);
 }
 
+/// A command that notes that it is asked to end, and does not.
+const STUBBORN: &str = "BashNode(id='slow', session=session, \
+                        command='trap \"echo >asked\" TERM; echo >begun; while true; do sleep 0.05; done')";
+
+/// Has the daemon killed after it began to cancel the run, and before the function is told: its command is awaited.
+fn cancelled_by_a_daemon_that_is_killed(story: &Story, run: &Value) {
+    written(&story.path("begun"));
+    let (id, daemon) = (run["run_id"].as_str().unwrap(), story.daemon());
+    std::thread::scope(|scope| {
+        let cancelling = scope.spawn(|| story.home.runs(&["runs", "cancel", id]));
+        written(&story.path("asked"));
+        kill_process(Pid::from_raw(daemon).unwrap(), Signal::KILL).unwrap();
+        // There is no daemon to answer it.
+        drop(cancelling.join().unwrap());
+    });
+    story.waits_until("it is over", || story.looks(run, 0.0)["status"] == "cancelled");
+}
+
 #[test]
 fn a_cancel_of_which_the_function_was_not_told_yet_outlives_the_daemon() {
     let story = Story::of(
         "import asyncio\ntry:\n    await ctx.run('slow')\nexcept asyncio.CancelledError:\n    await ctx.run('note', 'told')\n    raise",
-        &format!(
-            "BashNode(id='slow', session=session, command='trap \"echo >asked; sleep 1; exit\" TERM; echo >begun; while true; do sleep 0.05; done')\n{NOTE}"
-        ),
+        &format!("{STUBBORN}\n{NOTE}"),
     );
     let run = story.begins(0.0);
-    written(&story.path("begun"));
-    let id = run["run_id"].as_str().unwrap();
-    std::thread::scope(|scope| {
-        let cancelling = scope.spawn(|| story.home.runs(&["runs", "cancel", id]));
-        written(&story.path("asked"));
-        story.kills_the_daemon();
-        drop(cancelling.join().unwrap());
-    });
-    story.waits_until("it is over", || story.looks(&run, 0.0)["status"] == "cancelled");
+    cancelled_by_a_daemon_that_is_killed(&story, &run);
     assert_eq!(noted(&story), "told\n");
+}
+
+#[test]
+fn what_a_pause_held_back_is_not_told_after_a_cancel_by_any_daemon() {
+    let story = Story::whole(&format!(
+        "import asyncio\n\
+         async def asks(ctx):\n    word = await ctx.gate('Word?')\n    await ctx.run('note', word)\n\
+         async def story(ctx):\n    try:\n        await asyncio.gather(asks(ctx), ctx.run('slow'))\n    finally:\n        await ctx.run('note', 'finally')\n\
+         {STUBBORN}\n{NOTE}\nWorkflow(id='story', session=session, fn=story)\n"
+    ));
+    let run = story.begins(60.0);
+    story.home.runs(&["runs", "pause", run["run_id"].as_str().unwrap()]).well();
+    story.answers(&run, "never").well();
+    cancelled_by_a_daemon_that_is_killed(&story, &run);
+    assert_eq!(noted(&story), "finally\n");
+}
+
+#[test]
+fn a_gate_that_was_answered_or_timed_out_is_not_cancelled_by_the_end_of_the_run() {
+    let story = Story::of("return await ctx.gate('Go?', choices=['a', 'b'])", "");
+    let run = story.begins(60.0);
+    story.answers(&run, "a").well();
+    let events = story.events(&run);
+    assert_eq!(types(&events), ["workflow_started", "gate_waiting", "gate_answered", "workflow_completed"]);
+
+    for (body, end) in [
+        ("return await ctx.gate('Go?', timeout=0.1)", "workflow_failed"),
+        ("try:\n    await ctx.gate('Go?', timeout=0.1)\nexcept Exception:\n    return 1", "workflow_completed"),
+    ] {
+        let story = Story::of(body, "");
+        let run = story.begins(0.0);
+        story.waits_until("it is over", || types(&story.events(&run)).last() == Some(&end));
+        assert_eq!(types(&story.events(&run)), ["workflow_started", "gate_waiting", "gate_timeout", end]);
+    }
 }

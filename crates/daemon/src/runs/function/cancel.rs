@@ -45,8 +45,8 @@ pub(super) struct Ending {
     is_asked_for: bool,
     /// Whether the function was left at something that took too long.
     is_given_up: bool,
-    /// Whether the function of the run failed with `asyncio.CancelledError`.
-    raised_cancelled: bool,
+    /// How the function of the run failed, if it did.
+    raised: Option<FailureKind>,
 }
 
 impl Driver {
@@ -125,20 +125,21 @@ impl Driver {
     /// Notes how the function of the run failed, if it did.
     pub(super) fn note_raised(&mut self, frame: u64, state: &State) {
         if let (ROOT, State::Failed(failure)) = (frame, state) {
-            self.ending.raised_cancelled = failure.kind == FailureKind::Cancelled;
+            self.ending.raised = Some(failure.kind);
         }
     }
 
     /// Makes the end of a run that is cancelled one that says so, whatever its function came to.
     pub(super) fn with_cancelled_end(&self, entries: Vec<Entry>) -> Vec<Entry> {
-        let raised = self.ending.raised_cancelled;
+        let raised = self.ending.raised;
         let reason = match &self.folded.cancel {
             Some(cancel) => cancel.reason.clone(),
-            None if raised => "the function raised asyncio.CancelledError".to_owned(),
+            None if raised == Some(FailureKind::Cancelled) => "the function raised asyncio.CancelledError".to_owned(),
             None => return entries,
         };
         let ends = |entry| match entry {
-            Entry::Failed { at, error, .. } if !raised => {
+            // One that fails by its time limit did not fail by itself.
+            Entry::Failed { at, error, .. } if raised.is_some_and(|kind| kind != FailureKind::Cancelled) => {
                 Entry::Cancelled { at, reason: format!("{reason}; its function failed when it was told: {error}") }
             }
             Entry::Completed { at, .. } | Entry::Failed { at, .. } | Entry::Cancelled { at, .. } => {

@@ -268,6 +268,10 @@ impl Driver {
                 }
             }
         }
+        // Its function is told of the cancel next, and of nothing that was held back before.
+        if self.folded.cancel.as_ref().is_some_and(|cancel| !cancel.is_told) {
+            return Ok(());
+        }
         let frames: Vec<u64> = self.frames.keys().copied().collect();
         for number in frames {
             self.resume_frame(number).await?;

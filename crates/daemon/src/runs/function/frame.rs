@@ -222,12 +222,19 @@ impl Driver {
                 Ok(result) => Entry::Completed { at, result },
                 Err(Raised { error, traceback }) => Entry::Failed { at, error, traceback },
             };
-            // A replay, as that of a cancel, does not say which calls the end leaves without an answer.
-            let is_abandoned = |number: u64| {
-                entries.iter().any(|entry| matches!(entry, Entry::Abandoned { number: known, .. } if *known == number))
+            // What these entries close is still open in `folded`. A replay, as that of a cancel, does not say which calls the
+            // end leaves without an answer.
+            let is_closed = |number: u64| {
+                let closes = |entry: &Entry| match entry {
+                    Entry::Abandoned { number: closed, .. } | Entry::Answered { number: closed, .. } => {
+                        *closed == number
+                    }
+                    _ => false,
+                };
+                entries.iter().any(closes)
             };
             let mut ending = self.folded.ended_by(&self.run, at, end);
-            ending.retain(|entry| !matches!(entry, Entry::Abandoned { number, .. } if is_abandoned(*number)));
+            ending.retain(|entry| !matches!(entry, Entry::Abandoned { number, .. } if is_closed(*number)));
             entries.extend(ending);
             return self.append(entries).await;
         }

@@ -254,6 +254,32 @@ pub(crate) fn hideable(text: &str) -> impl Iterator<Item = &str> {
     text.split(['\n', '\r']).map(str::trim).filter(|line| line.chars().count() >= SHORTEST)
 }
 
+/// Whether a secret is hidden in names of fields as well as in texts. Fields of replies and of entries have names of lowercase
+/// letters and underscores, which a secret like that would break.
+pub(crate) fn hides_in_names(secret: &str) -> bool {
+    secret.chars().any(|character| !character.is_ascii_lowercase() && character != '_')
+}
+
+/// Gives fields other names, in the order in which they are, where `name` returns one. No field is lost by that.
+pub(crate) fn rename(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Option<String>) {
+    if !fields.keys().any(|known| name(known).is_some()) {
+        return;
+    }
+    let mut renamed = Map::with_capacity(fields.len());
+    for (known, field) in std::mem::take(fields) {
+        let wanted = name(&known).unwrap_or(known);
+        let mut unique = wanted.clone();
+        for number in 2.. {
+            if !renamed.contains_key(&unique) {
+                break;
+            }
+            unique = format!("{wanted} ({number})");
+        }
+        renamed.insert(unique, field);
+    }
+    *fields = renamed;
+}
+
 /// Where a character of a picture stands: its row, the run in it, the character in that.
 type Place = (usize, usize, usize);
 
@@ -292,6 +318,11 @@ fn mask_in(value: &mut Value, secrets: &[String]) {
         Value::Object(fields) => {
             let texts = fields.iter_mut().filter(|(name, _)| !NOT_TEXT.contains(&name.as_str()));
             texts.for_each(|(_, field)| mask_in(field, secrets));
+            rename(fields, |name| {
+                let hidden = || secrets.iter().filter(|secret| hides_in_names(secret));
+                let holds_one = hidden().any(|secret| name.contains(secret.as_str()));
+                holds_one.then(|| hidden().fold(name.to_owned(), |name, secret| name.replace(secret.as_str(), MASK)))
+            });
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
@@ -314,6 +345,17 @@ mod tests {
     use steplatch_terminal::{Rgb, Run, Style};
 
     use super::*;
+
+    #[test]
+    fn names_of_fields_hide_what_can_be_no_name_of_ours() {
+        let secrets = Secrets::default();
+        secrets.add("Zebra-77");
+        secrets.add("result");
+        let mut value = json!({"Zebra-77": 1, "a Zebra-77": {"Zebra-77": "result"}, "••••••": 2, "result": true});
+        secrets.mask_in(&mut value);
+        let masked = json!({"••••••": 1, "a ••••••": {"••••••": "••••••"}, "•••••• (2)": 2, "result": true});
+        assert_eq!(value, masked);
+    }
 
     #[test]
     fn a_portion_of_a_text_shows_no_part_of_a_secret_that_it_cuts_off() {

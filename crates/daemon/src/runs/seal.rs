@@ -24,7 +24,7 @@ use steplatch_store::{Journal as _, Record};
 use steplatch_workflow::{Definition, filtered_forms};
 
 use super::Shared;
-use crate::secrets::{MASK, Secrets, hideable};
+use crate::secrets::{MASK, Secrets, hideable, hides_in_names, rename};
 
 const OPEN: char = '\u{FDD0}';
 const CLOSE: char = '\u{FDD1}';
@@ -103,6 +103,11 @@ impl Seal {
         self.secrets[before..].to_vec()
     }
 
+    /// Whether a secret stands in a text, of those that are looked for in texts.
+    pub(super) fn hides_some_of(&self, text: &str) -> bool {
+        self.looked_for().any(|(_, secret)| text.contains(secret))
+    }
+
     /// Returns an entry as it is stored.
     pub(super) fn close(&self, entry: &impl Serialize) -> String {
         if self.secrets.is_empty() {
@@ -141,8 +146,8 @@ impl Seal {
 
     /// Hides the secrets in a text.
     pub(super) fn close_text(&self, text: &mut String) {
-        if text.contains(OPEN) || self.looked_for().any(|(_, secret)| text.contains(secret)) {
-            *text = self.closed(text);
+        if text.contains(OPEN) || self.hides_some_of(text) {
+            *text = closed(text, || self.looked_for());
         }
     }
 
@@ -151,18 +156,26 @@ impl Seal {
         text.into_iter().for_each(|text| self.close_text(text));
     }
 
-    /// Hides the secrets in every text of these fields.
+    /// Hides the secrets in every text of these fields, and in their names as [`hides_in_names`] says.
     pub(super) fn close_all(&self, fields: &mut Map<String, Value>) {
         fields.values_mut().for_each(|field| self.close_in(field));
+        rename(fields, |name| self.closed_name(name));
     }
 
-    /// Hides the secrets in every text of a value.
+    /// Returns the name of a field as it is stored, if that is another one.
+    fn closed_name(&self, name: &str) -> Option<String> {
+        let hidden = || self.looked_for().filter(|(_, secret)| hides_in_names(secret));
+        let changes = name.contains(OPEN) || hidden().any(|(_, secret)| name.contains(secret));
+        changes.then(|| closed(name, hidden))
+    }
+
+    /// Hides the secrets in every text of a value, and in the names of fields as [`hides_in_names`] says.
     pub(super) fn close_in(&self, value: &mut Value) {
         match value {
             Value::String(text) => self.close_text(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.close_in(item)),
             Value::Object(fields) => {
-                for (name, field) in fields {
+                for (name, field) in &mut *fields {
                     let number = field
                         .as_str()
                         .filter(|_| self.names.contains(name))
@@ -172,31 +185,10 @@ impl Seal {
                         None => self.close_in(field),
                     }
                 }
+                rename(fields, |name| self.closed_name(name));
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
-    }
-
-    /// In one pass, so that no mark is taken for text; of two secrets in one place the longer is taken, which leaves
-    /// no rest behind.
-    fn closed(&self, text: &str) -> String {
-        let mut closed = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some(character) = rest.chars().next() {
-            let here = self.looked_for().filter(|(_, secret)| rest.starts_with(secret.as_str()));
-            if let Some((number, secret)) = here.max_by_key(|(_, secret)| secret.len()) {
-                closed.push_str(&mark(Some(number)));
-                rest = &rest[secret.len()..];
-                continue;
-            }
-            if character == OPEN {
-                closed.push_str(&mark(None));
-            } else {
-                closed.push(character);
-            }
-            rest = &rest[character.len_utf8()..];
-        }
-        closed
     }
 
     /// Returns the entry that was stored as `text`, in JSON; a mark that stands for nothing known shows as hidden.
@@ -229,6 +221,28 @@ impl Seal {
         opened.push_str(rest);
         opened
     }
+}
+
+/// Writes marks in the place of numbered secrets. In one pass, so that no mark is taken for text; of two secrets in one
+/// place the longer is taken, which leaves no rest behind.
+fn closed<'a, S: Iterator<Item = (usize, &'a String)>>(text: &str, secrets: impl Fn() -> S) -> String {
+    let mut closed = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
+        let here = secrets().filter(|(_, secret)| rest.starts_with(secret.as_str()));
+        if let Some((number, secret)) = here.max_by_key(|(_, secret)| secret.len()) {
+            closed.push_str(&mark(Some(number)));
+            rest = &rest[secret.len()..];
+            continue;
+        }
+        if character == OPEN {
+            closed.push_str(&mark(None));
+        } else {
+            closed.push(character);
+        }
+        rest = &rest[character.len_utf8()..];
+    }
+    closed
 }
 
 /// The most digits of the number in a mark.
@@ -292,15 +306,19 @@ impl LiveSeal {
         for secret in own.iter().filter(|secret| hideable(secret).next().is_some()) {
             self.learn(&shared.secrets, secret);
         }
-        if last == 0 {
-            // There are no entries but those that are searched now.
-            self.searched = shared.secrets.learned_since(u64::MAX).1;
-        }
+        // What is learned from here on may be missing among the known, and is looked for with the next entries.
+        let searched = shared.secrets.learned_since(u64::MAX).1;
         let mut texts: Vec<String> = entries.iter().map(plain).collect();
         let known = shared.secrets.known();
         let found: Vec<String> = known.into_iter().filter(|secret| stands_in(secret, &texts)).collect();
         found.iter().for_each(|secret| self.learn(&shared.secrets, secret));
-        let redacted = if last > 0 { self.redacted::<E>(shared, run).await } else { Vec::new() };
+        let redacted = if last > 0 {
+            self.redacted::<E>(shared, run, searched).await
+        } else {
+            // There are no entries but those that were searched now.
+            self.searched = searched;
+            Vec::new()
+        };
         for (text, entry) in texts.iter_mut().zip(entries) {
             if text.contains(OPEN) || !self.seal.secrets.is_empty() {
                 let mut entry = entry.clone();
@@ -320,9 +338,9 @@ impl LiveSeal {
     }
 
     /// Returns the earlier entries that hold secrets which the daemon has learned since they were searched, as they are to
-    /// be stored now.
-    async fn redacted<E: SealedEntry>(&mut self, shared: &Shared, run: &RunId) -> Vec<(u64, String)> {
-        let (fresh, searched) = shared.secrets.learned_since(self.searched);
+    /// be stored now. They count as searched for the first `searched` secrets.
+    async fn redacted<E: SealedEntry>(&mut self, shared: &Shared, run: &RunId, searched: u64) -> Vec<(u64, String)> {
+        let (fresh, _) = shared.secrets.learned_since(self.searched);
         if fresh.is_empty() {
             self.searched = searched;
             return Vec::new();
@@ -423,19 +441,36 @@ mod tests {
         assert_eq!(shown["outcome"], entry["outcome"], "what a program printed stands for no secret");
     }
 
+    #[test]
+    fn names_of_fields_hide_secrets_that_can_be_no_names_of_ours() {
+        let mut seal = Seal::default();
+        seal.learn("hun-ter2");
+        seal.learn("output");
+        let entry = json!({
+            "event": "started",
+            "params": {"of hun-ter2": {"hun-ter2": 1}, "output": "output", "\u{FDD0}0\u{FDD1}": 2},
+        });
+        let stored = seal.close(&entry);
+        assert!(!stored.contains("hun-ter2"), "{stored}");
+        assert_eq!(serde_json::from_str::<Value>(&seal.open(stored.clone())).unwrap(), entry);
+        let shown: Value = serde_json::from_str(&Seal::default().open(stored)).unwrap();
+        let params = json!({format!("of {MASK}"): {MASK: 1}, "output": MASK, "\u{FDD0}0\u{FDD1}": 2});
+        assert_eq!(shown["params"], params);
+    }
+
     #[derive(Debug, Clone, PartialEq, Serialize, serde::Deserialize)]
-    struct Said {
+    struct LogLine {
         said: String,
     }
 
-    impl SealedEntry for Said {
+    impl SealedEntry for LogLine {
         fn close(&mut self, seal: &Seal) {
             seal.close_text(&mut self.said);
         }
     }
 
     fn stored(texts: &[&str]) -> Vec<Record> {
-        let text = |said: &&str| plain(&Said { said: (*said).to_owned() });
+        let text = |said: &&str| plain(&LogLine { said: (*said).to_owned() });
         let record = |(index, text)| Record { seq: index as u64 + 1, version: 1, text };
         texts.iter().map(text).enumerate().map(record).collect()
     }
@@ -450,14 +485,15 @@ mod tests {
             version: 2,
             text: seal.close(&json!({"error": "first secret"})).replace("error", "said"),
         });
-        let (found, redacted) = redact::<Said>(seal.clone(), &["sec\"ond".to_owned(), "elsewhere".to_owned()], records);
+        let (found, redacted) =
+            redact::<LogLine>(seal.clone(), &["sec\"ond".to_owned(), "elsewhere".to_owned()], records);
         assert_eq!(found, ["sec\"ond"]);
         found.iter().for_each(|secret| drop(seal.learn(secret)));
         let redacted: Vec<(u64, String)> = redacted
             .into_iter()
             .map(|(seq, text)| {
                 assert!(!text.contains("first secret") && !text.contains("ond"), "{text}");
-                let said: Said = serde_json::from_str(&seal.open(text)).unwrap();
+                let said: LogLine = serde_json::from_str(&seal.open(text)).unwrap();
                 (seq, said.said)
             })
             .collect();
@@ -482,7 +518,8 @@ mod tests {
             for secret in &secrets {
                 seal.learn(secret);
             }
-            let entry = json!({"variables": texts, "event": "started"});
+            let named: Map<String, Value> = texts.iter().map(|text| (text.clone(), text.clone().into())).collect();
+            let entry = json!({"variables": texts, "params": named, "event": "started"});
             let opened = seal.open(seal.close(&entry));
             prop_assert_eq!(serde_json::from_str::<Value>(&opened).unwrap(), entry);
         }

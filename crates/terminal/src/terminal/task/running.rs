@@ -30,6 +30,8 @@ pub(super) struct Entering {
     replies: Vec<Reply>,
     /// When the caller is refused.
     pub(super) until: Instant,
+    /// When the command's time is up.
+    deadline: Instant,
 }
 
 /// How long a command waits for a shell that is in the foreground itself and not at its prompt yet.
@@ -165,8 +167,9 @@ impl Task {
                 return;
             }
         }
-        let until = Instant::now() + COMES_TO_PROMPT;
-        self.enter_command(Entering { request, replies: vec![reply], until });
+        let now = Instant::now();
+        let (until, deadline) = (now + COMES_TO_PROMPT.min(request.timeout), now + request.timeout);
+        self.enter_command(Entering { request, replies: vec![reply], until, deadline });
     }
 
     /// Tries again to enter the commands that wait for a prompt.
@@ -188,7 +191,7 @@ impl Task {
     }
 
     fn enter_command(&mut self, entering: Entering) {
-        let Entering { request, replies, until } = entering;
+        let Entering { request, replies, until, deadline } = entering;
         let prepared = self.fit_to_run().and_then(|kind| {
             let command = command::entered(&request.command)?;
             let folder = request.working_directory.as_deref();
@@ -199,7 +202,7 @@ impl Task {
             Err(RunError::Busy { .. } | RunError::NotIntegrated { .. })
                 if Instant::now() < until && self.comes_to_prompt() =>
             {
-                return self.entering.push(Entering { request, replies, until });
+                return self.entering.push(Entering { request, replies, until, deadline });
             }
             Err(error) => {
                 for reply in replies {
@@ -216,7 +219,7 @@ impl Task {
         let running = Running {
             replies,
             step: request.step,
-            deadline: Instant::now() + request.timeout,
+            deadline,
             limit: request.limit,
             kind,
             then,

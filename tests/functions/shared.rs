@@ -58,7 +58,7 @@ fn a_node_that_is_too_slow_or_nested_too_deeply_or_paused_or_cancelled_is_a_call
         "import asyncio\nseen = []\n\
          async def slow(ctx):\n    seen.append('begun')\n    await ctx.run('command')\n    seen.append('never')\n\
          async def deep(ctx):\n    below = await ctx.run('deep')\n    return below['error'] if not below['success'] else below['output']\n\
-         async def story(ctx):\n    try:\n        await ctx.run('slow', timeout=0.2)\n    except TimeoutError as error:\n        seen.append(str(error))\n    \
+         async def story(ctx):\n    try:\n        await ctx.run('slow', timeout=2)\n    except TimeoutError as error:\n        seen.append(str(error))\n    \
              seen.append((await ctx.run('deep'))['output'])\n    await ctx.gate('Well?')\n    seen.append((await ctx.run('quick', 1))['output'])\n    return seen\n\
          BashNode(id='command', session=session, command='trap \"echo >>ended; exit\" TERM; echo >begun; while true; do sleep 0.05; done')\n\
          FunctionNode(id='slow', session=session, fn=slow)\nFunctionNode(id='deep', session=session, fn=deep)\n\
@@ -75,7 +75,7 @@ fn a_node_that_is_too_slow_or_nested_too_deeply_or_paused_or_cancelled_is_a_call
     assert_eq!(quick(), 0, "nothing new begins");
     story.home.runs(&["runs", "resume", id]).well();
     let over = story.looks(&run, 60.0);
-    let late = "Node 'slow' took longer than 0.2 s";
+    let late = "Node 'slow' took longer than 2 s";
     assert_eq!(over["result"], json!(["begun", late, "Maximum recursion depth (16) exceeded", 1]), "{over}");
     assert!(types(&story.events(&run)).contains(&"node_timeout"));
 }

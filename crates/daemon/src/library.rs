@@ -20,7 +20,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 use steplatch_ids::{RunId, WorkflowName};
-use steplatch_library::{CreateError, FolderError, Kept, Library, LookupError, Signature, Status, Stored};
+use steplatch_library::{CreateError, FolderError, Kept, Library, LookupError, Metadata, Signature, Status, Stored};
 
 use crate::caller::Caller;
 use crate::nodes::{FunctionWorkflow, Project, Projects};
@@ -116,11 +116,11 @@ impl Workflows {
         kept.map_err(|error| words(&error))
     }
 
-    /// Whether a run that was over at that time was counted, as far as the last of them tells.
-    pub(crate) async fn is_noted(&self, folder: &Path, name: &WorkflowName, at: SystemTime) -> bool {
+    /// Returns what is kept about a saved workflow, if it is there.
+    pub(crate) async fn metadata(&self, folder: &Path, name: &WorkflowName) -> Option<Metadata> {
         let (library, name) = (Library::open(folder), name.clone());
-        let noted = self.disk.reading(move || library.get(&name)).await;
-        noted.ok().and_then(Result::ok).is_some_and(|stored| stored.metadata.counts(at))
+        let stored = self.disk.reading(move || library.get(&name)).await.ok()?.ok()?;
+        Some(stored.metadata)
     }
 
     /// Counts a run that is over. What can not be written is logged: it is no reason for a run to fail.

@@ -273,14 +273,15 @@ async fn a_step_that_fails_at_first_is_tried_again() {
 
 #[tokio::test]
 async fn an_attempt_that_takes_too_long_is_ended_before_the_next_one() {
-    let on_error = json!({"policy": "retry", "count": 1, "delay": 0, "timeout": 0.2, "then": {"policy": "skip", "value": "gave up"}});
+    let on_error = json!({"policy": "retry", "count": 1, "delay": 0, "timeout": 2, "then": {"policy": "skip", "value": "gave up"}});
     let steps = json!([{"id": "a", "input": "echo $$ > slow.pid; sleep 1000", "on_error": on_error}]);
     let daemon = TestDaemon::new().await;
     let author = Author::with(&daemon, &commands(&steps)).await;
     let result = author.runs("g", Value::Null).await;
     assert_eq!((result.success, &result.output), (true, &json!("gave up")), "{result:?}");
     assert_eq!(result.attributes["steps"]["a"]["attempts"], 2);
-    assert!(!running(&author.project().join("slow.pid")), "what it started has ended");
+    let pid = author.project().join("slow.pid");
+    assert!(pid.exists() && !running(&pid), "what it started has ended");
     daemon.stop().await;
 }
 
@@ -289,10 +290,11 @@ async fn a_graph_whose_time_is_up_says_so_and_ends_what_it_started() {
     let steps = json!([{"id": "a", "input": "echo A"}, {"id": "b", "input": "echo $$ > slow.pid; sleep 1000; {a}"}]);
     let daemon = TestDaemon::new().await;
     let author = Author::with(&daemon, &commands(&steps)).await;
-    let verb = RunGraph { graph_id: "g".to_owned(), input: Value::Null, timeout: Some(1.0) };
+    let verb = RunGraph { graph_id: "g".to_owned(), input: Value::Null, timeout: Some(3.0) };
     let result = author.client.call(verb).await.unwrap();
-    assert_eq!((result.success, result.error.as_deref()), (false, Some("Node 'g' took longer than 1 s")), "{result:?}");
-    until(|| !running(&author.project().join("slow.pid"))).await;
+    assert_eq!((result.success, result.error.as_deref()), (false, Some("Node 'g' took longer than 3 s")), "{result:?}");
+    let pid = author.project().join("slow.pid");
+    until(|| pid.exists() && !running(&pid)).await;
     daemon.stop().await;
 }
 

@@ -500,6 +500,21 @@ async fn secret_variables_of_a_contract_are_hidden_however_short_they_are() {
     assert!(!told.contains("q=Z"), "too short to be hidden in a screen, and told nowhere: {told}");
 }
 
+#[tokio::test]
+async fn a_secret_that_is_too_short_to_be_looked_for_keeps_no_definition_from_being_saved() {
+    let daemon = TestDaemon::new().await;
+    let mut definition = machine("rest", json!({"rest": last("sleep", &json!({"seconds": 0.01}))}));
+    definition["arguments"] = json!({"PIN": {"secret": true}});
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        initial_variables: Some([("PIN".to_owned(), "a".to_owned())].into()),
+        wait_seconds: Some(30.0),
+        ..RunWorkflow::default()
+    };
+    let reply = daemon.call(verb).await;
+    assert_eq!((reply.status.as_str(), reply.error.as_deref(), reply.workflow_saved), ("completed", None, true));
+}
+
 /// A machine whose only state runs another one.
 fn nesting(inner: &Value) -> Value {
     let mut outer = machine("nest", json!({"nest": last("run_workflow", &json!({"workflow_definition": inner}))}));

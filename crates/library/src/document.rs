@@ -60,6 +60,12 @@ impl Metadata {
         // Times as they are told are in the order of their texts.
         self.last_run.as_ref().is_some_and(|last| *last >= told(at))
     }
+
+    /// Whether it was first saved at that time, to the second, or later.
+    #[must_use]
+    pub fn is_created_since(&self, at: SystemTime) -> bool {
+        self.created >= told(at)
+    }
 }
 
 impl From<Value> for Metadata {

@@ -17,7 +17,7 @@ use super::function::{Begins, begin_saved, outcome_of};
 use super::remote::BeginsRemote;
 use super::report::shorten;
 use super::run::{Run, RunState};
-use super::source::{Named, Source};
+use super::source::{INVALID, Named, Source};
 use super::{Seal, Shared, remote};
 use crate::caller::Caller;
 use crate::tools::{arguments, check};
@@ -93,8 +93,9 @@ pub(super) fn perform(
                 if let Some(name) = saving.duplicate_of {
                     tell("duplicate_of", name.into());
                 }
+                // The error of the child is why it failed, and it did not.
                 if let Some(error) = saving.error {
-                    tell("error", error.into());
+                    tell("saving_error", error.into());
                 }
                 if let Some(variables) = result.get_mut("final_variables") {
                     shorten(variables, LONGEST_VARIABLE);
@@ -207,8 +208,8 @@ async fn begin(
             }
         },
     };
-    let definition = Definition::parse(&document, &TerminalTools)
-        .map_err(|problems| format!("the workflow is not valid:\n{problems}"))?;
+    let definition =
+        Definition::parse(&document, &TerminalTools).map_err(|problems| format!("{INVALID}:\n{problems}"))?;
     let variables: Map<String, Value> =
         child.variables.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
     if let Some(refusal) = definition.arguments().refusal(&variables) {

@@ -143,6 +143,9 @@ impl Source {
     }
 }
 
+/// What the error of a definition that is not valid begins with, in the words of document 001, line 1240.
+pub(super) const INVALID: &str = "Workflow definition validation failed";
+
 /// Reads a file that somebody names; of one that is too long for a definition, enough to find that out.
 pub(super) async fn read(path: PathBuf) -> io::Result<String> {
     let reading = tokio::task::spawn_blocking(move || {
@@ -195,8 +198,7 @@ impl Shared {
                     Named::Remote(tool) => return Ok(Asked::Remote(tool)),
                 };
                 let definition = Definition::parse(&saved.definition, &TerminalTools).map_err(|problems| {
-                    let what = format!("the workflow '{}' is not valid:\n{problems}", saved.name);
-                    invalid(format!("Workflow definition validation failed: {what}"))
+                    invalid(format!("{INVALID}: the workflow '{}' is not valid:\n{problems}", saved.name))
                 })?;
                 let source = Source::Saved { folder: saved.folder, name: saved.name };
                 return Ok(Asked::Machine(Box::new(definition), source));
@@ -213,7 +215,7 @@ impl Shared {
                 return Err(invalid(error.to_owned()));
             }
         };
-        let definition = parsed.map_err(|problems| invalid(format!("the workflow is not valid:\n{problems}")))?;
+        let definition = parsed.map_err(|problems| invalid(format!("{INVALID}:\n{problems}")))?;
         let source = self.given(caller, verb.save_on_success).await;
         Ok(Asked::Machine(Box::new(definition), source))
     }
@@ -241,13 +243,12 @@ impl Shared {
         ending: Ending,
     ) -> Result<Option<Kept>, String> {
         let Ending { completed, states, at, again } = ending;
-        let (folder, kept) = match source {
+        let (folder, mut kept) = match source {
             Source::Given | Source::Function | Source::SavedFunction { .. } | Source::Remote { .. } => return Ok(None),
             Source::Saved { folder, name } => (folder, Kept { saved: false, name: name.clone() }),
             Source::ToKeep { .. } if !completed => return Ok(None),
             Source::ToKeep { folder } => {
-                let text = definition.document().to_string();
-                if seal.secrets().iter().any(|secret| text.contains(secret.as_str())) {
+                if seal.hides_some_of(&definition.document().to_string()) {
                     tracing::info!("a workflow with a secret in it is not saved, since libraries are shared");
                     return Err(
                         "a secret stands in the definition, and libraries are shared. Make it an argument with \
@@ -263,8 +264,13 @@ impl Shared {
         };
         let signature = Signature::of(definition.document());
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(at.0).unwrap_or(0));
-        if again && self.workflows.is_noted(folder, &kept.name, at).await {
-            return Ok(Some(kept));
+        if again && let Some(metadata) = self.workflows.metadata(folder, &kept.name).await {
+            // An earlier daemon may have come as far as that, and not as far as telling.
+            let is_ours = matches!(source, Source::ToKeep { .. }) && metadata.is_created_since(at);
+            kept.saved |= is_ours;
+            if metadata.counts(at) {
+                return Ok(Some(kept));
+            }
         }
         self.workflows.note(folder, &kept.name, &signature, completed, u64::from(states), at).await;
         Ok(Some(kept))

@@ -6,7 +6,7 @@ use serde_json::json;
 use steplatch_fake::{Answer, FakeService, Route};
 use steplatch_remote::{Client, Config};
 
-use crate::support::{client, config, quick, titles};
+use crate::support::{client, config, impatient_client, limits, titles};
 
 #[tokio::test]
 async fn all_pages_are_followed() {
@@ -44,7 +44,7 @@ async fn more_pages_than_are_taken_are_left() {
 async fn a_question_that_failed_in_passing_is_asked_again() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
-    let client = client(&service);
+    let client = impatient_client(&service);
     for trouble in [
         Answer::Refuse(500, "oops".to_owned()),
         Answer::Busy("0".to_owned()),
@@ -112,7 +112,7 @@ async fn what_is_filtered_is_not_listed() {
         service.offer(title, title);
     }
     let filter_patterns = vec!["deploy*".to_owned(), "!*prod".to_owned()];
-    let client = Client::with(&Config { filter_patterns, ..config(&service) }, quick()).expect("a client");
+    let client = Client::with(&Config { filter_patterns, ..config(&service) }, limits()).expect("a client");
     assert_eq!(titles(&client.list().await.expect("a list").workflows), ["Deploy to stage"]);
 }
 
@@ -122,7 +122,7 @@ async fn a_service_that_flaps_is_found_when_it_is_there() {
     service.offer("deploy", "Deploy");
     for _ in 0..3 {
         service.go_down();
-        let client = Client::with(&Config { retry_attempts: 0, ..config(&service) }, quick()).expect("a client");
+        let client = Client::with(&Config { retry_attempts: 0, ..config(&service) }, limits()).expect("a client");
         assert!(client.list().await.is_err_and(|error| error.passing));
         service.come_up().await;
         assert!(client.list().await.is_ok());

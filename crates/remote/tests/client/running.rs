@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use steplatch_fake::{Answer, FakeService, Route, TOKEN};
 use steplatch_remote::{AskError, Cancelled, Client, Config, StartError, State};
 
-use crate::support::{client, config, input, quick, started, titles};
+use crate::support::{client, config, impatient_client, input, limits, started, titles};
 
 #[tokio::test]
 async fn a_run_is_started_followed_and_over() {
@@ -36,7 +36,7 @@ async fn requests_are_as_the_dialect_wants_them() {
     let service = FakeService::start().await;
     service.offer("a/b c%", "Deploy");
     let config = Config { base_url: format!("{}/team", service.url()), ..config(&service) };
-    let client = Client::with(&config, quick()).expect("a client");
+    let client = Client::with(&config, limits()).expect("a client");
     client.list().await.expect("a list");
     client.start("a/b c%", &input(), "key-1").await.expect("a start");
     client.status("a/b c%", "run-1").await.expect("a status");
@@ -98,7 +98,7 @@ async fn a_start_that_was_refused_started_nothing() {
 async fn a_start_that_nobody_knows_of_is_not_made_twice() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
-    let client = client(&service);
+    let client = impatient_client(&service);
     let doubtful = [
         Answer::Hang,
         Answer::Cut,
@@ -151,7 +151,7 @@ async fn a_start_has_a_connection_of_its_own() {
 async fn looks_say_whether_another_one_is_worth_it() {
     let service = FakeService::start().await;
     service.offer("deploy", "Deploy");
-    let client = client(&service);
+    let client = impatient_client(&service);
     service.script("deploy", vec![json!({ "status": "RUNNING", "output": null })]);
     let started = started(&client).await;
     let look = async || client.status("deploy", &started.workflow_instance).await;

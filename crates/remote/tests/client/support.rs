@@ -10,17 +10,20 @@ pub(crate) fn config(service: &FakeService) -> Config {
     Config { enabled: true, base_url: service.url(), token: Some(Token::Value(TOKEN.to_owned())), ..Config::default() }
 }
 
-pub(crate) fn quick() -> Limits {
-    Limits {
-        answering: Duration::from_secs(1),
-        starting: Duration::from_secs(1),
-        pausing: Duration::from_millis(1),
-        ..Limits::default()
-    }
+/// Short pauses, and time enough for an answer on a machine that is busy with other things.
+pub(crate) fn limits() -> Limits {
+    let answering = Duration::from_secs(60);
+    Limits { answering, starting: answering, pausing: Duration::from_millis(1), ..Limits::default() }
 }
 
 pub(crate) fn client(service: &FakeService) -> Client {
-    Client::with(&config(service), quick()).expect("a client")
+    Client::with(&config(service), limits()).expect("a client")
+}
+
+/// A client of a service that does not answer at all: the test waits for its limits.
+pub(crate) fn impatient_client(service: &FakeService) -> Client {
+    let answering = Duration::from_secs(3);
+    Client::with(&config(service), Limits { answering, starting: answering, ..limits() }).expect("a client")
 }
 
 pub(crate) fn titles(workflows: &[steplatch_remote::RemoteWorkflow]) -> Vec<&str> {

@@ -4,7 +4,7 @@ use serde_json::json;
 use steplatch_fake::{Answer, FakeService, Route, TOKEN};
 use steplatch_remote::{Client, Config, StartError, Token};
 
-use crate::support::{client, config, input, quick, titles};
+use crate::support::{client, config, input, limits, titles};
 
 #[tokio::test]
 async fn the_token_goes_nowhere_else() {
@@ -75,7 +75,7 @@ async fn a_token_that_is_echoed_is_taken_out() {
 #[tokio::test]
 async fn a_wrong_or_missing_token_is_told_without_it() {
     let service = FakeService::start().await;
-    let client_with = |token| Client::with(&Config { token, ..config(&service) }, quick()).expect("a client");
+    let client_with = |token| Client::with(&Config { token, ..config(&service) }, limits()).expect("a client");
     let error = client_with(Some(Token::Value("another-t0ken".to_owned()))).list().await.expect_err("refused");
     assert_eq!(error.words, "The service answered 401 Unauthorized: not with this token.");
     let error = client_with(None).list().await.expect_err("refused");
@@ -96,7 +96,7 @@ async fn a_new_token_in_a_file_counts_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("token");
     std::fs::write(&path, "old-t0ken").expect("a file");
-    let client = Client::with(&Config { token: Some(Token::File(path.clone())), ..config(&service) }, quick());
+    let client = Client::with(&Config { token: Some(Token::File(path.clone())), ..config(&service) }, limits());
     let client = client.expect("a client");
     assert!(client.list().await.is_err());
     std::fs::write(&path, format!("{TOKEN}\n")).expect("a file");

@@ -27,8 +27,8 @@ use crate::terminal::{Gone, Holder};
 /// The key that bash's integration binds to its function, see `integration/bash.sh`.
 pub(crate) const BASH_KEY: &[u8] = b"\x1b\x1fs";
 
-/// How long a shell may take to answer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a shell may take to answer: milliseconds as a rule, seconds for a long value on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The longest request and the longest answer, in bytes.
 pub(crate) const MOST: usize = 4 << 20;

@@ -161,7 +161,7 @@ impl Desk {
             target: Target::Screen,
             since: None,
             until: Until::Match,
-            timeout: Duration::from_secs(30),
+            timeout: Duration::from_secs(60),
         };
         let (waited, view) = self.terminal.wait(wait).await.unwrap();
         assert_eq!(waited.reason, Reason::Match, "no {pattern:?} on:\n{}", view.screen);
@@ -191,7 +191,7 @@ fn regex_escaped(text: &str) -> String {
 fn until(holds: impl Fn() -> bool) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed().as_secs() < 30, "it does not come to hold");
+        assert!(begun.elapsed().as_secs() < 60, "it does not come to hold");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -82,7 +82,7 @@ impl Project {
     fn waits_until(&self, what: &str, holds: impl Fn() -> bool) {
         let began = Instant::now();
         while !holds() {
-            assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+            assert!(began.elapsed() < Duration::from_secs(60), "{what}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }

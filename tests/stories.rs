@@ -128,7 +128,7 @@ fn shows(home: &Home, arguments: &[&str], text: &str) {
         if shown.contains(text) {
             return;
         }
-        assert!(begun.elapsed() < std::time::Duration::from_secs(30), "no {text:?} in {shown}");
+        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "no {text:?} in {shown}");
     }
 }
 
@@ -272,7 +272,7 @@ impl Desk {
             target: Target::Screen,
             since: None,
             until: Until::Match,
-            timeout: Duration::from_secs(20),
+            timeout: Duration::from_secs(60),
         };
         let (waited, view) = self.terminal.wait(wait).await.unwrap();
         assert_eq!(waited.reason, Reason::Match, "no {pattern:?} on:\n{}", view.screen);
@@ -303,7 +303,7 @@ async fn ctrl_c_cancels_the_run_and_closes_its_terminal() {
     desk.shows("ended").await;
     desk.presses(b"\x03").await;
     desk.shows("✗ cancelled in").await;
-    let exit = desk.terminal.ready(Quiet::of(Duration::from_secs(5)), Duration::from_secs(10)).await.unwrap().exit;
+    let exit = desk.terminal.ready(Quiet::of(Duration::from_secs(5)), Duration::from_secs(60)).await.unwrap().exit;
     assert_eq!(exit.map(|exit| exit.code), Some(1));
     assert_eq!(home.runs(&["terminal", "list", "--json"]).json()["total_sessions"], 0);
 }

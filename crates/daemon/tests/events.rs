@@ -40,7 +40,7 @@ async fn story(daemon: &TestDaemon, run: &str) -> (Vec<Value>, u64) {
     let (reply, mut received) = daemon.client().subscribe(subscribe).await.unwrap();
     let mut events = Vec::new();
     while events.last().is_none_or(|event: &Value| event["seq"].as_u64() < Some(reply.newest_seq)) {
-        events.push(tokio::time::timeout(Duration::from_secs(10), received.next()).await.unwrap().unwrap());
+        events.push(tokio::time::timeout(Duration::from_secs(60), received.next()).await.unwrap().unwrap());
     }
     (events, reply.newest_seq)
 }
@@ -131,7 +131,7 @@ async fn who_does_not_read_holds_up_no_run_and_gets_every_event_once_it_does() {
     let mut lines = BufReader::new(deaf).lines();
     let mut heard: Vec<(u64, String)> = Vec::new();
     while heard.last().is_none_or(|(_, name)| name != END) {
-        let line = tokio::time::timeout(Duration::from_secs(20), lines.next_line()).await.unwrap().unwrap().unwrap();
+        let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await.unwrap().unwrap().unwrap();
         let event: Value = serde_json::from_str(&line).unwrap();
         if event["type"] == "event" {
             heard.push((event["seq"].as_u64().unwrap(), event["event_type"].as_str().unwrap().to_owned()));

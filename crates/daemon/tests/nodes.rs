@@ -352,5 +352,5 @@ async fn until(holds: impl Fn() -> bool) {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(20), waiting).await.expect("it does not come to hold");
+    tokio::time::timeout(std::time::Duration::from_secs(60), waiting).await.expect("it does not come to hold");
 }

@@ -228,7 +228,7 @@ async fn events_are_numbered_and_can_be_joined_late() {
         let subscribe = Subscribe { run_id: run_id.clone(), from_seq: Some(from), ..Subscribe::default() };
         let (_, mut events) = daemon.client().subscribe(subscribe).await.unwrap();
         for (index, kind) in expected.iter().enumerate().skip(from as usize - 1) {
-            let event = tokio::time::timeout(Duration::from_secs(5), events.next()).await.unwrap().unwrap();
+            let event = tokio::time::timeout(Duration::from_secs(60), events.next()).await.unwrap().unwrap();
             assert_eq!((event["seq"].as_u64(), event["event_type"].as_str()), (Some(index as u64 + 1), Some(*kind)));
         }
     }

@@ -58,7 +58,7 @@ async fn tools_changed(events: &mut Events) {
         }
         panic!("the connection ended");
     };
-    tokio::time::timeout(Duration::from_secs(20), told).await.expect("a change that is told");
+    tokio::time::timeout(Duration::from_secs(60), told).await.expect("a change that is told");
 }
 
 fn calling(name: &str, arguments: Value) -> CallTool {
@@ -155,7 +155,7 @@ async fn what_is_told_is_told_once_and_only_when_the_list_is_another() {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), before_the_last).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), before_the_last).await.unwrap();
     assert_eq!(told, 1);
     daemon.stop().await;
 }

@@ -52,7 +52,7 @@ async fn sees(terminal: &HostedTerminal, pattern: &str) -> (Waited, View) {
         target: Target::Output,
         since: Some(0),
         until: Until::Match,
-        timeout: Duration::from_secs(20),
+        timeout: Duration::from_secs(60),
     };
     let (waited, view) = terminal.wait(wait).await.unwrap().unwrap();
     assert!(waited.found.is_some(), "no {pattern:?} on:\n{}", view.screen);
@@ -82,7 +82,7 @@ async fn who_comes_later_finds_everything_as_it_was() {
             target: Target::Output,
             since: None,
             until: Until::Exit,
-            timeout: Duration::from_secs(20),
+            timeout: Duration::from_secs(60),
         })
         .await
         .unwrap()
@@ -195,7 +195,7 @@ async fn an_input_that_was_begun_and_can_not_be_finished_is_in_doubt() {
         target: Target::Output,
         since: None,
         until: Until::Exit,
-        timeout: Duration::from_secs(20),
+        timeout: Duration::from_secs(60),
     };
     terminal.wait(exit).await.unwrap().unwrap();
     let again = terminal.send(input).await;

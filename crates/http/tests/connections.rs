@@ -43,7 +43,7 @@ async fn who_holds_places_without_asking_gives_way_to_who_asks() {
     }
     // The first of them were hung up on to make room.
     let mut nothing = Vec::new();
-    let hung_up = tokio::time::timeout(Duration::from_secs(20), holders[0].read_to_end(&mut nothing)).await;
+    let hung_up = tokio::time::timeout(Duration::from_secs(60), holders[0].read_to_end(&mut nothing)).await;
     assert!(hung_up.is_ok() && nothing.is_empty(), "{}", String::from_utf8_lossy(&nothing));
 
     // A daemon that can not be started is told in words.
@@ -53,5 +53,5 @@ async fn who_holds_places_without_asking_gives_way_to_who_asks() {
     assert!(said.starts_with("HTTP/1.1 503") && said.contains("unavailable"), "{said}");
 
     end.send(()).unwrap();
-    tokio::time::timeout(Duration::from_secs(20), serving).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(60), serving).await.unwrap().unwrap();
 }

@@ -14,7 +14,7 @@ use tokio::net::UnixListener;
 use tokio::sync::broadcast;
 
 /// How long something may take that is not going to.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A daemon that knows nothing but its tools.
 struct Daemon {

@@ -162,7 +162,7 @@ impl TestDaemon {
 
     async fn ended(self, ending: Ending) -> TempDir {
         self.stopper.stop(ending);
-        tokio::time::timeout(Duration::from_secs(20), self.serving).await.expect("a daemon that ends").unwrap();
+        tokio::time::timeout(Duration::from_secs(60), self.serving).await.expect("a daemon that ends").unwrap();
         self.folder
     }
 }

@@ -23,7 +23,7 @@ fn a_function_that_loops_for_ever_fails_after_its_time_and_can_not_catch_that() 
         &limits,
         "while True:\n    try:\n        while True:\n            pass\n    except BaseException:\n        pass",
     );
-    assert!(began.elapsed() < Duration::from_secs(20));
+    assert!(began.elapsed() < Duration::from_secs(60));
     assert_eq!(failure.kind, FailureKind::Time, "{failure}");
     let said = "the function computed for longer than its limit of 50ms between two calls (before its first call)";
     assert_eq!(failure.message, said);

@@ -41,7 +41,7 @@ fn long_names_that_are_not_there_are_not_compared_with_each_other() {
     let document = json!({"initial_state": "c", "states": Map::from_iter(states)});
     let begun = std::time::Instant::now();
     assert!(Definition::parse(&document, &Tools).is_err());
-    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{:?}", begun.elapsed());
 }
 
 #[test]

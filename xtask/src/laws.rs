@@ -34,8 +34,9 @@ pub(crate) fn run(repository: &Repository, arguments: &[&str]) -> anyhow::Result
     let laws = laws(repository.root())?;
     let names: BTreeSet<&String> = laws.values().flatten().collect();
     eprintln!("xtask: {} property tests in {} packages", names.len(), laws.len());
-    let mut arguments = vec!["test", "--locked", "--quiet"];
-    arguments.extend(laws.keys().flat_map(|package| ["--package", package]));
+    // The whole workspace, because a choice of packages would have the features of others and be built anew; without the tests in
+    // documents, which have no laws.
+    let mut arguments = vec!["test", "--locked", "--quiet", "--workspace", "--lib", "--tests"];
     let built = [arguments.as_slice(), &["--no-run"]].concat();
     step::run("build", &mut repository.cargo(&built))?;
     arguments.push("--");

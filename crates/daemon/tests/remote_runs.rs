@@ -644,7 +644,7 @@ async fn types_a_secret(daemon: &TestDaemon) {
     assert!(daemon.call(secret).await.success);
 }
 
-/// Everything that is told of a run so far.
+/// Returns the events and the replies of a run so far.
 async fn told(daemon: &TestDaemon, run: &str) -> String {
     let (run_id, client) = (run.to_owned(), daemon.somebody("follower").await);
     let newest =

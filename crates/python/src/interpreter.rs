@@ -52,7 +52,7 @@ pub(crate) enum Resume<'a> {
     Abort(&'a str),
 }
 
-/// What a program is told that waits.
+/// Input for a program that waits.
 #[derive(Clone, Copy)]
 pub(crate) enum Arrival<'a> {
     /// A value.

@@ -248,9 +248,9 @@ fn closed<'a, S: Iterator<Item = (usize, &'a String)>>(text: &str, secrets: impl
 /// The most digits of the number in a mark.
 const LONGEST_NUMBER: usize = 9;
 
-/// An entry that knows which of its texts somebody else wrote.
+/// An entry that knows which of its texts are foreign: not written by this program.
 pub(super) trait SealedEntry: Clone + Serialize + DeserializeOwned + Send + 'static {
-    /// Hides the secrets in every text that somebody else wrote. What is left is read without them, too.
+    /// Hides the secrets in every foreign text. The entry stays readable without them.
     fn close(&mut self, seal: &Seal);
 }
 

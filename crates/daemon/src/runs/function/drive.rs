@@ -268,7 +268,7 @@ impl Driver {
                 }
             }
         }
-        // Its function is told of the cancel next, and of nothing that was held back before.
+        // The cancel is raised in the function next. Held answers are dropped.
         if self.folded.cancel.as_ref().is_some_and(|cancel| !cancel.is_told) {
             return Ok(());
         }

@@ -346,7 +346,7 @@ mod tests {
         assert!(read(newer).is_err(), "a kind of a newer version is refused");
     }
 
-    /// Every kind of entry, with a secret wherever somebody else may have written one.
+    /// Every kind of entry, with a secret in each foreign text.
     fn entries(secret: &str) -> Vec<Entry> {
         let (at, number) = (Timestamp(1), 1);
         let text = || format!("it is {secret}, says somebody");

@@ -103,7 +103,7 @@ impl From<Failure> for Raised {
     }
 }
 
-/// What a function is told.
+/// Input that a function goes on with.
 pub(super) enum Told {
     /// Nothing: it begins, or is found where it was.
     Nothing,

@@ -125,7 +125,7 @@ impl Shared {
         let id = known.run.clone();
         let unreadable = |error: &dyn std::fmt::Display| format!("its history can not be read: {error}");
         let private = self.journal.private(&id).await.map_err(|error| unreadable(&error))?.unwrap_or_default();
-        // Who began it is told nobody, and the run goes on without it.
+        // A run goes on without an origin that can not be read.
         let origin: Origin = serde_json::from_str(&private).unwrap_or_default();
         let seal = origin.clone().into_parts().1;
         let records = self.journal.read(&id, 1).await.map_err(|error| unreadable(&error))?;

@@ -15,7 +15,7 @@ pub(crate) use child::{Child, signal_group};
 pub(crate) use look::{Image, awaits_input, catches, folder_of, name_of, name_of_group};
 pub(crate) use orphans::Orphans;
 pub use piped::{Ended, Piped, PipedSpec, Programs, Stdin};
-pub(crate) use pty::{Discipline, Pty, Read};
+pub(crate) use pty::{Discipline, Pty, Read, Reading};
 pub use spawn::SpawnError;
 pub(crate) use spawn::{Program, Streams};
 pub use tree::Survivor;

@@ -1,5 +1,6 @@
 //! One terminal: what its users may ask, and the task that owns its parts.
 
+mod answers;
 mod draft;
 mod excerpt;
 mod floods;

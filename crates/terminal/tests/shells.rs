@@ -1060,3 +1060,96 @@ async fn a_password_is_asked_for_without_echo() {
     session.types("stty -echo; cat\n").await;
     session.comes_to("cat reads without echo", |view| view.password && view.awaiting_input == Some(true)).await;
 }
+
+/// Questions of a terminal's programs, as logs have them.
+const QUESTIONS: [&[u8]; 16] = [
+    b"\x1b[c",
+    b"\x1b[>c",
+    b"\x1b[=c",
+    b"\x1b[5n",
+    b"\x1b[6n",
+    b"\x1b[?6n",
+    b"\x1b[18t",
+    b"\x1b[>q",
+    b"\x1b[?u",
+    b"\x1b[?2004$p",
+    b"\x1b]10;?\x07",
+    b"\x1b]11;?\x1b\\",
+    b"\x1b]4;1;?\x07",
+    b"\x1bP$qm\x1b\\",
+    b"\x1bP+q544e\x1b\\",
+    b"\x1bZ",
+];
+
+/// Numbers that look random and are the same every time (splitmix64, Steele, Lea and Flood 2014).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % bound as u64).unwrap()
+    }
+
+    /// Returns a stream of questions, other sequences, text and bytes.
+    fn stream(&mut self) -> Vec<u8> {
+        let mut stream = Vec::new();
+        for _ in 0..=self.below(12) {
+            match self.below(6) {
+                0..=2 => stream.extend(QUESTIONS[self.below(QUESTIONS.len())]),
+                3 => {
+                    let last = b"ABCDEFGHJKLMPSTXZ@`abdefghlmnqrstu"[self.below(34)];
+                    stream.extend(format!("\x1b[{};{}", self.below(99), self.below(99)).bytes());
+                    stream.push(last);
+                }
+                4 => stream.extend(b"some text\r\n"),
+                _ => stream.extend((0..self.below(9)).map(|_| u8::try_from(self.below(256)).unwrap())),
+            }
+        }
+        stream
+    }
+}
+
+#[tokio::test]
+async fn what_is_printed_is_never_a_part_of_the_next_command() {
+    // More of them when they are asked for; the numbers go on from where these end.
+    let streams = std::env::var("STEPLATCH_STREAMS").ok().and_then(|many| many.parse().ok()).unwrap_or(25);
+    for shell in SHELLS {
+        let world = World::new();
+        let session = world.open(&[shell]).await;
+        let mut numbers = Numbers(7);
+        for number in 0..streams {
+            let stream = numbers.stream();
+            std::fs::write(world.home.path().join("log"), &stream).unwrap();
+            let shown = format!("{shell}, stream {number}: {}", stream.escape_ascii());
+            // Waited for as a command, or typed as by a person.
+            if number % 2 == 0 {
+                session.runs("cat ~/log").await;
+            } else {
+                session.types("cat ~/log\n").await;
+                session.prompt().await;
+            }
+            let ran = session.runs(&format!("echo next {number}")).await;
+            assert_eq!((ran.output.as_str(), ran.exit_code), (&*format!("next {number}\n"), Some(0)), "{shown}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_asks_and_reads_is_answered_in_every_shell() {
+    let script = "import os, sys, termios, time, tty\n\
+                  def ask(pause):\n    sys.stdout.write('\\x1b[6n'); sys.stdout.flush(); time.sleep(pause)\n    \
+                  old = termios.tcgetattr(0); tty.setraw(0)\n    answer = b''\n    \
+                  while not answer.endswith(b'R'): answer += os.read(0, 1)\n    \
+                  termios.tcsetattr(0, termios.TCSANOW, old); print('answered', len(answer) > 4)\n\
+                  ask(0); ask(0.1); print('all of it')\n";
+    for shell in SHELLS {
+        let world = World::new();
+        world.file("asks.py", script);
+        let session = world.open(&[shell]).await;
+        let ran = session.runs("python3 ~/asks.py").await;
+        assert_eq!(ran.output.matches("answered True").count(), 2, "{shell}: {}", ran.output);
+    }
+}

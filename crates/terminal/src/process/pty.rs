@@ -6,11 +6,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::process::Pid;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, ptsname, unlockpt};
 use rustix::termios::{
-    InputModes, LocalModes, OptionalActions, Winsize, tcgetattr, tcgetpgrp, tcsetattr, tcsetwinsize,
+    InputModes, LocalModes, OptionalActions, OutputModes, Termios, Winsize, tcgetattr, tcgetpgrp, tcsetattr,
+    tcsetwinsize,
 };
 use tokio::io::unix::AsyncFd;
 
@@ -30,6 +32,34 @@ pub(crate) struct Discipline {
     pub(crate) whole_lines: bool,
     /// It shows what is typed (ECHO).
     pub(crate) echo: bool,
+    /// How the program reads.
+    pub(crate) reading: Reading,
+}
+
+/// How a program reads what is typed, as far as the modes of the terminal tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// Whole lines, which the terminal collects.
+    Lines,
+    /// Key by key, as line editors do: readline and fish take Enter as a carriage return, ZLE turns carriage returns and line feeds
+    /// around, and output is still processed.
+    Keys,
+    /// Byte by byte.
+    Bytes,
+}
+
+impl Reading {
+    fn of(modes: &Termios) -> Self {
+        if modes.local_modes.contains(LocalModes::ICANON) {
+            return Self::Lines;
+        }
+        let (input, output) = (modes.input_modes, modes.output_modes);
+        let is_editor = !input.contains(InputModes::ICRNL) || input.contains(InputModes::INLCR);
+        match is_editor && output.contains(OutputModes::OPOST) {
+            true => Self::Keys,
+            false => Self::Bytes,
+        }
+    }
 }
 
 impl Discipline {
@@ -92,6 +122,13 @@ impl Pty {
         }
     }
 
+    /// Whether there is something to read. [`Pty::read`] may find nothing where this process has not heard of it yet.
+    pub(crate) fn has_unread(&self) -> bool {
+        let mut polled = [PollFd::new(self.master.get_ref(), PollFlags::IN)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut polled, Some(&at_once)), Ok(1..))
+    }
+
     /// Writes as much as there is room for, and returns how much that was.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self.master.try_io(tokio::io::Interest::WRITABLE, |fd| Ok(rustix::io::write(fd, bytes)?)) {
@@ -115,8 +152,10 @@ impl Pty {
 
     /// How the terminal takes what is typed, as the program has set it (termios(3)).
     pub(crate) fn line_discipline(&self) -> Option<Discipline> {
-        let modes = tcgetattr(self.master.get_ref()).ok()?.local_modes;
-        Some(Discipline { whole_lines: modes.contains(LocalModes::ICANON), echo: modes.contains(LocalModes::ECHO) })
+        let modes = tcgetattr(self.master.get_ref()).ok()?;
+        let reading = Reading::of(&modes);
+        let echo = modes.local_modes.contains(LocalModes::ECHO);
+        Some(Discipline { whole_lines: reading == Reading::Lines, echo, reading })
     }
 
     /// The path of the program's side.

@@ -29,6 +29,8 @@ pub(super) struct Shell {
     /// Prompts seen so far.
     pub(super) prompts: u64,
     pub(super) at_prompt: bool,
+    /// A prompt was shown last, and no command has begun since. It may be one for which lines were typed ahead.
+    pub(super) shows_prompt: bool,
     /// What stands at the prompt, not entered yet.
     pub(super) draft: Draft,
     /// Enter was typed and the shell has not come back to its prompt since.
@@ -77,6 +79,11 @@ impl Shell {
         self.tells() && self.at_prompt && !self.sent && !self.running
     }
 
+    /// Whether its command is over, as far as can be told. fish reads keys again before it tells that.
+    pub(super) fn is_between_commands(&self) -> bool {
+        !self.running || self.agreed.as_ref().is_some_and(|agreed| agreed.kind == Kind::Fish)
+    }
+
     pub(super) fn send_off(&mut self, lines: usize) {
         self.sent = true;
         self.at_prompt = false;
@@ -84,6 +91,11 @@ impl Shell {
     }
 
     pub(super) fn take(&mut self, mark: &Mark) {
+        match mark {
+            Mark::PromptReady => self.shows_prompt = true,
+            Mark::CommandStarted => self.shows_prompt = false,
+            _ => {}
+        }
         match mark {
             // Line editors draw their prompt again when the screen changes; nothing has happened then.
             Mark::PromptReady if !std::mem::take(&mut self.fresh) => {}

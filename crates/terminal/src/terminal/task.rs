@@ -10,12 +10,14 @@ mod states;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use rustix::process::Pid;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use self::exchanging::Exchanging;
 use self::running::{Done, Entering, Running};
 use self::states::States;
+use super::answers::{Answers, END_COMES, PROMPT_COMES, Reader, ShellReader};
 use super::floods::{Floods, Place};
 use super::ledger::{Entry, Ledger, Stage};
 use super::outgoing::{Keystrokes, Outgoing};
@@ -81,6 +83,8 @@ struct Task {
     echo: Echo,
     shell: Shell,
     outgoing: Outgoing,
+    /// Answers to printed questions that no program can read yet.
+    answers: Answers,
     ledger: Ledger,
     seat: Seat,
     idle: Option<Duration>,
@@ -165,6 +169,7 @@ pub(crate) async fn run(parts: Parts, mut requests: mpsc::UnboundedReceiver<Requ
         echo: Echo::default(),
         shell,
         outgoing: Outgoing::default(),
+        answers: Answers::default(),
         ledger: Ledger::default(),
         seat: Seat::default(),
         idle: parts.idle,
@@ -248,6 +253,7 @@ impl Task {
             self.running.as_ref().map(Running::due),
             self.exchanging.as_ref().map(|exchanging| exchanging.deadline),
             self.outgoing.held_until(),
+            self.answers.look_at().filter(|_| !self.place.is_flooding()),
             self.intake.screen.held_until().map(Instant::from_std),
             self.idle_until(),
         ];
@@ -340,6 +346,8 @@ impl Task {
         let mut buffer = [0u8; 16 * 1024];
         self.place.set_flooding(true);
         for portion in 0..READS_PER_TURN {
+            // Looked at before the read that finds nothing: what a shell tells of itself, it tells before it takes keys again.
+            let tty = (!self.answers.is_empty()).then(|| (self.pty.line_discipline(), self.pty.foreground()));
             match self.pty.read(&mut buffer) {
                 Ok(Read::Bytes(count)) => {
                     self.take_in(&buffer[..count]);
@@ -350,18 +358,43 @@ impl Task {
                 }
                 Ok(Read::Nothing) => {
                     self.place.set_flooding(false);
+                    if let Some((discipline, foreground)) = tty {
+                        self.answer_questions(discipline, foreground);
+                    }
                     break;
                 }
                 Ok(Read::End) | Err(_) => {
                     self.closed = true;
                     self.place.set_flooding(false);
                     self.outgoing.clear();
+                    self.answers.clear();
                     break;
                 }
             }
         }
         self.intake.transcript.settle();
         self.write_waiting();
+    }
+
+    /// Types the answers to printed questions if a program can be there that reads them. The terminal was as given, and since
+    /// then nothing was printed.
+    fn answer_questions(&mut self, discipline: Option<Discipline>, foreground: Option<Pid>) {
+        if self.pty.has_unread() {
+            self.answers.postpone(Instant::now());
+            return;
+        }
+        let tells = self.shell.tells() && !self.shell.is_replaced();
+        let shell = (tells && foreground == Some(self.child.pid())).then(|| ShellReader {
+            at_prompt: self.shell.shows_prompt,
+            prompt_comes: if self.shell.is_between_commands() { PROMPT_COMES } else { END_COMES },
+        });
+        let reading = discipline.map(|discipline| discipline.reading);
+        let reader = Reader { group: foreground, reading, shell };
+        let answers = self.answers.take(reader, Instant::now());
+        // A program that asks and never reads is not answered for ever.
+        if self.outgoing.len() + answers.len() <= MOST_WAITING_INPUT {
+            self.outgoing.extend(answers);
+        }
     }
 
     fn take_in(&mut self, bytes: &[u8]) {
@@ -380,9 +413,8 @@ impl Task {
         let before = self.intake.transcript.history().end();
         let mut replies = Vec::new();
         self.intake.take_in(bytes, &mut replies);
-        // A program that asks and never reads is not answered for ever.
-        if self.outgoing.len() + replies.len() <= MOST_WAITING_INPUT {
-            self.outgoing.extend(replies);
+        if !replies.is_empty() {
+            self.answers.add(replies, self.pty.foreground(), Instant::now());
         }
         self.drawn += 1;
         self.last_output = Instant::now();
@@ -445,6 +477,9 @@ impl Task {
             self.shell.look_for_replacement(self.pty.foreground() == Some(self.child.pid()));
         }
         self.look_at_exchange();
+        if !self.closed && !self.place.is_flooding() && self.answers.look_at().is_some_and(|at| Instant::now() >= at) {
+            self.read();
+        }
         if self.intake.screen.held_until().is_some_and(|until| std::time::Instant::now() >= until) {
             self.intake.screen.release();
             self.drawn += 1;

@@ -95,7 +95,8 @@ impl Task {
                     self.end_exchange(Ok(()));
                     // What came before is drawn before, so it is taken in here.
                     self.take_in_all(&before);
-                    self.intake.draw(&redrawn, &mut self.outgoing);
+                    // A prompt that is drawn again asks nothing.
+                    self.intake.draw(&redrawn, &mut Vec::new());
                     vec![after]
                 }
             },

@@ -1,0 +1,283 @@
+//! Answers of the terminal to questions that were printed: where is the cursor, what are you, which colours.
+//!
+//! An answer is typed into the terminal like a key. A question that comes from a log
+//! or a file, by `cat`, is asked by no program: its answer would be waiting for the
+//! shell, which takes it for a command. So an answer is held until a program can be
+//! there that reads it, and belongs to the process group that had the terminal when
+//! the question came: it is dropped as soon as another one has it.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use rustix::process::Pid;
+use tokio::time::Instant;
+
+use crate::process::Reading;
+
+/// The most bytes that are held for a program that does not read byte by byte yet. Older answers make room for newer ones.
+const MOST_HELD: usize = 4096;
+
+/// The most bytes that wait until everything that was printed is read.
+const MOST_WAITING: usize = 256 * 1024;
+
+/// How long an answer is held for a program that does not read byte by byte yet.
+const LONGEST_HELD: Duration = Duration::from_secs(2);
+
+/// How long a shell whose command is over may take to show its prompt on a busy machine. A shell that asks by itself then, in a
+/// function for its prompt, is answered after that.
+pub(super) const PROMPT_COMES: Duration = Duration::from_secs(1);
+
+/// How long it may take until it is read that a command is over whose shell has the terminal back. What was written to a terminal
+/// is read a moment later than a change of its modes is seen, because the kernel passes it on in the background.
+pub(super) const END_COMES: Duration = Duration::from_millis(200);
+
+/// When a program that asked while the terminal collected lines is looked at first. Each further look is twice as late.
+const FIRST_LOOK: Duration = Duration::from_millis(5);
+
+/// What is known of the reader of the terminal, when everything that was printed so far was read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reader {
+    /// The process group in the foreground.
+    pub(super) group: Option<Pid>,
+    /// How it reads, if the terminal tells.
+    pub(super) reading: Option<Reading>,
+    /// The shell, if it tells of its prompts and its own group has the foreground.
+    pub(super) shell: Option<ShellReader>,
+}
+
+/// A shell that has the terminal.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ShellReader {
+    /// It shows a prompt.
+    pub(super) at_prompt: bool,
+    /// How long its prompt is waited for.
+    pub(super) prompt_comes: Duration,
+}
+
+/// Answers to what was read at one time.
+#[derive(Debug)]
+struct Answer {
+    bytes: Vec<u8>,
+    /// The process group that had the terminal then.
+    group: Option<Pid>,
+    since: Instant,
+}
+
+/// The answers of one terminal that wait for a reader.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    waiting: VecDeque<Answer>,
+    /// The length of what waits, in bytes.
+    length: usize,
+    /// Since when the shell's prompt is to come.
+    prompt_due_since: Option<Instant>,
+    /// When the reader is looked at next, and the time from then to the look after that.
+    look_at: Option<Instant>,
+    step: Duration,
+}
+
+impl Answers {
+    /// Adds answers to what was printed just now, while this process group had the terminal.
+    pub(super) fn add(&mut self, bytes: Vec<u8>, group: Option<Pid>, now: Instant) {
+        if bytes.is_empty() {
+            return;
+        }
+        (self.look_at, self.step) = (Some(now), FIRST_LOOK);
+        self.length += bytes.len();
+        self.waiting.push_back(Answer { bytes, group, since: now });
+        self.keep_newest(MOST_WAITING);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Returns when the reader is to be looked at without an occasion.
+    pub(super) fn look_at(&self) -> Option<Instant> {
+        self.look_at
+    }
+
+    /// Looks at the reader later, because there is more to read.
+    pub(super) fn postpone(&mut self, now: Instant) {
+        self.look_at = Some(now + FIRST_LOOK);
+    }
+
+    /// Drops what waits.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Returns what is to be typed now.
+    pub(super) fn take(&mut self, reader: Reader, now: Instant) -> Vec<u8> {
+        self.retain(|answer| answer.group == reader.group);
+        if self.is_empty() {
+            self.clear();
+            return Vec::new();
+        }
+        match (reader.reading, reader.shell) {
+            (Some(Reading::Lines), _) => {
+                self.prompt_due_since = None;
+                self.retain(|answer| now.duration_since(answer.since) < LONGEST_HELD);
+                self.keep_newest(MOST_HELD);
+                self.look_at = (!self.is_empty()).then(|| now + self.step);
+                self.step *= 2;
+                Vec::new()
+            }
+            (Some(Reading::Keys), Some(shell)) if shell.at_prompt => {
+                self.clear();
+                Vec::new()
+            }
+            (Some(Reading::Keys), Some(shell)) => {
+                let due = *self.prompt_due_since.get_or_insert(now) + shell.prompt_comes;
+                if now >= due {
+                    return self.all();
+                }
+                self.keep_newest(MOST_HELD);
+                self.look_at = Some(due);
+                Vec::new()
+            }
+            _ => self.all(),
+        }
+    }
+
+    fn all(&mut self) -> Vec<u8> {
+        let all = std::mem::take(self);
+        all.waiting.into_iter().flat_map(|answer| answer.bytes).collect()
+    }
+
+    fn retain(&mut self, holds: impl Fn(&Answer) -> bool) {
+        self.waiting.retain(holds);
+        self.length = self.waiting.iter().map(|answer| answer.bytes.len()).sum();
+    }
+
+    /// Drops the oldest until the rest has at most `bound` bytes.
+    fn keep_newest(&mut self, bound: usize) {
+        while self.length > bound
+            && let Some(oldest) = self.waiting.pop_front()
+        {
+            self.length -= oldest.bytes.len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANSWER: &[u8] = b"\x1b[1;1R";
+
+    fn group(id: i32) -> Option<Pid> {
+        Pid::from_raw(id)
+    }
+
+    /// A program of group 7 that reads like this.
+    fn program(reading: Reading) -> Reader {
+        Reader { group: group(7), reading: Some(reading), shell: None }
+    }
+
+    /// The shell of group 7.
+    fn shell(reading: Reading, at_prompt: bool) -> Reader {
+        Reader { shell: Some(ShellReader { at_prompt, prompt_comes: PROMPT_COMES }), ..program(reading) }
+    }
+
+    fn asked(now: Instant) -> Answers {
+        let mut answers = Answers::default();
+        answers.add(ANSWER.to_vec(), group(7), now);
+        answers
+    }
+
+    #[test]
+    fn a_program_that_reads_bytes_is_answered_at_once() {
+        let now = Instant::now();
+        for reader in
+            [program(Reading::Bytes), program(Reading::Keys), Reader { reading: None, ..program(Reading::Bytes) }]
+        {
+            let mut answers = asked(now);
+            assert_eq!(answers.take(reader, now), ANSWER);
+            assert!(answers.is_empty() && answers.look_at().is_none() && answers.take(reader, now).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_program_in_the_shell_s_own_group_is_answered_at_its_prompt() {
+        let now = Instant::now();
+        // A picker of a key binding, or `read` in a function.
+        assert_eq!(asked(now).take(shell(Reading::Bytes, true), now), ANSWER);
+    }
+
+    #[test]
+    fn a_shell_at_its_prompt_is_answered_nothing_then_or_later() {
+        let now = Instant::now();
+        let mut answers = asked(now);
+        assert!(answers.take(shell(Reading::Keys, true), now).is_empty());
+        assert!(answers.is_empty() && answers.take(program(Reading::Bytes), now).is_empty());
+    }
+
+    #[test]
+    fn the_answer_to_one_program_is_never_given_to_another() {
+        let now = Instant::now();
+        let mut answers = asked(now);
+        assert!(answers.take(program(Reading::Lines), now).is_empty() && !answers.is_empty());
+        let other = Reader { group: group(8), ..program(Reading::Bytes) };
+        assert!(answers.take(other, now).is_empty() && answers.is_empty() && answers.look_at().is_none());
+    }
+
+    #[test]
+    fn a_program_that_asks_before_it_reads_bytes_is_answered_when_it_does() {
+        let mut now = Instant::now();
+        let mut answers = asked(now);
+        for _ in 0..5 {
+            now = answers.look_at().unwrap();
+            assert!(answers.take(program(Reading::Lines), now).is_empty());
+        }
+        assert_eq!(answers.take(program(Reading::Bytes), now), ANSWER);
+    }
+
+    #[test]
+    fn a_program_that_reads_lines_is_not_looked_at_for_ever() {
+        let mut now = Instant::now();
+        let mut answers = asked(now);
+        let mut looks = 0;
+        while let Some(look) = answers.look_at() {
+            now = look;
+            assert!(answers.take(program(Reading::Lines), now).is_empty());
+            looks += 1;
+        }
+        assert!((5..15).contains(&looks), "{looks}");
+        assert!(answers.is_empty());
+    }
+
+    #[test]
+    fn a_shell_that_has_the_terminal_back_has_a_moment_to_show_its_prompt() {
+        let now = Instant::now();
+        let mut answers = asked(now);
+        assert!(answers.take(shell(Reading::Keys, false), now).is_empty());
+        assert_eq!(answers.look_at(), Some(now + PROMPT_COMES));
+        assert!(answers.take(shell(Reading::Keys, true), now).is_empty() && answers.is_empty());
+        let (mut answers, later) = (asked(now), now + LONGEST_HELD / 2);
+        assert!(answers.take(shell(Reading::Lines, false), now).is_empty());
+        assert!(
+            answers.take(shell(Reading::Keys, false), later).is_empty(),
+            "it counts from when the shell reads keys"
+        );
+        assert_eq!(answers.take(shell(Reading::Keys, false), later + PROMPT_COMES), ANSWER, "it asked by itself");
+    }
+
+    #[test]
+    fn the_newest_answers_are_held_and_a_reader_gets_all() {
+        let now = Instant::now();
+        let flood = || {
+            let mut answers = Answers::default();
+            for number in 0..100_000 {
+                answers.add(format!("\x1b[{number};1R").into_bytes(), group(7), now);
+            }
+            answers
+        };
+        let all = flood().take(program(Reading::Bytes), now).len();
+        assert!((10 * MOST_HELD..=MOST_WAITING).contains(&all), "{all}");
+        let mut held = flood();
+        assert!(held.take(program(Reading::Lines), now).is_empty());
+        let given = held.take(program(Reading::Bytes), now);
+        assert!(given.len() <= MOST_HELD && given.ends_with(b"\x1b[99999;1R"), "{}", given.len());
+    }
+}

@@ -134,6 +134,9 @@ const LAST_PATIENCE: Duration = Duration::from_secs(10);
 /// Lost terminals that are remembered.
 const MOST_LOST: usize = 1000;
 
+/// The mark in the environment of a host.
+const HOST_MARK: &str = "host";
+
 impl Hosts {
     /// Finds the hosts that listen in `folder`, and those that are noted in `notes`, wherever they listen; starts
     /// none. Every text that their terminals' users want hidden is given to `on_secret`.
@@ -322,6 +325,14 @@ impl Hosts {
         status
     }
 
+    /// Returns the ids of the processes that are known as hosts, understood or not.
+    #[must_use]
+    pub fn processes(&self) -> Vec<u32> {
+        let table = self.lock();
+        let hosts = table.hosts.iter().map(|known| known.host.greeting().pid);
+        hosts.chain(table.silent.iter().copied()).collect()
+    }
+
     /// Closes every terminal and ends every host, also those that are not understood.
     pub async fn shut_down(&self) {
         let (hosts, silent) = {
@@ -401,8 +412,9 @@ impl Hosts {
                 let child = Command::new(program)
                     .args(arguments)
                     .current_dir("/")
-                    // A host is nobody's terminal's, also when it is started from inside of one.
-                    .env_remove(TERMINAL_VARIABLE)
+                    // A host belongs to no terminal, also when it is started from inside of one. The mark tells every
+                    // daemon that whatever descends from it runs in a kept terminal.
+                    .env(TERMINAL_VARIABLE, HOST_MARK)
                     .stdin(Stdio::from(OwnedFd::from(listener)))
                     .stdout(Stdio::null())
                     .stderr(Stdio::from(log))

@@ -8,9 +8,11 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, sleep_until};
 
 /// The children that somebody waits for; every other child is an orphan.
 #[derive(Debug, Clone, Default)]
@@ -97,34 +99,62 @@ impl Orphans {
             && !self.waited_for.lock().unwrap_or_else(PoisonError::into_inner).contains(&pid)
     }
 
-    /// Makes this process the parent of its orphaned descendants and collects them as they end.
+    /// Makes this process the parent of its orphaned descendants and collects them as they end. Each of its children that is not
+    /// waited for is an orphan then.
     ///
     /// # Errors
     /// When the system does not let a process adopt or hear of its children.
     pub(crate) fn adopt(&self) -> std::io::Result<()> {
+        self.adopting.store(true, Ordering::Relaxed);
+        self.adopt_beside_others(Duration::ZERO)
+    }
+
+    /// The same for a process with other children, which are no orphans: one that has ended is left to its owner for as long
+    /// as `grace`.
+    ///
+    /// # Errors
+    /// When the system does not let a process adopt or hear of its children.
+    pub(crate) fn adopt_beside_others(&self, grace: Duration) -> std::io::Result<()> {
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let mut ended = signal(SignalKind::child())?;
-        self.adopting.store(true, Ordering::Relaxed);
         let orphans = self.clone();
         tokio::spawn(async move {
-            while ended.recv().await.is_some() {
-                orphans.collect();
+            let mut left = BTreeMap::new();
+            loop {
+                let due = left.values().min().map(|since| *since + grace);
+                tokio::select! {
+                    heard = ended.recv() => if heard.is_none() { return },
+                    () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                }
+                orphans.collect(&mut left, grace);
             }
         });
         Ok(())
     }
 
-    /// Collects orphans that have ended; those still running stay.
-    fn collect(&self) {
+    /// Collects orphans that have ended `grace` ago; those still running stay. `left` has those that have ended later.
+    fn collect(&self, left: &mut BTreeMap<i32, Instant>, grace: Duration) {
         let waited_for = self.waited_for.lock().unwrap_or_else(PoisonError::into_inner);
-        for pid in children_of_this_process() {
-            if !waited_for.contains(&pid)
-                && let Some(pid) = Pid::from_raw(pid)
+        let now = Instant::now();
+        let mut ended = children_of_this_process();
+        ended.retain(|pid| !waited_for.contains(pid) && has_ended(*pid));
+        left.retain(|pid, _| ended.contains(pid));
+        for pid in ended {
+            let since = *left.entry(pid).or_insert(now);
+            if now.duration_since(since) >= grace
+                && let Some(id) = Pid::from_raw(pid)
             {
-                let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+                let _ = waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+                left.remove(&pid);
             }
         }
     }
+}
+
+/// Whether a child has ended and waits to be collected.
+fn has_ended(child: i32) -> bool {
+    let wanted = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    Pid::from_raw(child).is_some_and(|child| matches!(waitid(WaitId::Pid(child), wanted), Ok(Some(_))))
 }
 
 /// Reads `/proc/self/task/*/children`, see proc_pid_children(5).

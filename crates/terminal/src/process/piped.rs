@@ -103,6 +103,17 @@ impl Programs {
         self.orphans.adopt()
     }
 
+    /// Makes this process the parent of its orphaned descendants, and leaves them alone.
+    ///
+    /// For a process that has children besides. One that has ended is left to its owner for as long as `grace`, then it is
+    /// collected as an orphan.
+    ///
+    /// # Errors
+    /// When the system does not let a process adopt or hear of its children.
+    pub fn adopt_orphans_beside_others(&self, grace: Duration) -> io::Result<()> {
+        self.orphans.adopt_beside_others(grace)
+    }
+
     /// Ends what a process that is gone started as this family. Returns who could not be ended.
     pub async fn end_left(&self, family: &str) -> Vec<Survivor> {
         end_left(family.to_owned()).await

@@ -1,9 +1,9 @@
 //! By what two definitions are told to be the same.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 use sha2::{Digest as _, Sha256};
 
 /// Whole numbers up to here are the same number whether or not they are written with a fraction.
@@ -21,12 +21,17 @@ impl Signature {
     /// Returns the signature of `definition`.
     #[must_use]
     pub fn of(definition: &Value) -> Self {
-        let mut content = definition.clone();
-        if let Value::Object(fields) = &mut content {
-            fields.shift_remove("name");
-            fields.shift_remove("description");
+        let mut text = String::new();
+        match definition {
+            Value::Object(fields) => {
+                write_fields(
+                    fields.iter().filter(|(key, _)| !["name", "description"].contains(&key.as_str())),
+                    &mut text,
+                );
+            }
+            other => write_canonical(other, &mut text),
         }
-        Self::digested(&canonical(content).to_string())
+        Self::digested(&text)
     }
 
     /// Returns the signature of a text that is taken as it is: the SHA-256 of its UTF-8 bytes.
@@ -36,7 +41,11 @@ impl Signature {
     }
 
     fn digested(text: &str) -> Self {
-        Self(Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect())
+        let mut digits = String::with_capacity(64);
+        for byte in Sha256::digest(text) {
+            let _ = write!(digits, "{byte:02x}");
+        }
+        Self(digits)
     }
 
     /// Returns all 64 hexadecimal digits.
@@ -59,17 +68,37 @@ impl fmt::Display for Signature {
     }
 }
 
-fn canonical(value: Value) -> Value {
+/// Adds a value in the canonical form.
+fn write_canonical(value: &Value, text: &mut String) {
     match value {
-        Value::Object(fields) => {
-            let mut fields: Vec<(String, Value)> = fields.into_iter().collect();
-            fields.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-            Value::Object(fields.into_iter().map(|(key, value)| (key, canonical(value))).collect::<Map<_, _>>())
+        Value::Object(fields) => write_fields(fields.iter(), text),
+        Value::Array(items) => {
+            text.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                write_canonical(item, text);
+            }
+            text.push(']');
         }
-        Value::Array(items) => Value::Array(items.into_iter().map(canonical).collect()),
-        Value::Number(number) => Value::Number(whole(number)),
-        Value::Null | Value::Bool(_) | Value::String(_) => value,
+        Value::Number(number) => drop(write!(text, "{}", whole(number.clone()))),
+        Value::Null | Value::Bool(_) | Value::String(_) => drop(write!(text, "{value}")),
     }
+}
+
+fn write_fields<'v>(fields: impl Iterator<Item = (&'v String, &'v Value)>, text: &mut String) {
+    let mut fields: Vec<_> = fields.collect();
+    fields.sort_unstable_by_key(|(key, _)| *key);
+    text.push('{');
+    for (index, (key, value)) in fields.into_iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        let _ = write!(text, "{}:", Value::String(key.clone()));
+        write_canonical(value, text);
+    }
+    text.push('}');
 }
 
 fn whole(number: Number) -> Number {

@@ -15,7 +15,7 @@ pub const MAX_LINE: usize = 16 << 20;
 pub enum Line {
     /// As it came.
     Bytes(Vec<u8>),
-    /// It was longer than [`MAX_LINE`] and is gone.
+    /// It was longer than the reader's bound and is gone.
     TooLong,
 }
 
@@ -31,7 +31,12 @@ pub struct LineReader<R> {
 impl<R: AsyncBufRead + Unpin> LineReader<R> {
     /// Reads lines of at most [`MAX_LINE`] bytes from `stream`.
     pub fn new(stream: R) -> Self {
-        Self { stream, most: MAX_LINE, line: Vec::new(), skipping: false }
+        Self::with_longest(stream, MAX_LINE)
+    }
+
+    /// Reads lines of at most `most` bytes from `stream`.
+    pub fn with_longest(stream: R, most: usize) -> Self {
+        Self { stream, most, line: Vec::new(), skipping: false }
     }
 
     /// Returns the next line; `None` at the end of the stream. Safe to drop and call again.
@@ -72,7 +77,7 @@ mod tests {
     #[tokio::test]
     async fn a_line_that_is_too_long_is_reported_and_the_next_one_is_read() {
         let bytes: &[u8] = b"short\nthis one is far too long\n\nlast\ncut off";
-        let mut reader = LineReader { most: 10, ..LineReader::new(bytes) };
+        let mut reader = LineReader::with_longest(bytes, 10);
         let mut lines = Vec::new();
         while let Some(line) = reader.next().await.unwrap() {
             lines.push(line);

@@ -25,6 +25,7 @@ mod steady;
 mod terminals;
 mod tools;
 mod verb;
+mod visible;
 
 pub use approver::{GetApprover, GetApproverReply, Passphrase, SetApprover, SetApproverReply};
 pub use arguments::{InvalidArguments, Read, check, read};
@@ -53,9 +54,9 @@ pub use remote::{
 };
 pub use runs::{
     AnswerGate, AnswerGateReply, CancelWorkflow, CancelWorkflowReply, Decide, ExecuteWorkflow, ExecuteWorkflowReply,
-    GateInfo, GetRun, GetWorkflowRun, GetWorkflowRunReply, ListWorkflowRuns, ListWorkflowRunsReply, PauseInfo,
-    PauseWorkflow, PauseWorkflowReply, RUN_WAIT_SECONDS, ResumeWorkflow, RunEvent, RunRecord, RunReply, RunWorkflow,
-    Subscribe, SubscribeReply, Until,
+    GateInfo, GetGate, GetGateReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, ListWorkflowRuns,
+    ListWorkflowRunsReply, PauseInfo, PauseWorkflow, PauseWorkflowReply, RUN_WAIT_SECONDS, ResumeWorkflow, RunEvent,
+    RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply, Until,
 };
 pub use schema::{offered, parameters, reply};
 pub use session::{DEFAULT_SESSION, take_session};
@@ -70,6 +71,7 @@ pub use terminals::{
 };
 pub use tools::{CallTool, Change, ListTools, ListToolsReply, ToolInfo, ToolScope, Watch, WatchReply};
 pub use verb::{Command, Nature, VERBS, Verb, VerbInfo};
+pub use visible::{is_format, visible};
 
 /// The version of the contract. Raised when an older front-end or daemon would misread the other.
 pub const PROTOCOL_VERSION: u32 = 1;

@@ -276,6 +276,52 @@ pub struct GateInfo {
     /// What there is to judge
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub context: Map<String, Value>,
+    /// Whether parts of the context are left out here
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub shortened: bool,
+    /// Names all that is asked, and the workflow that asks
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub digest: String,
+}
+
+impl GateInfo {
+    /// Returns what there is to judge, by name: the whole context. Of a question for agents that is about a screen, the screen only:
+    /// the rest is how the terminal was read.
+    #[must_use]
+    pub fn to_judge(&self) -> Vec<(&str, &Value)> {
+        let all = self.context.iter().map(|(name, value)| (name.as_str(), value)).filter(|(_, value)| !value.is_null());
+        let screens = ["screen_content", "match_text"];
+        match screens.iter().find_map(|name| self.context.get_key_value(*name)) {
+            Some((name, screen)) if self.answered_by == "agent" => vec![(name.as_str(), screen)],
+            _ => all.collect(),
+        }
+    }
+}
+
+/// Show a question that a run waits for, whole.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GetGate {
+    /// The run
+    pub run_id: String,
+    /// Which gate; may be left out while only one waits
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate_id: Option<String>,
+}
+
+/// The question, with nothing left out.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GetGateReply {
+    /// Whether it waits
+    pub success: bool,
+    /// The question
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateInfo>,
+    /// Whether the run asked something before
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub asked_before: bool,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// Answer a run that waits for a judgement, with one of the choices of its pending_gate. The run goes on where that leads.
@@ -312,6 +358,9 @@ pub struct AnswerGate {
     /// The approver's passphrase, where one is set
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passphrase: Option<Passphrase>,
+    /// The digest of the gate as it was shown; an answer to a gate that is shown otherwise by now is refused
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
 }
 
 /// What came of an answer.
@@ -492,6 +541,9 @@ pub struct ListWorkflowRuns {
     /// Only runs that began before that
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
+    /// Only runs that began before this one: its run_id, as the last of the page before
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
     /// At most so many (default 50)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]

@@ -157,6 +157,7 @@ verbs! {
     runs::RunWorkflow => RunReply, "RUN_WORKFLOW", Some("run_workflow"), "Run a workflow", ACTS_ONCE;
     runs::ExecuteWorkflow => ExecuteWorkflowReply, "EXECUTE_WORKFLOW", None, "Run a workflow by name", ACTS_ONCE;
     runs::GetRun => RunReply, "GET_RUN", Some("get_run"), "Look at a run", READS;
+    runs::GetGate => GetGateReply, "GET_GATE", None, "Show a gate whole", READS;
     runs::Decide => AnswerGateReply, "DECIDE", Some("decide"), "Answer a run that waits", DECIDES;
     runs::AnswerGate => AnswerGateReply, "ANSWER_GATE", None, "Answer as a person", DECIDES;
     runs::CancelWorkflow => CancelWorkflowReply, "CANCEL_WORKFLOW", Some("cancel_run"), "Cancel a run", ENDS;

@@ -382,12 +382,12 @@ pub fn resume(history: &History, now: Timestamp) -> Vec<Effect> {
     match history.status() {
         Status::NotStarted | Status::Completed => Vec::new(),
         Status::Failed { .. } | Status::Cancelled { .. } => closing(history.terminals(), history.keep_terminals()),
-        Status::Waiting => history.gate().into_iter().flat_map(gate::asking).collect(),
+        Status::Waiting => history.gate().into_iter().flat_map(|gate| gate::asking(gate, now)).collect(),
         Status::Running => {
             let deadline = (!history.stands_still()).then(|| Effect::ArmDeadline { after: history.time_left(now) });
             let pending = history
                 .current()
-                .map(|current| asking(&current.with_time_left(now), history))
+                .map(|current| asking(&current.with_time_left(now), history, now))
                 .or_else(|| history.exchange().map(exchanging));
             deadline.into_iter().chain(pending).collect()
         }
@@ -551,7 +551,7 @@ impl<'a> Move<'a> {
             return self.ask_somebody(entered, variables, terminals);
         }
         let entered = CurrentStep { step, tool, params, limit, entered_at: self.now };
-        self.decision.effects.push(asking(&entered, self.history));
+        self.decision.effects.push(asking(&entered, self.history, self.now));
         let CurrentStep { step, tool, params, limit, entered_at: at } = entered;
         self.record(Event::StateEntered { at, step, tool, params, limit });
         self.decision
@@ -742,7 +742,7 @@ fn limit(state: &State) -> Option<Duration> {
 }
 
 /// Returns the effect that brings a step its outcome.
-fn asking(current: &CurrentStep, history: &History) -> Effect {
+fn asking(current: &CurrentStep, history: &History, now: Timestamp) -> Effect {
     let CurrentStep { step, tool, params, limit, entered_at } = current.clone();
     if tool == tool::RUN_WORKFLOW {
         let child = Child::read(&params, history);
@@ -760,7 +760,7 @@ fn asking(current: &CurrentStep, history: &History) -> Effect {
         return Effect::Answer { step, outcome: child::refused(message) };
     }
     match tool::sleep_duration(&params) {
-        Ok(duration) if tool == tool::SLEEP => Effect::Sleep { step, until: entered_at.after(duration), limit },
+        Ok(duration) if tool == tool::SLEEP => Effect::Sleep { step, until: entered_at.end_of(duration, now), limit },
         _ => Effect::Perform { step, tool, params, limit },
     }
 }

@@ -330,13 +330,47 @@ impl Event {
 }
 
 /// Who answered a gate, and through what.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredBy", into = "StoredBy")]
 pub struct By {
     /// Who, as people and agents are called.
     pub who: String,
     /// Through what they answered, such as `cli`; not known of answers that older versions wrote down.
     pub through: Option<String>,
+    /// What proved that a person answered; none where an agent may, and in what older versions wrote down.
+    pub proof: Option<Proof>,
+    /// The digest of the question as it was shown to them, if they gave it back with the answer.
+    pub shown: Option<String>,
+}
+
+/// What proves that a person answered a gate, the weakest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Proof {
+    /// Nothing but that no agent's way led there.
+    None,
+    /// A dialog of an MCP client, which says that a person accepted it.
+    Dialog,
+    /// A terminal that controls the process which answered, in its foreground, and that Steplatch does not keep.
+    Terminal,
+    /// The approver's passphrase.
+    Passphrase,
+}
+
+impl Proof {
+    /// All of them, the weakest first.
+    pub const ALL: [Self; 4] = [Self::None, Self::Dialog, Self::Terminal, Self::Passphrase];
+
+    /// Returns its name in settings and histories.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Dialog => "dialog",
+            Self::Terminal => "terminal",
+            Self::Passphrase => "passphrase",
+        }
+    }
 }
 
 /// As it is stored: histories that are older than the second field have a text.
@@ -344,14 +378,22 @@ pub struct By {
 #[serde(untagged)]
 enum StoredBy {
     Who(String),
-    Whole { who: String, through: String },
+    Whole {
+        who: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        through: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        proof: Option<Proof>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shown: Option<String>,
+    },
 }
 
 impl From<StoredBy> for By {
     fn from(stored: StoredBy) -> Self {
         match stored {
-            StoredBy::Who(who) => Self { who, through: None },
-            StoredBy::Whole { who, through } => Self { who, through: Some(through) },
+            StoredBy::Who(who) => Self { who, ..Self::default() },
+            StoredBy::Whole { who, through, proof, shown } => Self { who, through, proof, shown },
         }
     }
 }
@@ -359,15 +401,15 @@ impl From<StoredBy> for By {
 impl From<By> for StoredBy {
     fn from(by: By) -> Self {
         match by {
-            By { who, through: None } => Self::Who(who),
-            By { who, through: Some(through) } => Self::Whole { who, through },
+            By { who, through: None, proof: None, shown: None } => Self::Who(who),
+            By { who, through, proof, shown } => Self::Whole { who, through, proof, shown },
         }
     }
 }
 
 impl From<&str> for By {
     fn from(who: &str) -> Self {
-        Self { who: who.to_owned(), through: None }
+        Self { who: who.to_owned(), ..Self::default() }
     }
 }
 

@@ -35,7 +35,7 @@ pub use definition::{
     schema, suggestion,
 };
 pub use event::{
-    By, ChildEnd, Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Purpose, SEMANTICS_VERSION,
+    By, ChildEnd, Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Proof, Purpose, SEMANTICS_VERSION,
     ShellAnswer, Side,
 };
 pub use form::{Field, Form};

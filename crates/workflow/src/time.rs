@@ -27,6 +27,13 @@ impl Timestamp {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
+    /// Returns when what began at this point and takes `whole` is over, as seen at `now`: never later than `whole` from now. A clock
+    /// that was set back would hold it up for as long as it was set back.
+    #[must_use]
+    pub fn end_of(self, whole: Duration, now: Self) -> Self {
+        self.min(now).after(whole)
+    }
+
     /// Returns the point `duration` after this one.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
@@ -82,6 +89,8 @@ mod tests {
     fn a_clock_that_was_set_back_gives_no_time_at_all() {
         assert_eq!(Timestamp(1_000).since(Timestamp(5_000)), Duration::ZERO);
         assert_eq!(Timestamp(5_000).since(Timestamp(1_000)), Duration::from_millis(4));
+        let ends = |now| Timestamp(5_000).end_of(Duration::from_millis(4), Timestamp(now));
+        assert_eq!((ends(7_000), ends(5_000), ends(1_000)), (Timestamp(9_000), Timestamp(9_000), Timestamp(5_000)));
         assert_eq!(Timestamp(i64::MAX).after(Duration::MAX), Timestamp(i64::MAX));
     }
 

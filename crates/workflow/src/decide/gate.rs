@@ -12,6 +12,7 @@ use crate::event::{By, Choice, Event, FailureReason, Outcome};
 use crate::history::{Asks, CurrentStep, Gate, Terminals};
 use crate::question::Question;
 use crate::substitute::Lookup;
+use crate::time::Timestamp;
 use crate::variables::Variables;
 
 /// The choice that is there besides the descriptions.
@@ -38,7 +39,7 @@ impl Move<'_> {
         });
         let gate = Gate { step, asks: Asks::Judgement { choices, otherwise }, context, opened_at: self.now };
         self.decision.effects.push(Effect::DisarmDeadline);
-        self.decision.effects.extend(asking(&gate));
+        self.decision.effects.extend(asking(&gate, self.now));
         self.decision
     }
 
@@ -78,7 +79,7 @@ impl Move<'_> {
         let entered = Box::new(CurrentStep { limit, ..entered });
         let gate = Gate { step, asks: Asks::Answer { question, expires_at, entered }, context, opened_at: at };
         self.decision.effects.push(Effect::DisarmDeadline);
-        self.decision.effects.extend(asking(&gate));
+        self.decision.effects.extend(asking(&gate, self.now));
         self.decision
     }
 
@@ -125,9 +126,10 @@ impl Move<'_> {
 }
 
 /// Returns the effects that bring a gate its answer, or the end of its time.
-pub(super) fn asking(gate: &Gate) -> Vec<Effect> {
+pub(super) fn asking(gate: &Gate, now: Timestamp) -> Vec<Effect> {
     let step = gate.step.clone();
-    let expiring = gate.expires_at().map(|at| Effect::ExpireGate { step: step.clone(), at });
+    let whole = gate.expires_at().map(|at| at.since(gate.opened_at));
+    let expiring = whole.map(|whole| Effect::ExpireGate { step: step.clone(), at: gate.opened_at.end_of(whole, now) });
     let choices = gate.choices().into_iter().map(str::to_owned).collect();
     let asking = Effect::OpenGate {
         step: step.clone(),

@@ -295,7 +295,7 @@ fn a_form_that_a_variable_breaks_is_told_when_it_is_asked() {
 fn who_answered_is_read_from_histories_of_any_age() {
     let read = |text: &str| serde_json::from_str::<By>(text).unwrap();
     assert_eq!(read(r#""ana""#), By::from("ana"));
-    let whole = By { who: "ana".into(), through: Some("cli".into()) };
+    let whole = By { who: "ana".into(), through: Some("cli".into()), ..By::default() };
     let text = serde_json::to_string(&whole).unwrap();
     assert_eq!((read(&text), whole.to_string().as_str()), (whole, "ana (cli)"));
     assert_eq!(serde_json::to_string(&By::from("ana")).unwrap(), r#""ana""#);

@@ -168,6 +168,9 @@ async fn turn_to_start(place: &Place) -> Result<std::fs::File, Failure> {
         .map_err(|error| Failure::system("the state folder can not be locked", &error))
 }
 
+/// The mark in the environment of a daemon.
+const DAEMON_MARK: &str = "daemon";
+
 /// Starts a daemon of its own session and waits until it listens, or says why it does not.
 fn spawn(place: &Place) -> Result<(), Failure> {
     ensure_private(place.runtime()).map_err(|error| Failure::work(error.to_string()))?;
@@ -176,8 +179,9 @@ fn spawn(place: &Place) -> Result<(), Failure> {
         .args(["daemon", "serve", "--state-dir"])
         .arg(place.state())
         .current_dir("/")
-        // It is nobody's terminal's, also when it is started from inside of one.
-        .env_remove(TERMINAL_VARIABLE)
+        // It belongs to no terminal, also when it is started from inside of one. The mark tells every daemon that whatever
+        // descends from it is no person's.
+        .env(TERMINAL_VARIABLE, DAEMON_MARK)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -7,7 +7,9 @@
 //! It keeps an agent from answering that uses our own surfaces as a person would. It is no wall against a process that
 //! writes this user's files.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write as _};
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,9 +19,10 @@ use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
 use serde::{Deserialize, Serialize};
 use steplatch_protocol::{GetApproverReply, Passphrase, SetApprover, SetApproverReply};
-use steplatch_workflow::Timestamp;
-use tokio::sync::Mutex;
+use steplatch_workflow::{Proof, Timestamp};
+use tokio::sync::{Mutex, watch};
 
+use crate::configuration::Configuration;
 use crate::moment;
 
 /// The shortest passphrase that can be set, in characters.
@@ -41,8 +44,9 @@ const SALT: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Approver {
     file: PathBuf,
-    /// Held while one is looked at, so that nobody tries two at a time.
+    /// Held while one is looked at, so that no two are tried at a time.
     trying: Mutex<()>,
+    configuration: watch::Receiver<Configuration>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -50,15 +54,59 @@ struct Stored {
     version: u32,
     hash: String,
     since: String,
-    /// Wrong ones in a row. They are kept with the hash: a daemon that is started anew knows of them.
+    /// Wrong ones, by where they came from. They are kept with the hash: a daemon that is started anew knows of them.
     #[serde(default)]
+    tries: BTreeMap<String, Tries>,
+}
+
+/// Wrong passphrases from one place.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+struct Tries {
+    /// So many in a row.
     wrong: u32,
-    /// Until when no other one is looked at.
-    #[serde(default)]
+    /// Until when no other one from there is looked at.
     until: Option<Timestamp>,
 }
 
 const VERSION: u32 = 1;
+
+/// Where a passphrase comes from. A wrong one holds up the next one from the same place only: who guesses over the network
+/// locks nobody out of their terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The daemon's socket.
+    Socket,
+    /// A client over the network.
+    Network(IpAddr),
+}
+
+/// Addresses whose wrong ones are counted apart; all others are counted together.
+const MOST_ADDRESSES: usize = 64;
+
+/// What all addresses are called that are not counted apart.
+const OTHERS: &str = "other addresses";
+
+impl Source {
+    /// Returns under what its wrong ones are counted.
+    fn key(self, tries: &BTreeMap<String, Tries>) -> String {
+        let address = match self {
+            Self::Socket => return "socket".to_owned(),
+            // A whole network of addresses leads to this machine, and one host may have as many of version 6.
+            Self::Network(address) if address.to_canonical().is_loopback() => "loopback".to_owned(),
+            Self::Network(address) => match address.to_canonical() {
+                IpAddr::V4(address) => address.to_string(),
+                IpAddr::V6(address) => {
+                    let [a, b, c, d, ..] = address.segments();
+                    format!("{a:x}:{b:x}:{c:x}:{d:x}::/64")
+                }
+            },
+        };
+        match tries.contains_key(&address) || tries.len() < MOST_ADDRESSES {
+            true => address,
+            false => OTHERS.to_owned(),
+        }
+    }
+}
 
 /// Why a passphrase does not open anything.
 #[derive(Debug, thiserror::Error)]
@@ -92,21 +140,29 @@ impl NotPassed {
 
 impl Approver {
     /// The approver of a state folder.
-    pub(crate) fn of(state: &Path) -> Self {
-        Self { file: state.join("approver.json"), trying: Mutex::default() }
+    pub(crate) fn of(state: &Path, configuration: watch::Receiver<Configuration>) -> Self {
+        Self { file: state.join("approver.json"), trying: Mutex::default(), configuration }
     }
 
-    /// Looks whether `given` opens the gates of people. It does where none is set.
+    /// Returns the weakest proof of a person that their gates take.
+    pub(crate) fn requires(&self) -> Proof {
+        self.configuration.borrow().gate_proof
+    }
+
+    /// Looks whether `given` opens the gates of people. It does where none is set. Returns whether one is.
     ///
     /// # Errors
-    /// When it does not; a wrong one holds up the next one, longer each time.
-    pub(crate) async fn passes(&self, given: Option<&Passphrase>) -> Result<(), NotPassed> {
+    /// When it does not; a wrong one holds up the next one from the same source, longer each time.
+    pub(crate) async fn passes(&self, given: Option<&Passphrase>, source: Source) -> Result<bool, NotPassed> {
         let _alone = self.trying.lock().await;
-        let Some(mut stored) = self.stored().await.map_err(NotPassed::Unreadable)? else { return Ok(()) };
+        let Some(mut stored) = self.stored().await.map_err(NotPassed::Unreadable)? else { return Ok(false) };
         let Some(given) = given.filter(|given| !given.0.is_empty()) else { return Err(NotPassed::Missing) };
         let now = moment::now();
         // A clock that was set back holds nobody up for longer than a wrong one does.
-        let left = stored.until.map(|until| until.since(now)).unwrap_or_default().min(LONGEST_PAUSE);
+        let is_over = |tries: &Tries| tries.until.is_none_or(|until| until.since(now).is_zero());
+        let key = source.key(&stored.tries);
+        let mut tries = stored.tries.get(&key).copied().unwrap_or_default();
+        let left = tries.until.map(|until| until.since(now)).unwrap_or_default().min(LONGEST_PAUSE);
         if !left.is_zero() {
             return Err(NotPassed::TooSoon(seconds(left)));
         }
@@ -116,16 +172,19 @@ impl Approver {
             Ok(given.0.len() <= LONGEST && Argon2::default().verify_password(given.0.as_bytes(), &hash).is_ok())
         });
         if right.await.map_err(NotPassed::Unreadable)? {
-            if stored.wrong > 0 {
-                (stored.wrong, stored.until) = (0, None);
+            if stored.tries.remove(&key).is_some() {
                 self.note(stored).await?;
             }
-            return Ok(());
+            return Ok(true);
         }
-        let pause = FIRST_PAUSE.saturating_mul(1 << stored.wrong.min(16)).min(LONGEST_PAUSE);
-        stored.wrong = stored.wrong.saturating_add(1);
-        stored.until = Some(moment::now().after(pause));
-        tracing::warn!(in_a_row = stored.wrong, "a wrong approver's passphrase was given");
+        let pause = FIRST_PAUSE.saturating_mul(1 << tries.wrong.min(16)).min(LONGEST_PAUSE);
+        tries = Tries { wrong: tries.wrong.saturating_add(1), until: Some(moment::now().after(pause)) };
+        tracing::warn!(in_a_row = tries.wrong, from = key, "a wrong approver's passphrase was given");
+        // Addresses that gave a few long ago make room for others.
+        if stored.tries.len() >= MOST_ADDRESSES {
+            stored.tries.retain(|_, tries| !is_over(tries));
+        }
+        stored.tries.insert(key, tries);
         self.note(stored).await?;
         Err(NotPassed::Wrong(seconds(pause)))
     }
@@ -154,7 +213,7 @@ impl Approver {
     }
 
     /// Sets a passphrase, or takes it away; whoever does so knows the one that is set.
-    pub(crate) async fn set(&self, verb: SetApprover) -> SetApproverReply {
+    pub(crate) async fn set(&self, verb: SetApprover, source: Source) -> SetApproverReply {
         let refused = |is_set: bool, passphrase_wanted: bool, error: String| SetApproverReply {
             success: false,
             is_set,
@@ -169,8 +228,8 @@ impl Approver {
             let error = format!("A passphrase has at least {SHORTEST} characters, and at most {LONGEST} bytes");
             return refused(is_set, false, error);
         }
-        match self.passes(verb.current.as_ref()).await {
-            Ok(()) => {}
+        match self.passes(verb.current.as_ref(), source).await {
+            Ok(_) => {}
             Err(NotPassed::Missing) => {
                 return refused(true, true, "The passphrase that is set is needed to change it".to_owned());
             }
@@ -189,7 +248,7 @@ impl Approver {
                     .hash_password_with_salt(new.0.as_bytes(), &salt)
                     .map_err(|error| error.to_string())?;
                 let (hash, since) = (hash.to_string(), moment::told(moment::now()));
-                let stored = Stored { version: VERSION, hash, since, wrong: 0, until: None };
+                let stored = Stored { version: VERSION, hash, since, tries: BTreeMap::new() };
                 write(&file, &stored).map_err(|error| error.to_string())
             }
             None => match std::fs::remove_file(&file) {
@@ -229,10 +288,17 @@ fn write(file: &Path, stored: &Stored) -> io::Result<()> {
     let new = file.with_extension("new");
     // One that was left half written has the rights of whoever left it.
     let _ = std::fs::remove_file(&new);
-    let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-    out.write_all(serde_json::to_string(stored).map_err(io::Error::other)?.as_bytes())?;
-    out.sync_all()?;
-    std::fs::rename(&new, file)
+    let written = (|| {
+        let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        out.write_all(serde_json::to_string(stored).map_err(io::Error::other)?.as_bytes())?;
+        out.sync_all()?;
+        std::fs::rename(&new, file)
+    })();
+    if written.is_err() {
+        // Half of one says nothing, and what it has is a hash of a passphrase.
+        let _ = std::fs::remove_file(&new);
+    }
+    written
 }
 
 /// Works on a thread that may take its time.
@@ -251,87 +317,136 @@ mod tests {
 
     use super::*;
 
+    fn approver_of(state: &Path) -> Approver {
+        Approver::of(state, watch::channel(Configuration::default()).1)
+    }
+
     fn words(text: &str) -> Option<Passphrase> {
         Some(Passphrase(text.to_owned()))
     }
 
     async fn set(approver: &Approver, new: Option<&str>, current: Option<&str>) -> SetApproverReply {
         let verb = SetApprover { passphrase: new.and_then(words), current: current.and_then(words) };
-        approver.set(verb).await
+        approver.set(verb, Source::Socket).await
     }
 
     /// The pause after a wrong one is over.
     async fn time_passes(approver: &Approver) {
         let stored = approver.stored().await.unwrap().unwrap();
-        approver.note(Stored { until: None, ..stored }).await.unwrap();
+        let over = |(key, tries): (String, Tries)| (key, Tries { until: None, ..tries });
+        let tries = stored.tries.into_iter().map(over).collect();
+        approver.note(Stored { tries, ..stored }).await.unwrap();
     }
 
     #[tokio::test]
     async fn what_is_kept_is_a_hash_for_its_owner_and_a_passphrase_opens_it() {
         let folder = tempfile::tempdir().unwrap();
-        let approver = Approver::of(folder.path());
-        assert!(approver.passes(None).await.is_ok(), "nothing is set");
+        let approver = approver_of(folder.path());
+        assert!(approver.passes(None, Source::Socket).await.is_ok(), "nothing is set");
         assert!(!set(&approver, Some("short"), None).await.success);
         assert!(set(&approver, Some("correct horse"), None).await.success);
         let file = folder.path().join("approver.json");
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(text.contains("$argon2id$v=19$") && !text.contains("horse"), "{text}");
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(matches!(approver.passes(None).await, Err(NotPassed::Missing)));
-        assert!(matches!(approver.passes(words("").as_ref()).await, Err(NotPassed::Missing)));
-        assert!(approver.passes(words("correct horse").as_ref()).await.is_ok());
+        assert!(matches!(approver.passes(None, Source::Socket).await, Err(NotPassed::Missing)));
+        assert!(matches!(approver.passes(words("").as_ref(), Source::Socket).await, Err(NotPassed::Missing)));
+        assert!(approver.passes(words("correct horse").as_ref(), Source::Socket).await.is_ok());
         // Another daemon of the same folder.
-        assert!(Approver::of(folder.path()).passes(words("correct horse").as_ref()).await.is_ok());
+        assert!(approver_of(folder.path()).passes(words("correct horse").as_ref(), Source::Socket).await.is_ok());
         assert!(approver.told().await.is_set);
     }
 
     #[tokio::test]
     async fn a_wrong_one_holds_up_the_next_one_longer_each_time() {
         let folder = tempfile::tempdir().unwrap();
-        let approver = Approver::of(folder.path());
+        let approver = approver_of(folder.path());
         set(&approver, Some("correct horse"), None).await;
-        assert!(matches!(approver.passes(words("battery").as_ref()).await, Err(NotPassed::Wrong(1))));
+        assert!(matches!(approver.passes(words("battery").as_ref(), Source::Socket).await, Err(NotPassed::Wrong(1))));
         let right = words("correct horse");
-        assert!(matches!(approver.passes(right.as_ref()).await, Err(NotPassed::TooSoon(1))), "not even the right one");
-        let next = Approver::of(folder.path());
-        assert!(matches!(next.passes(right.as_ref()).await, Err(NotPassed::TooSoon(1))), "nor another daemon's");
+        assert!(
+            matches!(approver.passes(right.as_ref(), Source::Socket).await, Err(NotPassed::TooSoon(1))),
+            "not even the right one"
+        );
+        let next = approver_of(folder.path());
+        assert!(
+            matches!(next.passes(right.as_ref(), Source::Socket).await, Err(NotPassed::TooSoon(1))),
+            "nor another daemon's"
+        );
         time_passes(&approver).await;
-        assert!(matches!(approver.passes(words("staple").as_ref()).await, Err(NotPassed::Wrong(2))));
+        assert!(matches!(approver.passes(words("staple").as_ref(), Source::Socket).await, Err(NotPassed::Wrong(2))));
         for wanted in [4, 8, 16, 32, 64, 128, 256, 300, 300] {
             time_passes(&approver).await;
-            let Err(NotPassed::Wrong(pause)) = approver.passes(words("staple").as_ref()).await else { panic!() };
+            let Err(NotPassed::Wrong(pause)) = approver.passes(words("staple").as_ref(), Source::Socket).await else {
+                panic!()
+            };
             assert_eq!(pause, wanted);
         }
         time_passes(&approver).await;
-        assert!(approver.passes(right.as_ref()).await.is_ok());
-        assert!(matches!(approver.passes(words("x").as_ref()).await, Err(NotPassed::Wrong(1))), "it begins anew");
+        assert!(approver.passes(right.as_ref(), Source::Socket).await.is_ok());
+        assert!(
+            matches!(approver.passes(words("x").as_ref(), Source::Socket).await, Err(NotPassed::Wrong(1))),
+            "it begins anew"
+        );
+    }
+
+    #[tokio::test]
+    async fn wrong_ones_hold_up_where_they_come_from_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let approver = approver_of(folder.path());
+        set(&approver, Some("correct horse"), None).await;
+        let (right, wrong) = (words("correct horse"), words("guessed"));
+        let from = |address: &str| Source::Network(address.parse().unwrap());
+        for address in ["127.0.0.1", "192.168.0.2"] {
+            let tried = approver.passes(wrong.as_ref(), from(address)).await;
+            assert!(matches!(tried, Err(NotPassed::Wrong(1))), "{address}: {tried:?}");
+        }
+        for address in ["127.0.0.9", "::1", "::ffff:127.0.0.1"] {
+            let tried = approver.passes(right.as_ref(), from(address)).await;
+            assert!(matches!(tried, Err(NotPassed::TooSoon(1))), "{address} is the same machine: {tried:?}");
+        }
+        assert!(approver.passes(right.as_ref(), Source::Socket).await.is_ok());
+        assert!(approver.passes(right.as_ref(), from("192.168.0.3")).await.is_ok());
+    }
+
+    #[test]
+    fn addresses_are_counted_apart_up_to_a_bound() {
+        let mut tries = BTreeMap::new();
+        for number in 0..200_u8 {
+            let address = Source::Network(IpAddr::from([10, 0, 0, number]));
+            tries.insert(address.key(&tries), Tries::default());
+        }
+        assert_eq!((tries.len(), tries.contains_key(OTHERS)), (MOST_ADDRESSES + 1, true));
+        let of_version_6 = |last: u16| Source::Network(IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, last]));
+        assert_eq!(of_version_6(1).key(&BTreeMap::new()), of_version_6(2).key(&BTreeMap::new()));
+        assert_eq!(Source::Socket.key(&tries), "socket");
     }
 
     #[tokio::test]
     async fn whoever_changes_it_knows_the_one_that_is_set() {
         let folder = tempfile::tempdir().unwrap();
-        let approver = Approver::of(folder.path());
+        let approver = approver_of(folder.path());
         set(&approver, Some("correct horse"), None).await;
         let refused = set(&approver, None, None).await;
         assert!(!refused.success && refused.is_set && refused.passphrase_wanted, "{refused:?}");
         assert!(!set(&approver, Some("another one"), Some("guessed")).await.success);
         time_passes(&approver).await;
         assert!(set(&approver, Some("another one"), Some("correct horse")).await.success);
-        assert!(approver.passes(words("another one").as_ref()).await.is_ok());
+        assert!(approver.passes(words("another one").as_ref(), Source::Socket).await.is_ok());
         let cleared = set(&approver, None, Some("another one")).await;
         assert!(cleared.success && !cleared.is_set);
-        assert!(approver.passes(None).await.is_ok());
+        assert!(approver.passes(None, Source::Socket).await.is_ok());
     }
 
     #[tokio::test]
     async fn a_file_that_can_not_be_read_opens_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let approver = Approver::of(folder.path());
+        let approver = approver_of(folder.path());
         for text in
             ["{", r#"{"version": 9, "hash": "x", "since": "y"}"#, r#"{"version": 1, "hash": "x", "since": "y"}"#]
         {
             std::fs::write(folder.path().join("approver.json"), text).unwrap();
-            let refused = approver.passes(words("anything").as_ref()).await.unwrap_err();
+            let refused = approver.passes(words("anything").as_ref(), Source::Socket).await.unwrap_err();
             assert!(matches!(refused, NotPassed::Unreadable(_)), "{refused}");
             assert!(!set(&approver, Some("new passphrase"), None).await.success, "{text}");
         }

@@ -4,8 +4,13 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use steplatch_protocol::Hello;
-use steplatch_terminal::TERMINAL_VARIABLE;
+use nix::unistd::User;
+use steplatch_protocol::{Hello, is_format};
+use steplatch_workflow::Proof;
+
+use crate::approver::Source;
+use crate::peer::Program;
+use crate::standing::{NoPerson, Standing};
 
 /// A client as it introduced itself. What it opens begins in its folder, with its environment.
 #[derive(Debug, Clone)]
@@ -17,76 +22,82 @@ pub(crate) struct Caller {
     pub(crate) person: bool,
     /// Through what they ask, in their words.
     pub(crate) surface: Option<String>,
-    /// The process that asks, where it came over the socket.
-    pub(crate) process: Option<i32>,
+    /// Whether the process that opened the connection can be a person's.
+    pub(crate) standing: Standing,
     /// From where they are served over the network, if the process that asks does so for somebody.
     pub(crate) peer: Option<SocketAddr>,
 }
 
-/// The longest name of a surface, in characters: it is told with every answer.
-const LONGEST_SURFACE: usize = 80;
+/// The longest name of a client or a surface, in characters: it is told with every answer.
+const LONGEST_NAME: usize = 80;
 
-/// How many parents are looked at: more than any process has.
-const MOST_PARENTS: usize = 1000;
-
-/// Tells whether a process or one of those that it descends from is wanted. One that has ended descends from nobody.
-pub(crate) fn descends_from(process: i32, wanted: impl Fn(i32) -> bool) -> bool {
-    let parent = |pid: &i32| {
-        // The name may hold anything; what follows its last bracket are the state and the parent. See proc_pid_stat(5).
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let (_, behind) = stat.rsplit_once(')')?;
-        behind.split_whitespace().nth(1)?.parse().ok().filter(|parent| *parent > 0)
-    };
-    std::iter::successors(Some(process), parent).take(MOST_PARENTS).any(wanted)
+/// Returns a name that a client gave itself, as others may be told it: without what a terminal would carry out or turn around.
+fn told(name: &str) -> String {
+    let shown = name.chars().filter(|character| !character.is_control() && !is_format(*character));
+    shown.take(LONGEST_NAME).collect()
 }
 
-/// Returns the name under which steplatch started a process, or one that it descends from, if it still carries it.
-pub(crate) fn mark_of(process: i32) -> Option<String> {
-    let environment = std::fs::read(format!("/proc/{process}/environ")).ok()?;
-    let mark = environment
-        .split(|byte| *byte == 0)
-        .find_map(|entry| entry.strip_prefix(TERMINAL_VARIABLE.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec))?;
-    String::from_utf8(mark).ok()
-}
+/// What the surface of our MCP servers begins with that ask by a dialog.
+const DIALOG: &str = "mcp elicitation";
 
 impl Caller {
-    /// Returns what whoever asks is called where a history tells who decided something.
-    pub(crate) fn who(&self) -> String {
-        match &self.name {
-            _ if self.person => self.person_name(),
-            Some(name) => name.clone(),
-            None => "somebody".to_owned(),
+    /// Says why the caller is not taken for a person, if that is so.
+    pub(crate) async fn no_person(&self) -> Option<NoPerson> {
+        if !self.person {
+            return Some(NoPerson::Agent);
+        }
+        match (self.standing.verdict().await.refusal, self.peer) {
+            (None, Some(address)) => self.standing.refuses_client(address).await,
+            (refusal, _) => refusal,
         }
     }
 
-    /// Returns through what they ask, for the record.
-    pub(crate) fn through(&self) -> String {
-        self.surface.clone().unwrap_or_else(|| "socket".to_owned())
+    /// Returns what proves that a person asks, besides a passphrase.
+    pub(crate) async fn proof(&self) -> Proof {
+        let verdict = self.standing.verdict().await;
+        let surface = self.surface.as_deref().unwrap_or_default();
+        match verdict.program {
+            Program::Ours if surface.starts_with(DIALOG) => Proof::Dialog,
+            Program::Ours if verdict.has_terminal && self.peer.is_none() => Proof::Terminal,
+            _ => Proof::None,
+        }
     }
 
-    /// Returns what a person who takes over is called: as they are known to the system.
+    /// Returns where a passphrase of the caller comes from.
+    pub(crate) fn source(&self) -> Source {
+        self.peer.map_or(Source::Socket, |peer| Source::Network(peer.ip()))
+    }
+
+    /// Returns what the caller is called in histories: a person as the system knows them, a program by the name that it gives.
+    pub(crate) async fn who(&self) -> String {
+        if self.person {
+            return match self.no_person().await {
+                None => self.person_name(),
+                Some(refusal) => refusal.caller().to_owned(),
+            };
+        }
+        self.name.clone().unwrap_or_else(|| "unnamed client".to_owned())
+    }
+
+    /// Returns through what the caller asks, for the record: in its own words, with the program that says so if it is not ours.
+    pub(crate) async fn through(&self) -> String {
+        let surface = self.surface.as_deref().unwrap_or("socket");
+        match self.standing.verdict().await.program {
+            Program::Ours => surface.to_owned(),
+            Program::Other(name) => format!("{surface} ({name})"),
+            Program::Unknown => format!("{surface} (unknown program)"),
+        }
+    }
+
+    /// Returns what a person who takes over is called: as the system knows the user of the process.
     pub(crate) fn person_name(&self) -> String {
-        let user =
-            self.environment.iter().find(|(key, value)| (key == "USER" || key == "LOGNAME") && !value.is_empty());
-        match (user, &self.name) {
-            (Some((_, user)), _) => user.to_string_lossy().into_owned(),
-            (None, _) if self.person => user_name(),
-            (None, Some(name)) => name.clone(),
-            (None, None) => "somebody".to_owned(),
+        let user = self.standing.user();
+        match User::from_uid(user) {
+            Ok(Some(known)) if !known.name.is_empty() => known.name,
+            // A user may be known nowhere.
+            _ => format!("user {user}"),
         }
     }
-}
-
-/// Returns the name of the user that the daemon belongs to, from the system's list of users; peers are of the same user.
-fn user_name() -> String {
-    let own = rustix::process::getuid().as_raw();
-    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let name = users.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let (name, uid) = (fields.next()?, fields.nth(1)?);
-        (uid.parse() == Ok(own) && !name.is_empty()).then(|| name.to_owned())
-    });
-    name.unwrap_or_else(|| format!("user {own}"))
 }
 
 impl Caller {
@@ -99,7 +110,7 @@ impl Caller {
             environment: std::env::vars_os().collect(),
             person: false,
             surface: None,
-            process: None,
+            standing: Standing::internal(),
             peer: None,
         }
     }
@@ -110,12 +121,12 @@ impl Caller {
             .environment
             .map(|given| given.into_iter().map(|(key, value)| (OsString::from(key), OsString::from(value))).collect());
         Self {
-            name: Some(hello.client).filter(|name| !name.is_empty()),
+            name: Some(told(&hello.client)).filter(|name| !name.is_empty()),
             folder: hello.cwd.map(PathBuf::from).filter(|folder| folder.is_absolute()).unwrap_or(unknown.folder),
             environment: environment.unwrap_or(unknown.environment),
             person: hello.person,
-            surface: hello.surface.map(|surface| surface.chars().take(LONGEST_SURFACE).collect()),
-            process: None,
+            surface: hello.surface.as_deref().map(told),
+            standing: Standing::internal(),
             peer: hello.peer,
         }
     }

@@ -1,10 +1,20 @@
 //! What can change about a daemon while it runs.
 
+use steplatch_workflow::Proof;
+
 /// Settings that are applied without a restart. Whoever starts the daemon sends a new one when they change.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Configuration {
     /// Whether proven workflows of the library are tools of their own.
     pub library_tools: bool,
     /// Services whose workflows are tools.
     pub remotes: Vec<steplatch_remote::Config>,
+    /// The weakest proof of a person that gates for people take.
+    pub gate_proof: Proof,
+}
+
+impl Default for Configuration {
+    fn default() -> Self {
+        Self { library_tools: false, remotes: Vec::new(), gate_proof: Proof::None }
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Every command runs in a task of its own, so a long wait does not hold up a
 //! short question. The way out is bounded: a client that does not read slows down
-//! what is sent to it, and nothing else.
+//! what is sent to it and what it asks for (`backlog.rs`), and nothing else.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,13 +16,16 @@ use steplatch_protocol::{
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::task::AbortHandle;
 
+use crate::backlog::Backlog;
 use crate::caller::Caller;
 use crate::service::{Answer, Service};
+use crate::standing::Standing;
 
-/// The way to a client. Whoever has something to say writes it, one after the other.
+/// The way to a client. Messages are written one after the other.
 #[derive(Clone)]
 pub(crate) struct Outgoing {
     way: Arc<tokio::sync::Mutex<Way>>,
+    backlog: Backlog,
 }
 
 struct Way {
@@ -38,6 +41,7 @@ pub(crate) struct Disconnected;
 
 impl Outgoing {
     async fn send(&self, message: &FromDaemon) -> Result<(), Disconnected> {
+        let _waiting = self.backlog.unwritten();
         let mut way = self.way.lock().await;
         let Way { stream, unsent } = &mut *way;
         let begins = unsent.len();
@@ -83,19 +87,19 @@ type InFlight = Arc<Mutex<HashMap<String, AbortHandle>>>;
 
 /// Serves one client until it hangs up or the daemon ends.
 ///
-/// `process` is who is at the other end, where that is known.
+/// `standing` says whether a person can be at the other end.
 pub(crate) async fn serve(
     service: Arc<Service>,
     stream: impl AsyncRead + AsyncWrite + Send + 'static,
-    process: Option<i32>,
+    standing: Standing,
 ) {
     let (reading, writing) = tokio::io::split(stream);
     let way = Way { stream: Box::new(writing), unsent: Vec::new() };
-    let outgoing = Outgoing { way: Arc::new(tokio::sync::Mutex::new(way)) };
+    let outgoing = Outgoing { way: Arc::new(tokio::sync::Mutex::new(way)), backlog: Backlog::new() };
     let _counted = service.count_client();
     let in_flight = InFlight::default();
     tokio::select! {
-        () = read(&service, reading, outgoing.clone(), &in_flight, process) => {}
+        () = read(&service, reading, outgoing.clone(), &in_flight, standing) => {}
         _ = service.stopped() => {}
     }
     // Waits end with who asked for them; runs do not.
@@ -112,11 +116,12 @@ async fn read(
     stream: impl AsyncRead + Unpin,
     outgoing: Outgoing,
     in_flight: &InFlight,
-    process: Option<i32>,
+    standing: Standing,
 ) {
     let mut lines = LineReader::new(BufReader::new(stream));
-    let mut caller = Arc::new(Caller { process, ..Caller::unknown() });
+    let mut caller = Arc::new(Caller { standing: standing.clone(), ..Caller::unknown() });
     loop {
+        outgoing.backlog.may_read().await;
         let line = match lines.next().await {
             Ok(Some(line)) => line,
             Ok(None) => return,
@@ -145,7 +150,7 @@ async fn read(
                     Ok(Understood { command: Command::Hello(hello), warnings, .. }) => {
                         let answer = match service.hello(&hello) {
                             Ok(answer) => {
-                                caller = Arc::new(Caller { process, ..Caller::introduced(hello) });
+                                caller = Arc::new(Caller { standing: standing.clone(), ..Caller::introduced(hello) });
                                 result(answer, warnings, request_id)
                             }
                             Err(refusal) => refused(refusal, request_id),
@@ -181,8 +186,11 @@ fn start(service: &Arc<Service>, caller: &Arc<Caller>, command: Command, task: T
     // Held until the task is noted, so that it can not end before that.
     let mut noted = in_flight.lock().unwrap_or_else(PoisonError::into_inner);
     let name = key.clone();
+    let place = task.outgoing.backlog.command();
     let running = tokio::spawn(async move {
+        let _place = place;
         let Task { request_id, sessions, warnings, outgoing, step } = task;
+        outgoing.backlog.may_begin().await;
         let (answer, following) = match service.other_session(&caller, &sessions).await {
             Some(refused) => (refused, None),
             None => service.answer(&caller, command, step).await,

@@ -1,23 +1,29 @@
 //! A daemon: its parts, its socket, its end.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::sys::socket::{GetSockOpt as _, sockopt};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use steplatch_host::{Hosts, Starter};
 use steplatch_protocol::{Client, NotPrivate, Place, ensure_private};
 use steplatch_store::OpenError;
 use steplatch_terminal::Integration;
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Notify, watch};
 
 use crate::configuration::Configuration;
 use crate::connection;
 use crate::lock::{LockError, StateLock};
+use crate::peer::join_group;
 use crate::runs::KeptRuns;
 use crate::secrets::Secrets;
 use crate::service::Service;
+use crate::standing::{Ours, Standing};
 use crate::workers::{WorkerStarter, Workers};
 
 /// How a daemon is set up.
@@ -97,6 +103,7 @@ const LONGEST_SOCKET_PATH: usize = 107;
 pub struct Daemon {
     service: Arc<Service>,
     listener: UnixListener,
+    ours: Ours,
     _lock: StateLock,
 }
 
@@ -112,6 +119,7 @@ impl Daemon {
         let lock = StateLock::acquire(&place).await?;
         let listener = listen(&place)?;
         let mut starter = options.host;
+        let alone = !matches!(starter, Starter::InProcess(_));
         if let Starter::InProcess(terminals) = &mut starter {
             terminals.integration = Some(Integration::install(&place.shell())?);
             terminals.history_folder = Some(place.state().to_owned());
@@ -122,6 +130,11 @@ impl Daemon {
             hidden.hide(&secret);
         })
         .await?;
+        let ours = Ours::new(hosts.clone(), alone);
+        // Before anything is started, so that all of it is in the group.
+        if alone && let Err(error) = join_group() {
+            tracing::info!(%error, "what this daemon starts is in no control group of its own");
+        }
         let first = hosts.clone();
         tokio::spawn(async move {
             if let Err(error) = first.prepare().await {
@@ -129,17 +142,25 @@ impl Daemon {
             }
         });
         let service = Arc::new(
-            Service::start(place, hosts, Workers::new(options.workers), secrets, options.runs, options.configuration)
-                .await?,
+            Service::start(
+                place,
+                hosts,
+                Workers::new(options.workers),
+                secrets,
+                options.runs,
+                options.configuration,
+                alone,
+            )
+            .await?,
         );
-        Ok(Self { service, listener, _lock: lock })
+        Ok(Self { service, listener, ours, _lock: lock })
     }
 
     /// Returns a client over a pipe in this process, with the same lines as over the socket.
     #[must_use]
     pub fn client(&self) -> Client {
         let (ours, theirs) = tokio::io::duplex(256 * 1024);
-        tokio::spawn(connection::serve(self.service.clone(), ours, None));
+        tokio::spawn(connection::serve(self.service.clone(), ours, Standing::internal()));
         Client::over(theirs)
     }
 
@@ -160,7 +181,9 @@ impl Daemon {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => match stream.peer_cred() {
                         Ok(peer) if peer.uid() == user || peer.uid() == 0 => {
-                            tokio::spawn(connection::serve(self.service.clone(), stream, peer.pid()));
+                            // Before anything is heard of it: it may end, or hand the socket on.
+                            let standing = Standing::of(peer.uid(), handle_of(&stream, peer.pid()), self.ours.clone());
+                            tokio::spawn(connection::serve(self.service.clone(), stream, standing));
                         }
                         peer => tracing::warn!(?peer, "a connection of somebody else was refused"),
                     },
@@ -183,6 +206,18 @@ impl Daemon {
         self.service.close(ending).await;
         Ok(())
     }
+}
+
+/// Returns the process that opened a connection, with what refers to it and to no later process with its id. `None` if it has ended.
+fn handle_of(stream: &UnixStream, pid: Option<i32>) -> Option<(i32, OwnedFd)> {
+    let pid = pid?;
+    let handle = match sockopt::PeerPidfd.get(stream) {
+        Ok(handle) => handle,
+        // A kernel before 6.5 does not say. The process may have ended since, and another one have its id.
+        Err(Errno::ENOPROTOOPT) => pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?,
+        Err(_) => return None,
+    };
+    Some((pid, handle))
 }
 
 /// Listens where clients look for a daemon.

@@ -5,6 +5,7 @@
 //! are clients of the contract, over a socket or over a pipe in the same process.
 
 mod approver;
+mod backlog;
 mod caller;
 mod changes;
 mod configuration;
@@ -20,6 +21,7 @@ mod runs;
 mod secrets;
 mod service;
 mod sessions;
+mod standing;
 mod tools;
 mod workers;
 

@@ -1,71 +1,113 @@
-//! Which processes of this machine are at the other end of a connection of TCP.
+//! Who is at the other end of a connection.
 //!
-//! Somebody who is served over the network is seen by the daemon as the server. Where they are on this machine, the kernel knows
-//! who they are: `/proc/net/tcp` has the sockets (proc_pid_net(5)), and the descriptors of processes say whose they are.
+//! A gate for a person counts on this, so it is settled once, when the connection is
+//! accepted, from what the kernel says: a process can end, be adopted or hand its
+//! socket on before it asks for anything. What can not be told is refused.
 
-use std::collections::HashSet;
-use std::fs;
+mod group;
+mod lineage;
+mod table;
+mod tcp;
+
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
-/// The state of a socket that is connected, as the kernel writes it.
-const ESTABLISHED: &str = "01";
+pub(crate) use group::join as join_group;
+#[cfg(test)]
+pub(crate) use lineage::Process;
+pub(crate) use lineage::{Cut, Lineage};
+#[cfg(test)]
+pub(crate) use table::Evidence;
+pub(crate) use tcp::Found;
 
-/// Returns the processes that have a connected socket at this port of a loopback address. Blocks for a look at every
-/// descriptor of every process that may be looked at.
-pub(crate) fn processes_at(peer: SocketAddr) -> Vec<i32> {
-    let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
-    let tables: String = tables.iter().filter_map(|table| fs::read_to_string(table).ok()).collect();
-    let sockets = sockets_at(&tables, peer.port());
-    if sockets.is_empty() {
-        return Vec::new();
-    }
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let has_one = |process: &i32| {
-        let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
-        descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|target| {
-            target.to_str().is_some_and(|target| sockets.iter().any(|inode| target == format!("socket:[{inode}]")))
-        })
-    };
-    ids.filter(has_one).collect()
+/// The process that opened a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    pub(crate) lineage: Lineage,
+    pub(crate) program: Program,
+    /// Whether it has the foreground of a terminal that controls it.
+    pub(crate) has_terminal: bool,
 }
 
-/// Returns the inodes of the connected sockets at this port, in tables as the kernel writes them.
-fn sockets_at(tables: &str, port: u16) -> HashSet<&str> {
-    let wanted = format!(":{port:04X}");
-    let of_line = |line| {
-        let fields: Vec<&str> = str::split_whitespace(line).collect();
-        let (local, state, inode) = (fields.get(1)?, fields.get(3)?, fields.get(9)?);
-        (local.ends_with(&wanted) && *state == ESTABLISHED && *inode != "0").then_some(*inode)
-    };
-    tables.lines().filter_map(of_line).collect()
+/// The program that runs in a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// The same file as that of this process.
+    Ours,
+    /// Another file, called this.
+    Other(String),
+    /// The kernel does not show it.
+    Unknown,
+}
+
+impl Program {
+    fn of(pid: i32) -> Self {
+        let file = |process: &str| {
+            let file = std::fs::metadata(format!("/proc/{process}/exe")).ok()?;
+            Some((file.dev(), file.ino()))
+        };
+        match (file(&pid.to_string()), file("self")) {
+            (Some(its), Some(ours)) if its == ours => Self::Ours,
+            (Some(_), _) => {
+                let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+                let name = path.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+                name.map_or(Self::Unknown, Self::Other)
+            }
+            (None, _) => Self::Unknown,
+        }
+    }
+}
+
+impl Peer {
+    /// Reads what there is to know of a process. `handle` refers to it, where the kernel gave one: then it is the process that
+    /// opened the connection, and no later one with its id. Blocks for some reads of `/proc`.
+    pub(crate) fn read(pid: i32, handle: Option<&OwnedFd>) -> Self {
+        let mut lineage = lineage::read(&table::Proc, pid);
+        if handle.is_some_and(has_ended) {
+            lineage = Lineage::unknown(Cut::Gone);
+        }
+        Self { lineage, program: Program::of(pid), has_terminal: table::has_terminal(pid) }
+    }
+}
+
+/// Whether the process that a descriptor refers to has ended: it is readable then, see pidfd_open(2).
+fn has_ended(handle: &OwnedFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut polled = [PollFd::new(handle, PollFlags::IN)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // What can not be told has ended.
+    !matches!(poll(&mut polled, Some(&at_once)), Ok(0))
+}
+
+/// Returns the processes at the other end of a connection of TCP that came from this address. Blocks for a look at every
+/// descriptor of every process that may be looked at.
+pub(crate) fn at_address(peer: SocketAddr) -> Found<Vec<Peer>> {
+    match tcp::processes_at(peer) {
+        Found::Elsewhere => Found::Elsewhere,
+        Found::Here(processes) => Found::Here(processes.into_iter().map(|pid| Peer::read(pid, None)).collect()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
     use super::*;
 
     #[test]
-    fn a_line_of_the_kernel_is_read_by_the_port_on_its_own_side() {
-        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
-             0: 0100007F:1EC6 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 111 1\n\
-             1: 0100007F:CF2A 0100007F:1EC6 01 00000000:00000000 00:00000000 00000000  1000        0 222 1\n\
-             2: 0100007F:1EC6 0100007F:CF2A 01 00000000:00000000 00:00000000 00000000  1000        0 333 1\n\
-             3: 0100007F:CF2A 0100007F:1EC7 06 00000000:00000000 00:00000000 00000000     0        0 0 3\n";
-        assert_eq!(sockets_at(table, 0xCF2A), HashSet::from(["222"]));
-        assert_eq!(sockets_at(table, 0x1EC6), HashSet::from(["333"]), "one that only listens is nobody's other end");
-        assert_eq!(sockets_at(table, 1), HashSet::new());
-    }
-
-    #[test]
-    fn this_process_is_found_at_the_other_end() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (_server, peer) = listener.accept().unwrap();
-        let us = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(processes_at(peer), [us]);
-        drop(client);
+    fn a_process_is_known_until_it_ends() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let handle = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
+        let peer = Peer::read(pid, Some(&handle));
+        let (known, us) = (&peer.lineage.known, i32::try_from(std::process::id()).unwrap());
+        assert_eq!((known[0].pid, known[1].pid, peer.lineage.cut), (pid, us, None));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(Peer::read(pid, Some(&handle)).lineage, Lineage::unknown(Cut::Gone));
+        // Another process that has the id by now is another one.
+        assert_eq!(Peer::read(us, Some(&handle)).lineage, Lineage::unknown(Cut::Gone));
     }
 }

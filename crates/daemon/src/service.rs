@@ -28,6 +28,7 @@ use crate::remotes::Remotes;
 use crate::runs::{KeptRuns, RunEvents, Runs, Surroundings};
 use crate::secrets::Secrets;
 use crate::sessions::{Sessions, TerminalEvents};
+use crate::standing::NoPerson;
 use crate::tools::{ToolWatch, Tools};
 use crate::workers::Workers;
 
@@ -121,7 +122,7 @@ impl Drop for Counted<'_> {
 }
 
 impl Service {
-    /// Takes over what the last daemon left.
+    /// Takes over what the last daemon left. `alone` says that the process is a daemon and nothing else.
     ///
     /// # Errors
     /// When the journal of runs can not be used.
@@ -132,15 +133,20 @@ impl Service {
         secrets: Arc<Secrets>,
         keep: KeptRuns,
         configuration: watch::Receiver<Configuration>,
+        alone: bool,
     ) -> Result<Self, OpenError> {
         let stop = watch::Sender::new(None);
         let sessions = Sessions::new(hosts, secrets.clone(), stop.subscribe());
         let workflows = Workflows::new(workers.clone());
         let projects = workflows.projects().clone();
         let hands = Hands::new(sessions.clone(), secrets.clone());
+        if alone && let Err(error) = hands.adopt_orphans() {
+            tracing::warn!(%error, "what nodes leave behind is not adopted");
+        }
         let nodes = Arc::new(Nodes::new(projects.clone(), hands.clone()));
         let changes = Changes::default();
         let remotes = Remotes::start(place.state(), configuration.clone(), changes.clone(), secrets.clone());
+        let settings = configuration.clone();
         let tools = Tools::new(workflows.clone(), remotes.clone(), configuration, changes.clone());
         let surroundings = Surroundings {
             sessions: sessions.clone(),
@@ -156,7 +162,7 @@ impl Service {
         let runs = Runs::open(place.journal(), surroundings, keep).await?;
         runs.recover().await;
         Ok(Self {
-            approver: Approver::of(place.state()),
+            approver: Approver::of(place.state(), settings),
             place,
             stop,
             listen_again: Arc::default(),
@@ -267,9 +273,10 @@ impl Service {
             Command::Decide(verb) => Answer::of(self.runs.answer(caller, &self.approver, verb.into()).await),
             Command::AnswerGate(verb) => Answer::of(self.runs.answer(caller, &self.approver, verb.into()).await),
             Command::GetApprover(_) => Answer::of(self.approver.told().await),
-            // Nobody else may lock people out, or in.
-            Command::SetApprover(verb) => match self.runs.no_person(caller).await {
-                None => Answer::of(self.approver.set(verb).await),
+            // Only a person may lock people out, or in. Where the system hides the processes of others, a passphrase is the
+            // only proof there is, so the first one has to be set by a caller that is not proved.
+            Command::SetApprover(verb) => match caller.no_person().await {
+                None | Some(NoPerson::Hidden) => Answer::of(self.approver.set(verb, caller.source()).await),
                 Some(_) => Answer::failure(
                     "The approver's passphrase is set by a person, with 'steplatch approver', in a terminal of their own"
                         .to_owned(),
@@ -278,6 +285,7 @@ impl Service {
             Command::CancelWorkflow(verb) => Answer::of(self.runs.cancel(verb).await),
             Command::PauseWorkflow(verb) => Answer::of(self.runs.pause(caller, verb).await),
             Command::ResumeWorkflow(verb) => Answer::of(self.runs.resume(caller, verb).await),
+            Command::GetGate(verb) => Answer::of(self.runs.gate(&verb).await),
             Command::GetWorkflowRun(verb) => Answer::of(self.runs.record(&verb).await),
             Command::ListWorkflowRuns(verb) => Answer::of(self.runs.list(&verb).await),
             Command::Subscribe(verb) => {

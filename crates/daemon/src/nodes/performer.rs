@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use steplatch_nodes::{Call, ErrorType, Node, NodeKind, NodeResult, Resolving, Surroundings};
 use steplatch_terminal::Programs;
@@ -58,10 +59,22 @@ impl steplatch_nodes::Secrets for OfEnvironment {
     }
 }
 
+/// How long after its end a child of the daemon is collected by the part that started it: workers, terminal hosts, programs
+/// that are asked for tokens. Each of them waits for its child, so this takes milliseconds.
+const OWNERS_COLLECT_WITHIN: Duration = Duration::from_secs(5);
+
 impl Hands {
     /// What calls refer to as secrets is added to `secrets`.
     pub(crate) fn new(sessions: Sessions, secrets: Arc<Secrets>) -> Self {
         Self { programs: Programs::new(), secrets, turns: Arc::new(Semaphore::new(MOST_AT_ONCE)), sessions }
+    }
+
+    /// Makes this process the parent of what programs of nodes leave behind. It is no person's then, whatever its environment.
+    ///
+    /// # Errors
+    /// When the system does not let a process adopt or hear of its children.
+    pub(crate) fn adopt_orphans(&self) -> std::io::Result<()> {
+        self.programs.adopt_orphans_beside_others(OWNERS_COLLECT_WITHIN)
     }
 
     /// Ends what a daemon that is gone started for a step.

@@ -1,0 +1,250 @@
+//! The processes that a process descends from, read so that a doubt is never taken for an answer.
+//!
+//! Processes end, are adopted by others and leave their ids to new ones while they
+//! are looked at. A link between a child and its parent counts only if both were
+//! there, the parent is the older one, and the child still has that parent
+//! afterwards. A walk that can not be completed says why ([`Cut`]): what decides by
+//! it has to refuse.
+
+use super::table::{Evidence, ProcessTable, Status};
+
+/// The most ancestors that are followed. Linux gives no more than four million ids, and no person has a hundred parents.
+const MOST_ANCESTORS: usize = 400;
+
+/// The process that every other one descends from, unless its parent is in another namespace.
+const FIRST: i32 = 1;
+
+/// How often a link is read again that changed while it was read.
+const MOST_ATTEMPTS: usize = 5;
+
+/// A process as it was when it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    /// When it was started, in clock ticks since the system was: proc_pid_stat(5), field 22. With the id it names one process.
+    pub(crate) started: u64,
+    pub(crate) evidence: Evidence,
+}
+
+/// What is known of the ancestors of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lineage {
+    /// The process and its ancestors, as far as they are known.
+    pub(crate) known: Vec<Process>,
+    /// Why there are others that are not, if so.
+    pub(crate) cut: Option<Cut>,
+}
+
+impl Lineage {
+    /// Returns that of a process of which nothing is known.
+    pub(crate) fn unknown(cut: Cut) -> Self {
+        Self { known: Vec::new(), cut: Some(cut) }
+    }
+}
+
+/// Why the ancestors of a process are not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// It had ended before it was read.
+    Gone,
+    /// It has more ancestors than are followed.
+    TooDeep,
+    /// Its ancestors changed faster than they could be read.
+    Changing,
+    /// An ancestor is there and is not shown to this process: `/proc` hides processes of other users (`hidepid`).
+    Hidden,
+}
+
+/// Reads the lineage of a process.
+pub(crate) fn read(table: &impl ProcessTable, pid: i32) -> Lineage {
+    let Some(status) = table.status(pid) else { return Lineage::unknown(Cut::Gone) };
+    let mut links = vec![(pid, status)];
+    let mut cut = walk(table, &mut links).err();
+    let process =
+        |&(pid, status): &(i32, Status)| Process { pid, started: status.started, evidence: table.evidence(pid) };
+    let known: Vec<Process> = links.iter().map(process).collect();
+    // What was read is theirs only if they have been there all the time.
+    let is_there = |process: &Process| table.status(process.pid).is_some_and(|now| now.started == process.started);
+    if !is_there(&known[0]) {
+        cut = Some(Cut::Gone);
+    } else if !known.iter().all(|process| process.pid == FIRST || is_there(process)) {
+        cut = cut.or(Some(Cut::Changing));
+    }
+    Lineage { known, cut }
+}
+
+/// Follows the parents of the last process of `links`, and adds them.
+fn walk(table: &impl ProcessTable, links: &mut Vec<(i32, Status)>) -> Result<(), Cut> {
+    loop {
+        let (child, mut status) = links[links.len() - 1];
+        if status.parent == 0 {
+            return Ok(());
+        }
+        if links.len() == MOST_ANCESTORS {
+            return Err(Cut::TooDeep);
+        }
+        let (mut attempts, mut is_hidden) = (0, true);
+        let parent = loop {
+            if attempts == MOST_ATTEMPTS {
+                return match is_hidden {
+                    // The first process tells nothing that could be hidden.
+                    true if status.parent == FIRST => Ok(()),
+                    true => Err(Cut::Hidden),
+                    false => Err(Cut::Changing),
+                };
+            }
+            attempts += 1;
+            let parent = table.status(status.parent);
+            let again = match table.status(child) {
+                Some(again) if again.started == status.started => again,
+                // One that has ended while it was read can not be told from one that has taken its id.
+                _ => return Err(if links.len() == 1 { Cut::Gone } else { Cut::Changing }),
+            };
+            match parent {
+                Some(parent) if again.parent == status.parent && parent.started <= status.started => {
+                    break (status.parent, parent);
+                }
+                _ => {
+                    is_hidden &= parent.is_none() && again.parent == status.parent;
+                    status = again;
+                }
+            }
+            if status.parent == 0 {
+                return Err(Cut::Changing);
+            }
+        };
+        links.push(parent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::HashMap;
+
+    use super::super::table::Status;
+    use super::*;
+
+    /// A table whose contents change after so many looks.
+    #[derive(Default)]
+    struct Table {
+        processes: RefCell<HashMap<i32, Status>>,
+        changes: RefCell<Vec<(usize, i32, Option<Status>)>>,
+        looks: RefCell<usize>,
+    }
+
+    impl Table {
+        fn of(processes: &[(i32, i32, u64)]) -> Self {
+            let processes = processes.iter().map(|&(pid, parent, started)| (pid, Status { parent, started })).collect();
+            Self { processes: RefCell::new(processes), ..Self::default() }
+        }
+
+        fn then(self, looks: usize, pid: i32, status: Option<(i32, u64)>) -> Self {
+            let status = status.map(|(parent, started)| Status { parent, started });
+            self.changes.borrow_mut().push((looks, pid, status));
+            self
+        }
+    }
+
+    impl ProcessTable for Table {
+        fn status(&self, pid: i32) -> Option<Status> {
+            *self.looks.borrow_mut() += 1;
+            let looks = *self.looks.borrow();
+            for (_, pid, status) in self.changes.borrow_mut().extract_if(.., |change| change.0 < looks) {
+                match status {
+                    Some(status) => drop(self.processes.borrow_mut().insert(pid, status)),
+                    None => drop(self.processes.borrow_mut().remove(&pid)),
+                }
+            }
+            self.processes.borrow().get(&pid).copied()
+        }
+
+        fn evidence(&self, pid: i32) -> Evidence {
+            Evidence { mark: (pid == 30).then(|| "term_x".to_owned()), in_group: pid == 20 }
+        }
+    }
+
+    fn ids(lineage: &Lineage) -> Result<Vec<i32>, Cut> {
+        match lineage.cut {
+            None => Ok(lineage.known.iter().map(|process| process.pid).collect()),
+            Some(cut) => Err(cut),
+        }
+    }
+
+    const FAMILY: [(i32, i32, u64); 4] = [(1, 0, 0), (20, 1, 5), (30, 20, 6), (40, 30, 6)];
+
+    #[test]
+    fn a_lineage_reaches_the_process_that_has_no_parent() {
+        let Lineage { known, cut } = read(&Table::of(&FAMILY), 40);
+        let of = |process: &Process| (process.pid, process.evidence.mark.is_some(), process.evidence.in_group);
+        let told: Vec<_> = known.iter().map(of).collect();
+        assert_eq!(told, [(40, false, false), (30, true, false), (20, false, true), (1, false, false)]);
+        assert_eq!(cut, None);
+    }
+
+    #[test]
+    fn one_that_has_ended_has_no_lineage() {
+        assert_eq!(read(&Table::of(&FAMILY), 50), Lineage::unknown(Cut::Gone));
+        for looks in 1..=7 {
+            let table = Table::of(&FAMILY).then(looks, 40, None);
+            assert_eq!(ids(&read(&table, 40)), Err(Cut::Gone), "after {looks}");
+        }
+    }
+
+    #[test]
+    fn the_id_of_one_that_has_ended_may_have_a_new_owner() {
+        for looks in 1..=7 {
+            // A person's process, with other parents.
+            let table = Table::of(&FAMILY).then(looks, 40, Some((1, 99)));
+            assert_eq!(ids(&read(&table, 40)), Err(Cut::Gone), "after {looks}");
+        }
+        // A parent that is younger than its child is another process.
+        let table = Table::of(&[(1, 0, 0), (30, 1, 9), (40, 30, 6)]);
+        assert_eq!(ids(&read(&table, 40)), Err(Cut::Changing));
+    }
+
+    #[test]
+    fn an_adoption_in_the_middle_is_followed_and_what_was_read_before_still_counts() {
+        // 30 ends when 40 was read, which 20 adopts.
+        let table = Table::of(&FAMILY).then(1, 30, None).then(1, 40, Some((20, 6)));
+        assert_eq!(ids(&read(&table, 40)), Ok(vec![40, 20, 1]));
+        // 30 ends after it was linked to: nothing is known of where it came from.
+        let table = Table::of(&FAMILY).then(3, 30, None).then(3, 40, Some((20, 6)));
+        assert_eq!(ids(&read(&table, 40)), Err(Cut::Changing));
+        // It ends when all of them were linked, and what is read of it may be another one's.
+        let table = Table::of(&FAMILY).then(9, 30, None).then(9, 40, Some((20, 6)));
+        assert_eq!(ids(&read(&table, 40)), Err(Cut::Changing));
+    }
+
+    #[test]
+    fn an_ancestor_that_is_there_and_not_shown_is_told_from_one_that_has_ended() {
+        let table = Table::of(&[(30, 20, 6), (40, 30, 6)]);
+        let Lineage { known, cut } = read(&table, 40);
+        assert_eq!((known.len(), cut), (2, Some(Cut::Hidden)), "what is shown still counts");
+        // All descend from the first one.
+        assert_eq!(ids(&read(&Table::of(&[(30, 1, 6), (40, 30, 6)]), 40)), Ok(vec![40, 30]));
+    }
+
+    #[test]
+    fn more_ancestors_than_are_followed_are_no_lineage() {
+        let chain = |length: i32| -> Vec<_> { (1..=length).map(|pid| (pid, pid - 1, 1)).collect() };
+        let most = i32::try_from(MOST_ANCESTORS).unwrap();
+        assert_eq!(ids(&read(&Table::of(&chain(most)), most)).unwrap().len(), MOST_ANCESTORS);
+        assert_eq!(ids(&read(&Table::of(&chain(most + 1)), most + 1)), Err(Cut::TooDeep));
+    }
+
+    #[test]
+    fn a_table_that_never_rests_is_not_read_for_ever() {
+        struct Restless(RefCell<i32>);
+        impl ProcessTable for Restless {
+            fn status(&self, pid: i32) -> Option<Status> {
+                *self.0.borrow_mut() += 1;
+                (pid == 40).then(|| Status { parent: *self.0.borrow() + 100, started: 1 })
+            }
+            fn evidence(&self, _: i32) -> Evidence {
+                Evidence::default()
+            }
+        }
+        assert_eq!(ids(&read(&Restless(RefCell::new(0)), 40)), Err(Cut::Changing));
+    }
+}

@@ -1,0 +1,125 @@
+//! What the kernel tells of processes: proc_pid_stat(5), proc_pid_environ(5).
+
+use std::fs::{self, File};
+use std::io::Read as _;
+
+use steplatch_terminal::TERMINAL_VARIABLE;
+
+use super::group;
+
+/// The most bytes of an environment that are read: Linux gives no program more (`_STK_LIM / 4 * 3`).
+const LONGEST_ENVIRONMENT: u64 = 6 * 1024 * 1024;
+
+/// A process at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Status {
+    /// Its parent, or 0 if that is not to be seen from here.
+    pub(super) parent: i32,
+    /// When it was started, in clock ticks since the system was.
+    pub(super) started: u64,
+}
+
+/// What shows that steplatch started a process, or one of its ancestors.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Evidence {
+    /// The mark in its first environment that steplatch gives to what it starts, as far as that can be read.
+    pub(crate) mark: Option<String>,
+    /// It is in the control group of a daemon.
+    pub(crate) in_group: bool,
+}
+
+/// A list of all processes, which changes while it is read.
+pub(super) trait ProcessTable {
+    /// Returns the state of a process, if there is one that has not ended.
+    fn status(&self, pid: i32) -> Option<Status>;
+
+    /// Returns what shows that steplatch started a process.
+    fn evidence(&self, pid: i32) -> Evidence;
+}
+
+/// The table of this machine.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Proc;
+
+impl ProcessTable for Proc {
+    fn status(&self, pid: i32) -> Option<Status> {
+        status_of(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    fn evidence(&self, pid: i32) -> Evidence {
+        let mut environment = Vec::new();
+        let read = File::open(format!("/proc/{pid}/environ"))
+            .and_then(|file| file.take(LONGEST_ENVIRONMENT).read_to_end(&mut environment));
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup"));
+        Evidence {
+            mark: read.ok().and_then(|_| mark_of(&environment)),
+            in_group: groups.is_ok_and(|groups| group::is_of_ours(&groups)),
+        }
+    }
+}
+
+fn status_of(stat: &str) -> Option<Status> {
+    // The name may hold anything; its last bracket is followed by field 3, the state.
+    let (_, behind) = stat.rsplit_once(')')?;
+    let mut fields = behind.split_whitespace();
+    let (state, parent) = (fields.next()?, fields.next()?);
+    let started = fields.nth(17)?;
+    let status = Status { parent: parent.parse().ok()?, started: started.parse().ok()? };
+    // One that has ended and waits to be collected does nothing any more.
+    (!matches!(state, "Z" | "X" | "x")).then_some(status)
+}
+
+/// Whether a process has the foreground of a terminal that controls it.
+pub(super) fn has_terminal(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_in_foreground(&stat))
+}
+
+/// Reads fields 5, 7 and 8: the process group, the terminal, and the group that has its foreground.
+fn is_in_foreground(stat: &str) -> bool {
+    let Some((_, behind)) = stat.rsplit_once(')') else { return false };
+    let fields: Vec<&str> = behind.split_whitespace().take(6).collect();
+    matches!(fields[..], [_, _, group, _, terminal, foreground] if terminal != "0" && group == foreground)
+}
+
+fn mark_of(environment: &[u8]) -> Option<String> {
+    let mut entries = environment.split(|byte| *byte == 0);
+    let mark = entries.find_map(|entry| entry.strip_prefix(TERMINAL_VARIABLE.as_bytes())?.strip_prefix(b"="))?;
+    Some(String::from_utf8_lossy(mark).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_kernel_is_read_whatever_the_program_is_called() {
+        let stat =
+            "4711 (a) S 1 (b) S 20 4711 4711 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 88123 1000 200 18446744073709551615";
+        assert_eq!(status_of(stat), Some(Status { parent: 20, started: 88123 }));
+        assert_eq!(status_of(&stat.replace("(b) S", "(b) Z")), None, "it has ended");
+        assert_eq!(status_of("4711 (a) S"), None);
+    }
+
+    #[test]
+    fn a_terminal_counts_in_its_foreground() {
+        let stat = |group: u32, terminal: u32| format!("4711 (a) b) S 20 {group} 4700 {terminal} 4711 4194560 1 0");
+        assert!(is_in_foreground(&stat(4711, 34816)));
+        assert!(!is_in_foreground(&stat(4712, 34816)), "another group has it");
+        assert!(!is_in_foreground(&stat(4711, 0)), "it has none");
+    }
+
+    #[test]
+    fn this_process_is_in_the_table_and_its_parent_is_older() {
+        let us = i32::try_from(std::process::id()).unwrap();
+        let own = Proc.status(us).unwrap();
+        assert!(Proc.status(own.parent).unwrap().started <= own.started);
+        assert_eq!(Proc.status(i32::MAX), None);
+    }
+
+    #[test]
+    fn a_mark_is_the_value_of_one_variable() {
+        let environment = b"A=1\0STEPLATCH_TERMINALS=no\0STEPLATCH_TERMINAL=term_x\0B=STEPLATCH_TERMINAL=y\0";
+        assert_eq!(mark_of(environment).as_deref(), Some("term_x"));
+        assert_eq!(mark_of(b"B=STEPLATCH_TERMINAL=y\0"), None);
+    }
+}

@@ -1,0 +1,130 @@
+//! Which processes of this machine are at the other end of a connection of TCP.
+//!
+//! A client over the network is seen by the daemon as the server that serves it. If the client is on this machine, whatever
+//! address it uses, `/proc/net/tcp` has its socket (proc_pid_net(5)), and the descriptors of processes say whose it is.
+
+use std::collections::HashSet;
+use std::fs;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+/// The states of sockets that are the end of no connection a process can use, as the kernel writes them: TIME_WAIT and LISTEN.
+const UNUSED: [&str; 2] = ["06", "0A"];
+
+/// Where the other end of a connection is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found<T> {
+    /// On this machine. Empty where the processes can not be told.
+    Here(T),
+    /// On another machine, or in another network namespace of this one.
+    Elsewhere,
+}
+
+/// Returns the processes that have a connected socket with this address. Blocks for a look at every descriptor of every
+/// process that may be looked at.
+pub(super) fn processes_at(peer: SocketAddr) -> Found<Vec<i32>> {
+    let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
+    let tables: String = tables.iter().filter_map(|table| fs::read_to_string(table).ok()).collect();
+    let sockets = sockets_at(&tables, peer);
+    if sockets.is_empty() {
+        return if is_of_this_machine(peer) { Found::Here(Vec::new()) } else { Found::Elsewhere };
+    }
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let has_one = |process: &i32| {
+        let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+        descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|target| {
+            target.to_str().is_some_and(|target| sockets.iter().any(|inode| target == format!("socket:[{inode}]")))
+        })
+    };
+    Found::Here(ids.filter(has_one).collect())
+}
+
+/// Whether an address is one of this machine's: only those can be bound to.
+fn is_of_this_machine(address: SocketAddr) -> bool {
+    let mut any_port = address;
+    // An address of one link counts with the link.
+    any_port.set_port(0);
+    if let IpAddr::V4(canonical) = address.ip().to_canonical() {
+        any_port.set_ip(canonical.into());
+    }
+    any_port.ip().is_loopback() || UdpSocket::bind(any_port).is_ok()
+}
+
+/// Returns the inodes of the sockets of connections with this address, in tables as the kernel writes them.
+fn sockets_at(tables: &str, peer: SocketAddr) -> HashSet<&str> {
+    let wanted = [written(peer.ip().to_canonical()), written(mapped(peer.ip()))];
+    let wanted = wanted.map(|address| format!("{address}:{:04X}", peer.port()));
+    let of_line = |line| {
+        let fields: Vec<&str> = str::split_whitespace(line).collect();
+        let (local, state, inode) = (fields.get(1)?, fields.get(3)?, fields.get(9)?);
+        (wanted.iter().any(|address| address == local) && !UNUSED.contains(state)).then_some(*inode)
+    };
+    // One that was closed before everything was sent has the inode 0, which no process has.
+    tables.lines().filter_map(of_line).collect()
+}
+
+/// Returns an address of version 4 in its form of version 6.
+fn mapped(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V6(address.to_ipv6_mapped()),
+        address @ IpAddr::V6(_) => address,
+    }
+}
+
+/// Returns an address as the kernel writes it: its words of 32 bits as numbers in the order of this machine's bytes.
+fn written(address: IpAddr) -> String {
+    let words = |octets: &[u8]| -> String {
+        let words = octets.chunks_exact(4).map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
+        words.map(|word| format!("{word:08X}")).collect()
+    };
+    match address {
+        IpAddr::V4(address) => words(&address.octets()),
+        IpAddr::V6(address) => words(&address.octets()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn a_line_of_the_kernel_is_read_by_the_address_on_its_own_side() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+             0: 0100007F:1EC6 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 111 1\n\
+             1: 0100007F:CF2A 0100007F:1EC6 01 00000000:00000000 00:00000000 00000000  1000        0 222 1\n\
+             2: 0100007F:1EC6 0100007F:CF2A 01 00000000:00000000 00:00000000 00000000  1000        0 333 1\n\
+             3: 0100007F:CF2A 0100007F:1EC7 06 00000000:00000000 00:00000000 00000000     0        0 0 3\n\
+             5: 0100007F:CF2B 0100007F:1EC6 08 00000000:00000000 00:00000000 00000000  1000        0 555 1\n\
+             4: 0000000000000000FFFF00000200A8C0:CF2A 0000000000000000FFFF00000100007F:1EC6 01 0:0 00:0 0 0 0 444 1\n";
+        let at = |address: &str| sockets_at(table, address.parse().unwrap());
+        assert_eq!(at("127.0.0.1:53034"), HashSet::from(["222"]));
+        assert_eq!(at("[::ffff:127.0.0.1]:53034"), HashSet::from(["222"]));
+        assert_eq!(at("127.0.0.1:53035"), HashSet::from(["555"]), "one that hears no more can still speak");
+        assert_eq!(at("127.0.0.1:7878"), HashSet::from(["333"]), "one that only listens is no other end");
+        assert_eq!(at("192.168.0.2:53034"), HashSet::from(["444"]));
+        assert_eq!(at("192.168.0.3:53034"), HashSet::new(), "the same port of another machine");
+    }
+
+    #[test]
+    fn this_process_is_found_at_the_other_end_whatever_its_address() {
+        let us = i32::try_from(std::process::id()).unwrap();
+        for address in ["127.0.0.1:0", "127.0.0.9:0", "[::1]:0"] {
+            // A machine may have no version 6.
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (_server, peer) = listener.accept().unwrap();
+            assert_eq!(processes_at(peer), Found::Here(vec![us]));
+            drop(client);
+        }
+    }
+
+    #[test]
+    fn an_address_of_this_machine_without_a_socket_is_here_and_others_are_not() {
+        assert_eq!(processes_at("127.0.0.1:1".parse().unwrap()), Found::Here(Vec::new()));
+        // TEST-NET-3 of RFC 5737 is no machine's.
+        assert_eq!(processes_at("203.0.113.7:4711".parse().unwrap()), Found::Elsewhere);
+    }
+}

@@ -24,6 +24,7 @@ mod run;
 mod seal;
 mod shared;
 mod source;
+mod start_key;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -61,6 +62,7 @@ use seal::Seal;
 pub use shared::KeptRuns;
 use shared::Shared;
 use source::Asked;
+use start_key::StartKey;
 
 /// How long a start waits for the end of its run unless it says otherwise.
 const USUAL_WAIT: f64 = 20.0;
@@ -202,7 +204,7 @@ impl Runs {
         timeout: Option<f64>,
         step: Option<String>,
     ) -> Result<NodeReply, String> {
-        let key = step.map(|step| format!("step {step}"));
+        let key = step.map(StartKey::of_step);
         let run = self.shared.begin_call(caller, project, node, input, timeout, key).await?;
         run.over_within(None).await;
         function::result_of(&self.shared, &run).await
@@ -240,8 +242,11 @@ impl Runs {
         let named = if tool.remote.is_some() { tool.name.clone() } else { tool.workflow_id.clone() };
         let started = if tool.remote.is_some() {
             // The tool that was found is what is started: a saved workflow may have the same name.
-            let key = key_of(idempotency_key.as_deref(), step);
-            let begun = self.begun_before(key.as_deref()).await;
+            let key = StartKey::of_call(idempotency_key.as_deref(), &tool.name, &arguments, step, &self.shared.secrets);
+            let begun = match self.begun_before(key.as_ref()).await {
+                Ok(begun) => begun,
+                Err(reply) => return RunReply { workflow_name: Some(named), ..*reply },
+            };
             self.start_remote(caller, tool, arguments, None, begun, key).await
         } else {
             let input = match arguments.get("input") {
@@ -281,12 +286,12 @@ impl Runs {
         given: Option<Given>,
         step: Option<String>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
-        let key = key_of(verb.idempotency_key.as_deref(), step);
-        let begun = self.begun_before(key.as_deref()).await;
+        let key = StartKey::of(&verb, given.as_ref(), step, &self.shared.secrets);
+        let begun = self.begun_before(key.as_ref()).await?;
         if let Some(file) = verb.workflow_file.as_deref().filter(|file| file.ends_with(".py")) {
             return match begun {
                 Some(run) if run.is_function() && self.is_of_file(&run, caller.folder.join(file)).await => Ok(run),
-                Some(run) => another(&run),
+                Some(run) => another(&run, key.as_ref()),
                 None => self.shared.begin_function(caller, &verb, FunctionFrom::File(file), given, key).await,
             };
         }
@@ -294,7 +299,7 @@ impl Runs {
             Ok(Asked::Function(workflow)) => {
                 return match begun {
                     Some(run) if run.is_function() && run.about.workflow == workflow.id => Ok(run),
-                    Some(run) => another(&run),
+                    Some(run) => another(&run, key.as_ref()),
                     None => {
                         let from = FunctionFrom::Library(&workflow);
                         self.shared.begin_function(caller, &verb, from, given, key).await
@@ -314,17 +319,7 @@ impl Runs {
             let other = asked.is_ok_and(|(definition, _)| {
                 run.about.signature.as_ref().is_some_and(|known| *known != Signature::of(definition.document()))
             });
-            return match &verb.idempotency_key {
-                Some(key) if other => {
-                    let (id, workflow) = (&run.id, &run.about.workflow);
-                    let error = format!(
-                        "idempotency_key '{key}' belongs to run {id} of '{workflow}', which does something else; choose \
-                         another key"
-                    );
-                    Err(not_started("execution_error", error))
-                }
-                _ => Ok(run),
-            };
+            return if other && verb.idempotency_key.is_some() { another(&run, key.as_ref()) } else { Ok(run) };
         }
         let (definition, source) = asked?;
         let variables = verb.initial_variables.clone().unwrap_or_default();
@@ -362,11 +357,11 @@ impl Runs {
         input: Map<String, Value>,
         timeout: Option<f64>,
         begun: Option<Arc<Run>>,
-        key: Option<String>,
+        key: Option<StartKey>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
         match begun {
             Some(run) if run.is_remote() && run.about.workflow == tool.name => Ok(run),
-            Some(run) => another(&run),
+            Some(run) => another(&run, key.as_ref()),
             None => {
                 check(&tool, &input).map_err(|error| not_started("validation_failed", error))?;
                 let begins = BeginsRemote { run: RunId::random(), tool, input, timeout, parent: None, key };
@@ -385,10 +380,17 @@ impl Runs {
     }
 
     /// Returns the run that was begun under a key, if there is a key and such a run.
-    async fn begun_before(&self, key: Option<&str>) -> Option<Arc<Run>> {
+    ///
+    /// # Errors
+    /// When something else was asked for under it.
+    async fn begun_before(&self, key: Option<&StartKey>) -> Result<Option<Arc<Run>>, Box<RunReply>> {
+        let Some(key) = key else { return Ok(None) };
         // A journal that can not read is found out when the run is written down.
-        let id = self.shared.journal.run_with_key(key?).await.ok()??;
-        self.shared.find(&id).await.ok()?
+        let Ok(Some(id)) = self.shared.journal.run_with_key(key.as_str()).await else { return Ok(None) };
+        match self.shared.find(&id).await {
+            Ok(Some(run)) if !key.is_for(run.about.request.as_ref()) => another(&run, Some(key)).map(Some),
+            found => Ok(found.ok().flatten()),
+        }
     }
 
     pub(crate) async fn look_at(&self, verb: GetRun) -> RunReply {
@@ -590,19 +592,18 @@ fn names_in(verb: &RunWorkflow) -> (Option<String>, Option<String>) {
     (verb.workflow_name.as_deref().or_else(own).map(cut), verb.session_id.as_deref().map(cut))
 }
 
-/// Returns the name under which only one run begins: an idempotency key, else a step of the caller.
-fn key_of(idempotency_key: Option<&str>, step: Option<String>) -> Option<String> {
-    match (idempotency_key, step) {
-        (Some(key), _) => Some(format!("key {key}")),
-        (None, step) => step.map(|step| format!("step {step}")),
-    }
-}
+/// The `final_state` of a start that is refused because its key belongs to something else.
+const KEY_TAKEN: &str = "idempotency_conflict";
 
-/// Refuses a start whose key belongs to a run of another workflow.
-fn another(run: &Run) -> Result<Arc<Run>, Box<RunReply>> {
+/// Refuses a start whose key belongs to a run of another workflow, or with another input.
+fn another(run: &Run, key: Option<&StartKey>) -> Result<Arc<Run>, Box<RunReply>> {
     let (id, workflow) = (&run.id, &run.about.workflow);
-    let error = format!("this name belongs to run {id} of '{workflow}'; choose another one");
-    Err(not_started("execution_error", error))
+    let name = key.map_or_else(|| "this step".to_owned(), StartKey::name);
+    let error = format!(
+        "{name} belongs to run {id} of '{workflow}', which was asked for otherwise: a key names one workflow with one input; \
+         choose another key"
+    );
+    Err(not_started(KEY_TAKEN, error))
 }
 
 fn not_started(final_state: &str, error: String) -> Box<RunReply> {

@@ -13,7 +13,7 @@ use steplatch_protocol::{
     ExitTerminal, GetScreenContent, GetVariables, Hello, ListTerminalSessions, ListWorkflowRuns, OpenTerminal,
     RunCommand, ScreenFormat, SendInput, SendSignal, SetVariables, WriteTerminal,
 };
-use steplatch_testkit::TestDaemon;
+use steplatch_testkit::{TestDaemon, user_name};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 
@@ -499,22 +499,22 @@ async fn an_unused_terminal_is_closed_when_that_is_configured_and_one_that_is_wa
 async fn a_person_takes_over_and_the_agent_is_told_who_and_then_what_changed() {
     let daemon = TestDaemon::new().await;
     let session = daemon.bash().await;
-    let person = daemon.somebody("ann").await;
+    let (person, user) = (daemon.somebody("ann").await, user_name());
     let attach = AttachTerminal { session_id: session.id.clone(), hold_key: Some("k".into()), masked: false };
     let (joined, events) = person.subscribe(attach).await.unwrap();
     assert!(joined.success, "{:?}", joined.error);
     let refused = session.types("echo mine\n").await;
     assert!(!refused.success);
     let error = refused.error.unwrap();
-    assert!(error.starts_with("ann has held this terminal since 20"), "{error}");
-    assert_eq!(daemon.call(ListTerminalSessions {}).await.sessions[0].held_by.as_deref(), Some("ann"));
+    assert!(error.starts_with(&format!("{user} has held this terminal since 20")), "{error}");
+    assert_eq!(daemon.call(ListTerminalSessions {}).await.sessions[0].held_by.as_deref(), Some(user.as_str()));
     let id = session.id.clone();
     let signalled = daemon.call(SendSignal { session_id: id.clone(), signal: "INT".into() }).await;
-    assert!(signalled.error.unwrap().starts_with("ann has held"), "signals are writes");
+    assert!(signalled.error.unwrap().starts_with(&format!("{user} has held")), "signals are writes");
     let closed = daemon.call(ExitTerminal { session_id: id.clone(), ..Default::default() }).await;
-    assert!(!closed.success && closed.message.starts_with("ann has held"), "{closed:?}");
+    assert!(!closed.success && closed.message.starts_with(&format!("{user} has held")), "{closed:?}");
     let ran = daemon.call(run(Some(&id), "echo mine")).await;
-    assert!(ran.error.unwrap().starts_with("ann has held"));
+    assert!(ran.error.unwrap().starts_with(&format!("{user} has held")));
     let types = |text: &str, key: Option<&str>| {
         let bytes = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);
         person.call(WriteTerminal { session_id: session.id.clone(), bytes, hold_key: key.map(str::to_owned) })
@@ -533,7 +533,7 @@ async fn a_person_takes_over_and_the_agent_is_told_who_and_then_what_changed() {
             break sent.handed_back.unwrap();
         }
     };
-    assert_eq!(told.by, "ann");
+    assert_eq!(told.by, user);
     assert!(told.output.contains("hers-42"), "{}", told.output);
     let screen = daemon.call(GetScreenContent { session_id: session.id.clone(), ..Default::default() }).await;
     assert_eq!(screen.handed_back, None, "told once");

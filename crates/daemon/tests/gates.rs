@@ -8,7 +8,7 @@ use steplatch_protocol::{
     AnswerGate, AnswerGateReply, Client, Decide, GetApprover, GetRun, Passphrase, RunEvent, RunReply, RunWorkflow,
     SetApprover, SetApproverReply, Subscribe,
 };
-use steplatch_testkit::TestDaemon;
+use steplatch_testkit::{TestDaemon, user_name};
 
 /// A machine of one gate.
 fn asking(params: Value) -> Value {
@@ -107,14 +107,18 @@ async fn every_answer_tells_who_gave_it_and_through_what() {
     let ended = end_of(&daemon, &by_ann).await;
     assert_eq!(
         (&ended.final_variables["ask_by"], &ended.final_variables["ask_through"]),
-        (&json!("ann"), &json!("cli")),
+        (&json!(user_name()), &json!("cli")),
         "{ended:?}"
     );
     let events = events_of(&daemon, &by_ann).await;
     let answered = events.iter().find(|event| event.event_type == "gate_answered").unwrap();
-    assert_eq!((&answered.data["by"], &answered.data["through"]), (&json!("ann"), &json!("cli")));
+    assert_eq!((&answered.data["by"], &answered.data["through"]), (&json!(user_name()), &json!("cli")));
     let late = ann.call(answer(&by_ann, "stop")).await.unwrap().error.unwrap();
-    assert!(late.starts_with("The gate was already answered by ann (cli) at 20") && late.ends_with(": go"), "{late}");
+    assert!(
+        late.starts_with(&format!("The gate was already answered by {} (cli) at 20", user_name()))
+            && late.ends_with(": go"),
+        "{late}"
+    );
 
     let decided = waits(&daemon, json!({"prompt": "Go?", "answered_by": "agent"})).await;
     let verb = Decide { run_id: decided.run_id.clone(), answer: "go".to_owned(), ..Decide::default() };
@@ -155,7 +159,10 @@ async fn of_many_who_give_the_same_answer_at_once_one_was_first() {
     let replies: Vec<AnswerGateReply> = giving.join_all().await;
     assert_eq!(replies.iter().filter(|reply| reply.success).count(), 1, "{replies:?}");
     for refused in replies.iter().filter(|reply| !reply.success) {
-        assert!(refused.error.as_ref().unwrap().contains("already answered by ann (cli) at 20"), "{refused:?}");
+        assert!(
+            refused.error.as_ref().unwrap().contains(&format!("already answered by {} (cli) at 20", user_name())),
+            "{refused:?}"
+        );
     }
     assert_eq!(count(&events_of(&daemon, &asked).await, "gate_answered"), 1);
     daemon.stop().await;

@@ -182,6 +182,7 @@ impl Folders {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::standing::Standing;
 
     /// A made-up file system, in which everything may be written and trusted except for what it says.
     #[derive(Default)]
@@ -360,7 +361,7 @@ mod tests {
             .into(),
             person: false,
             surface: None,
-            process: None,
+            standing: Standing::internal(),
             peer: None,
         };
         assert_eq!(Asker::of(&caller), Asker { named: Some("/l".into()), ..at("/p") });

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use super::disk::{PATIENCE, WRITERS};
 use super::*;
+use crate::standing::Standing;
 use crate::workers::WorkerStarter;
 
 /// Somebody whose library is the folder `name` of a temporary one.
@@ -22,7 +23,7 @@ fn caller(folder: &TempDir, name: &str) -> Caller {
         environment: vec![("STEPLATCH_LIBRARY".into(), library.into())],
         person: false,
         surface: None,
-        process: None,
+        standing: Standing::internal(),
         peer: None,
     }
 }

@@ -17,6 +17,7 @@ use super::origin::Origin;
 use super::remote::FoundRemote;
 use super::run::{About, Run};
 use super::source::Source;
+use super::start_key::StartKey;
 use super::{Seal, Shared, child};
 use crate::caller::Caller;
 use crate::moment;
@@ -30,7 +31,7 @@ pub(in crate::runs) struct Beginning {
     pub(super) source: Source,
     pub(super) start: Start,
     /// A name under which only one run begins.
-    pub(super) key: Option<String>,
+    pub(super) key: Option<StartKey>,
 }
 
 impl Shared {
@@ -88,6 +89,7 @@ impl Shared {
             params,
             parent: start.parent.clone(),
             signature: Some(Signature::of(definition.document())),
+            request: StartKey::request(key.as_ref()),
             source,
         };
         let (run, received, progress) = Run::driven(id.clone(), about.clone());
@@ -97,7 +99,7 @@ impl Shared {
         }
         let parts = Parts { caller, definition, run: id.clone(), about, inputs: run.inputs(), progress };
         let mut driver = Driver::new(self.clone(), parts);
-        match driver.begin(start, key).await {
+        match driver.begin(start, key.map(StartKey::into_text)).await {
             Ok((Appended::Written { .. }, effects)) => {
                 self.drivers.spawn(driver.drive(effects, received));
                 Ok(run)

@@ -12,6 +12,7 @@ use steplatch_protocol::{Command, NodeReply, RunGraph, RunNode, Verb as _};
 use steplatch_workflow::Outcome;
 
 use super::child::Watched;
+use super::start_key::StartKey;
 use super::{Runs, Shared, function};
 use crate::caller::Caller;
 use crate::nodes::NodeCall;
@@ -51,7 +52,7 @@ pub(super) async fn perform(shared: &Arc<Shared>, caller: &Arc<Caller>, wanted: 
             return told(shared.nodes.call_in(&runs, caller, &project, called, None).await);
         }
     }
-    let key = Some(format!("step {step}"));
+    let key = Some(StartKey::of_step(step.to_string()));
     let run = match shared.begin_call(caller, &project, id.clone(), input.clone(), timeout, key).await {
         Ok(run) => run,
         Err(error) => return refused(error),

@@ -239,8 +239,8 @@ fn told(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
         ),
         Event::GateExpired { step, .. } => ("gate_timeout", json!({"gate_id": step.to_string(), "state": step.place})),
         Event::GateAnswered { step, choice, by, .. } => {
-            let By { who, through } = by;
-            let data = json!({"gate_id": step.to_string(), "state": step.place, "answer": choice, "by": who, "through": through});
+            let mut data = json!({"gate_id": step.to_string(), "state": step.place, "answer": choice});
+            tell_by(&mut data, Some(by));
             ("gate_answered", data)
         }
         Event::GateCancelled { step, .. } => {
@@ -284,6 +284,18 @@ fn told(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
 }
 
 /// Adds to what is told of a run that a step started which one it is.
+/// Adds to the data of an answer who gave it.
+pub(super) fn tell_by(data: &mut Value, by: Option<By>) {
+    let By { who, through, proof, shown } = by.unwrap_or_default();
+    data["by"] = who.into();
+    data["through"] = through.into();
+    for (name, value) in [("proof", proof.map(|proof| proof.name().to_owned())), ("shown", shown)] {
+        if let Some(value) = value {
+            data[name] = value.into();
+        }
+    }
+}
+
 fn nested(step: &StepId, mut data: Value) -> Value {
     data["state"] = step.place.as_str().into();
     data["child_run_id"] = RunId::started_by(step).as_str().into();

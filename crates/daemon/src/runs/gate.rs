@@ -4,33 +4,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use steplatch_host::HostStatus;
-use steplatch_ids::{RunId, StepId};
-use steplatch_protocol::{AnswerGate, AnswerGateReply, Decide, GateInfo, Passphrase};
-use steplatch_workflow::{AnsweredBy, By, Event, Field, Form, Gate, Input, Timestamp};
+use steplatch_ids::StepId;
+use steplatch_library::Signature;
+use steplatch_protocol::{AnswerGate, AnswerGateReply, Decide, GateInfo, GetGate, GetGateReply, Passphrase};
+use steplatch_workflow::{AnsweredBy, By, Event, Field, Form, Gate, Input, Proof, Timestamp};
 
 use super::run::Run;
 use super::{Runs, report};
 use crate::approver::{Approver, NotPassed};
-use crate::caller::{Caller, descends_from, mark_of};
+use crate::caller::Caller;
 use crate::moment;
-use crate::peer::processes_at;
 use crate::secrets::Secrets;
+use crate::standing::NoPerson;
 
 /// How long an answer may take to be written down.
 pub(super) const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
+/// The hexadecimal digits of a digest that are told: 128 bits, of which no two are found that are alike.
+const DIGEST_DIGITS: usize = 32;
+
 /// Runs that are looked at for their gates, below one run.
 const MOST_LOOKED_AT: usize = 1000;
 
-/// A gate as it is told.
-pub(super) fn info(run: &RunId, gate: &Gate, secrets: &Secrets) -> GateInfo {
+/// Returns the question of a machine whole, secrets hidden.
+pub(super) fn info(run: &Run, gate: &Gate, secrets: &Secrets) -> GateInfo {
     let mut context = gate.context.clone();
     secrets.mask_fields(&mut context);
-    context.values_mut().for_each(|field| report::shorten(field, report::LONGEST_TEXT));
-    GateInfo {
+    let info = GateInfo {
         gate_id: gate.step.to_string(),
-        run_id: run.to_string(),
+        run_id: run.id.to_string(),
         prompt: secrets.masked(gate.prompt()),
         choices: gate.choices().into_iter().map(|choice| secrets.masked(choice.to_owned())).collect(),
         form: masked_form(gate.form(), secrets),
@@ -38,7 +40,27 @@ pub(super) fn info(run: &RunId, gate: &Gate, secrets: &Secrets) -> GateInfo {
         created_at: moment::told(gate.opened_at),
         expires_at: gate.expires_at().map(moment::told),
         context,
-    }
+        ..GateInfo::default()
+    };
+    named(info, run)
+}
+
+/// Names a whole question of a run: what is shown of it, and the definition that says what follows. A secret that is learned
+/// later changes what is shown, and the name with it.
+pub(super) fn named(info: GateInfo, run: &Run) -> GateInfo {
+    let definition = run.about.signature.as_ref().map(Signature::as_str);
+    let GateInfo { gate_id, prompt, choices, form, answered_by, context, .. } = &info;
+    let all = serde_json::json!([gate_id, prompt, choices, form, answered_by, context, definition]);
+    let digest = Signature::of_text(&all.to_string()).as_str()[..DIGEST_DIGITS].to_owned();
+    GateInfo { digest, ..info }
+}
+
+/// Leaves out of a question what reports have no room for.
+fn reported(mut info: GateInfo) -> GateInfo {
+    let mut context = info.context.clone();
+    context.values_mut().for_each(|field| report::shorten(field, report::LONGEST_TEXT));
+    info.shortened = context != info.context;
+    GateInfo { context, ..info }
 }
 
 /// A form as it is told.
@@ -56,30 +78,42 @@ pub(crate) struct Given {
     answer: String,
     form: Option<Map<String, Value>>,
     passphrase: Option<Passphrase>,
+    /// The digest of what was shown.
+    pub(super) digest: Option<String>,
     /// It was given as an agent gives one: never to a question for people.
     decides: bool,
 }
 
 impl From<AnswerGate> for Given {
     fn from(verb: AnswerGate) -> Self {
-        let AnswerGate { run_id, gate_id, answer, form, passphrase } = verb;
-        Self { run_id, gate_id, answer, form, passphrase, decides: false }
+        let AnswerGate { run_id, gate_id, answer, form, passphrase, digest } = verb;
+        Self { run_id, gate_id, answer, form, passphrase, digest, decides: false }
     }
 }
 
 impl From<Decide> for Given {
     fn from(verb: Decide) -> Self {
         let Decide { run_id, gate_id, answer, form } = verb;
-        Self { run_id, gate_id, answer, form, passphrase: None, decides: true }
+        Self { run_id, gate_id, answer, form, passphrase: None, digest: None, decides: true }
     }
 }
 
 impl Given {
-    /// Who gives it, and through what.
-    pub(super) fn by(&self, caller: &Caller) -> By {
-        let through = caller.through();
-        By { who: caller.who(), through: Some(if self.decides { format!("{through} decide") } else { through }) }
+    /// Who gives it, through what, and what proves that.
+    async fn by(&self, caller: &Caller, proof: Option<Proof>) -> By {
+        let mut through = caller.through().await;
+        if self.decides {
+            through.push_str(" decide");
+        }
+        By { who: caller.who().await, through: Some(through), proof, shown: self.digest.clone() }
     }
+}
+
+/// An answer that is taken.
+pub(super) struct Admitted {
+    /// What the run is told.
+    pub(super) choice: String,
+    pub(super) by: By,
 }
 
 /// A question, with what can be answered to it.
@@ -176,6 +210,17 @@ pub(super) fn refused(why: String) -> NotTaken {
     NotTaken::Refused(why)
 }
 
+/// Says what an answer lacks that has no such proof.
+fn unproved(required: Proof) -> String {
+    let how = match required {
+        Proof::None => "given by a person",
+        Proof::Dialog => "given in a dialog of an MCP client, or in a terminal of your own",
+        Proof::Terminal => "typed in a terminal of your own, with 'steplatch gates answer'",
+        Proof::Passphrase => "given with the approver's passphrase, which 'steplatch approver set' sets",
+    };
+    format!("This gate takes an answer only if it is {how} (setting gates.require = \"{}\")", required.name())
+}
+
 /// Says who was first.
 pub(super) fn already_answered(by: &By, at: Timestamp, answer: &str) -> String {
     format!("The gate was already answered by {by} at {}: {answer}", moment::told(at))
@@ -186,9 +231,6 @@ pub(super) fn not_written(run: &Run) -> NotTaken {
     let why = run.progress().trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
     refused(format!("The answer is not written down yet{why}; look with get_run"))
 }
-
-const FOR_A_PERSON: &str = "This gate waits for a person: they answer it with 'steplatch gates list' and 'steplatch \
-                            gates answer', in a terminal of their own";
 
 impl Runs {
     /// Returns a run, and those below it that wait for somebody.
@@ -217,13 +259,18 @@ impl Runs {
         !self.asking(run).is_empty()
     }
 
-    /// Returns the gates that a run and those below it wait at, the oldest first.
+    /// Returns the gates that a run and those below it wait at, as far as reports tell them, the oldest first.
     pub(super) fn pending_gates(&self, run: &Arc<Run>) -> Vec<GateInfo> {
+        self.whole_gates(run).into_iter().map(reported).collect()
+    }
+
+    /// Returns the gates that a run and those below it wait at, the oldest first.
+    fn whole_gates(&self, run: &Arc<Run>) -> Vec<GateInfo> {
         let secrets = &self.shared.secrets;
         let gates = |run: &Arc<Run>| -> Vec<GateInfo> {
             let progress = run.progress();
-            let gate = progress.gate.iter().map(|gate| info(&run.id, gate, secrets));
-            gate.chain(progress.questions.iter().map(|question| question.info(secrets))).collect()
+            let gate = progress.gate.iter().map(|gate| info(run, gate, secrets));
+            gate.chain(progress.questions.iter().map(|question| question.info(run, secrets))).collect()
         };
         let mut pending: Vec<GateInfo> = self.asking(run).iter().flat_map(gates).collect();
         pending.sort_by(|one, other| one.created_at.cmp(&other.created_at));
@@ -248,6 +295,34 @@ impl Runs {
                 let ids: Vec<String> = self.pending_gates(&asked).into_iter().map(|gate| gate.gate_id).collect();
                 Err(format!("Several gates wait; say which with gate_id: {}", ids.join(", ")))
             }
+        }
+    }
+
+    /// Shows a question whole.
+    pub(crate) async fn gate(&self, verb: &GetGate) -> GetGateReply {
+        let refused = |error: String| GetGateReply { error: Some(error), ..GetGateReply::default() };
+        let run = match self.find(&verb.run_id).await {
+            Ok(run) => run,
+            Err(error) => return refused(error),
+        };
+        let gates = self.whole_gates(&run);
+        let gate = match (&verb.gate_id, &gates[..]) {
+            (Some(id), _) => gates.iter().find(|gate| gate.gate_id == *id),
+            (None, [only]) => Some(only),
+            (None, []) => None,
+            (None, several) => {
+                let ids: Vec<&str> = several.iter().map(|gate| gate.gate_id.as_str()).collect();
+                return refused(format!("Several gates wait; say which with gate_id: {}", ids.join(", ")));
+            }
+        };
+        let before = self.answered_before(&run, verb.gate_id.as_deref()).await;
+        match gate {
+            Some(gate) => {
+                // One of a run below it is not the first that anyone was asked in its name.
+                let asked_before = before.is_some() || gate.run_id != run.id.as_str();
+                GetGateReply { success: true, gate: Some(gate.clone()), asked_before, error: None }
+            }
+            None => refused(before.unwrap_or_else(|| not_waiting(&run).to_string())),
         }
     }
 
@@ -304,7 +379,7 @@ impl Runs {
                 None => not_waiting(run),
             });
         };
-        let info = info(&run.id, &gate, &self.shared.secrets);
+        let info = info(run, &gate, &self.shared.secrets);
         if let Some(asked) = given.gate_id.as_deref().filter(|asked| *asked != info.gate_id) {
             return Err(match self.answered_before(run, Some(asked)).await {
                 Some(answered) => NotTaken::Refused(answered),
@@ -313,8 +388,7 @@ impl Runs {
         }
         let form = gate.form().cloned();
         let asked = Asked { choices: gate.choices().into_iter().map(str::to_owned).collect(), form, info };
-        let choice = self.admitted(caller, approver, &asked, given).await?;
-        let by = given.by(caller);
+        let Admitted { choice, by } = self.admitted(caller, approver, &asked, given).await?;
         let input = Input::GateAnswered { step: gate.step.clone(), choice: choice.clone(), by: by.clone() };
         run.tell(input);
         run.reaches(|now| now.seq > before.seq || now.state.is_over(), TAKEN_WITHIN).await;
@@ -339,69 +413,37 @@ impl Runs {
         approver: &Approver,
         asked: &Asked,
         given: &Given,
-    ) -> Result<String, NotTaken> {
+    ) -> Result<Admitted, NotTaken> {
         let human = asked.info.answered_by == AnsweredBy::Human.name();
         // An agent that asks for leave does not give it to itself.
         if human && given.decides {
-            return Err(refused(FOR_A_PERSON.to_owned()));
+            return Err(refused(NoPerson::Agent.to_string()));
         }
-        if human && let Some(why) = self.no_person(caller).await {
-            return Err(refused(why));
+        match caller.no_person().await.filter(|_| human) {
+            // What the kernel hides, the passphrase proves.
+            Some(NoPerson::Hidden) if approver.told().await.is_set => {}
+            Some(why) => return Err(refused(why.to_string())),
+            None => {}
+        }
+        if given.digest.as_ref().is_some_and(|digest| *digest != asked.info.digest) {
+            return Err(refused(format!(
+                "Gate '{0}' is shown otherwise than when this answer was given; read it again: steplatch gates show {0}",
+                asked.info.gate_id
+            )));
         }
         let choice = asked.read(given).map_err(NotTaken::Misread)?;
+        let mut proof = None;
         if human {
-            approver.passes(given.passphrase.as_ref()).await.map_err(NotTaken::NotApproved)?;
-        }
-        Ok(choice)
-    }
-
-    /// Says why whoever asks is taken for no person, if that is so.
-    pub(crate) async fn no_person(&self, caller: &Caller) -> Option<String> {
-        if !caller.person {
-            return Some(FOR_A_PERSON.to_owned());
-        }
-        let hosts = self.shared.sessions.hosts().await;
-        if let Some(peer) = caller.peer.filter(|peer| peer.ip().to_canonical().is_loopback()) {
-            // They are on this machine, so they are looked at like anybody who asks here.
-            let found = tokio::task::spawn_blocking(move || processes_at(peer)).await.unwrap_or_default();
-            if found.is_empty() {
-                return Some(
-                    "This gate waits for a person, and who asks over the network is on this machine and can not be told; \
-                     answer it in a terminal of your own"
-                        .to_owned(),
-                );
+            let passed = approver.passes(given.passphrase.as_ref(), caller.source()).await;
+            let knows_passphrase = passed.map_err(NotTaken::NotApproved)?;
+            let shown = if knows_passphrase { Proof::Passphrase } else { caller.proof().await };
+            let required = approver.requires();
+            if shown < required {
+                return Err(refused(unproved(required)));
             }
-            for process in found {
-                if let Some(why) = self.is_ours(process, &hosts).await {
-                    return Some(why);
-                }
-            }
+            proof = Some(shown);
         }
-        self.is_ours(caller.process?, &hosts).await
-    }
-
-    /// Says why a process is no person's: an agent may have started it through us.
-    async fn is_ours(&self, process: i32, hosts: &[HostStatus]) -> Option<String> {
-        // This process itself asks in tests, and its host keeps no shell then that could be told from it.
-        let us = i32::try_from(std::process::id()).unwrap_or(0);
-        let keeps = |pid| pid != us && hosts.iter().any(|host| Ok(host.pid) == u32::try_from(pid));
-        if descends_from(process, keeps) {
-            return Some(
-                "This gate waits for a person, and this command runs in a terminal that steplatch keeps, where an agent \
-                 may type; answer it in a terminal of your own"
-                    .to_owned(),
-            );
-        }
-        let of_a_run = match mark_of(process).and_then(|mark| mark.parse::<StepId>().ok()) {
-            Some(step) => self.shared.find(&step.run).await.is_ok_and(|run| run.is_some()),
-            None => false,
-        };
-        let started_here = process != us && descends_from(process, |pid| pid == us);
-        (of_a_run || started_here).then(|| {
-            "This gate waits for a person, and this command was started by steplatch, for a node; answer it in a terminal \
-             of your own"
-                .to_owned()
-        })
+        Ok(Admitted { choice, by: given.by(caller, proof).await })
     }
 
     /// Says who answered this gate before, or the last one where none is named, if somebody did.

@@ -1,5 +1,6 @@
 //! Runs, listed: by workflow, state and time.
 
+use steplatch_ids::RunId;
 use steplatch_protocol::{ListWorkflowRuns, ListWorkflowRunsReply};
 use steplatch_store::{Journal, RunFilter};
 use steplatch_workflow::Timestamp;
@@ -51,7 +52,13 @@ impl Runs {
         };
         let most = verb.limit.map_or(USUALLY_LISTED, |limit| limit as usize);
         let mut runs = Vec::new();
-        let mut before = None;
+        let mut before = match &verb.before {
+            None => None,
+            Some(id) => match self.number_of(id).await {
+                Ok(number) => Some(number),
+                Err(error) => return refused(error),
+            },
+        };
         while runs.len() < most && !is_pending {
             let filter = RunFilter { state: verb.state.clone(), before, limit: Some(PAGE), ..RunFilter::default() };
             let page = match self.shared.journal.runs(filter).await {
@@ -69,5 +76,17 @@ impl Runs {
             }
         }
         ListWorkflowRunsReply { success: true, runs, error: None }
+    }
+
+    /// Returns the place of a run in the order in which all of them began.
+    async fn number_of(&self, id: &str) -> Result<u64, String> {
+        let known = match id.parse::<RunId>() {
+            Ok(id) => {
+                self.shared.journal.find(&id).await.map_err(|error| format!("the runs can not be read: {error}"))?
+            }
+            Err(_) => None,
+        };
+        let shown: String = id.chars().take(80).collect();
+        known.map(|known| known.number).ok_or_else(|| format!("before is a run_id, and there is no run '{shown}'"))
     }
 }

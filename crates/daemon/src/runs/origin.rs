@@ -9,6 +9,7 @@ use steplatch_workflow::{Definition, State};
 
 use super::Seal;
 use crate::caller::Caller;
+use crate::standing::Standing;
 
 /// Kept with a run until it is over.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -76,6 +77,9 @@ impl Origin {
     pub(super) fn into_parts(self) -> (Caller, Seal) {
         let Self { name, folder, environment, person, secrets } = self;
         let environment = environment.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-        (Caller { name, folder, environment, person, surface: None, process: None, peer: None }, Seal::knowing(secrets))
+        (
+            Caller { name, folder, environment, person, surface: None, standing: Standing::internal(), peer: None },
+            Seal::knowing(secrets),
+        )
     }
 }

@@ -16,7 +16,7 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 impl Runs {
     /// Has a run begin nothing new until it is resumed. One that is paused stays so.
     pub(crate) async fn pause(&self, caller: &Caller, verb: PauseWorkflow) -> PauseWorkflowReply {
-        let by = caller.who();
+        let by = caller.who().await;
         let input = Input::Pause { by: by.clone(), above: false };
         self.tell(&verb.run_id, input, |before, now| match (&before.paused, &now.paused) {
             (Some(pause), _) => Ok(format!("Run was already paused by {}", pause.by)),
@@ -28,7 +28,7 @@ impl Runs {
 
     /// Has a paused run go on.
     pub(crate) async fn resume(&self, caller: &Caller, verb: ResumeWorkflow) -> PauseWorkflowReply {
-        let input = Input::Resume { by: caller.who(), above: false };
+        let input = Input::Resume { by: caller.who().await, above: false };
         self.tell(&verb.run_id, input, |before, now| match (&before.paused, &now.paused) {
             (None, _) => Ok("Run is not paused".to_owned()),
             // It may be complete by now.

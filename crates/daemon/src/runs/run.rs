@@ -52,6 +52,9 @@ pub(super) struct About {
     /// What its definition does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) signature: Option<Signature>,
+    /// What was asked for, if it began under an idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) request: Option<Signature>,
     /// Where its definition came from.
     #[serde(default)]
     pub(super) source: Source,
@@ -243,6 +246,7 @@ impl Run {
                     params: Map::new(),
                     parent: None,
                     signature: None,
+                    request: None,
                     source: Source::Given,
                 };
                 (about, Progress { trouble, ..progress })

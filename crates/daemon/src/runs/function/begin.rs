@@ -27,6 +27,7 @@ use crate::runs::origin::Origin;
 use crate::runs::run::{About, Progress, Run, RunState};
 use crate::runs::seal::LiveSeal;
 use crate::runs::source::{Source, read};
+use crate::runs::start_key::StartKey;
 use crate::runs::{Seal, Shared, not_started};
 use crate::workers::Function;
 
@@ -105,7 +106,7 @@ impl Shared {
         verb: &RunWorkflow,
         from: FunctionFrom<'_>,
         given: Option<Given>,
-        key: Option<String>,
+        key: Option<StartKey>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
         let invalid = |error: String| not_started("definition_invalid", error);
         let meaningless = [
@@ -167,7 +168,7 @@ impl Shared {
         started: Started,
         source: Source,
         parent: Option<StepId>,
-        key: Option<String>,
+        key: Option<StartKey>,
     ) -> Result<Arc<Run>, String> {
         // Whoever asked may go away at any moment, and a run that is written down must be driven.
         let beginning = tokio::spawn(self.begin_to_its_end(caller, started, source, parent, key));
@@ -180,7 +181,7 @@ impl Shared {
         started: Started,
         source: Source,
         parent: Option<StepId>,
-        key: Option<String>,
+        key: Option<StartKey>,
     ) -> Result<Arc<Run>, String> {
         if self.stopping.is_cancelled() {
             return Err("the daemon is stopping; ask again".to_owned());
@@ -193,6 +194,7 @@ impl Shared {
             params: started.params.clone(),
             parent,
             signature: (!started.is_call).then(|| Signature::of_text(&started.text)),
+            request: StartKey::request(key.as_ref()),
             source,
         };
         about.mask(&self.secrets);
@@ -204,7 +206,7 @@ impl Shared {
         let mut append = Append::new(run.id.clone(), 0, ENTRY_VERSION, Vec::new());
         let beginning = Progress { state: RunState::Running, ..Progress::default() };
         append.summary = Some(beginning.summary(&about));
-        append.key = key;
+        append.key = key.map(StartKey::into_text);
         let (file, depth) = (self.file_of(&started), started.depth);
         let (frame, timeout) = (self.frame_of(&started, file.as_deref()), started.limit());
         let entry = Entry::Started(Box::new(started));
@@ -362,7 +364,7 @@ impl Shared {
         node: String,
         input: Value,
         timeout: Option<f64>,
-        key: Option<String>,
+        key: Option<StartKey>,
     ) -> Result<Arc<Run>, String> {
         let started = Started {
             at: moment::now(),

@@ -90,6 +90,7 @@ impl Driver {
     /// Drives the run to its end, or until the daemon stops. `again` is whether another daemon began it.
     pub(super) async fn drive(mut self, again: bool) {
         if again {
+            self.folded.begins_by(moment::now());
             if let Err(error) = Box::pin(self.take_up()).await {
                 tracing::error!(run = %self.run, error, "a run can not be taken up");
                 if !self.append(vec![Entry::Failed { at: moment::now(), error, traceback: None }]).await {

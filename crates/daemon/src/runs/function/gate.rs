@@ -15,10 +15,11 @@ use crate::approver::Approver;
 use crate::caller::Caller;
 use crate::moment;
 use crate::runs::gate::{
-    Asked, Given, NotTaken, TAKEN_WITHIN, already_answered, masked_form, not_waiting, not_written, refused,
+    Admitted, Asked, Given, NotTaken, TAKEN_WITHIN, already_answered, masked_form, named, not_waiting, not_written,
+    refused,
 };
 use crate::runs::run::Run;
-use crate::runs::{Runs, Seal, report};
+use crate::runs::{Runs, Seal};
 use crate::secrets::Secrets;
 
 /// Who answers unless the function says otherwise.
@@ -70,12 +71,11 @@ impl Question {
         })
     }
 
-    /// The question as it is told.
-    pub(in crate::runs) fn info(&self, secrets: &Secrets) -> GateInfo {
+    /// Returns the question whole, secrets hidden.
+    pub(in crate::runs) fn info(&self, run: &Run, secrets: &Secrets) -> GateInfo {
         let mut context = self.context.clone();
         secrets.mask_fields(&mut context);
-        context.values_mut().for_each(|field| report::shorten(field, report::LONGEST_TEXT));
-        GateInfo {
+        let info = GateInfo {
             gate_id: self.step.to_string(),
             run_id: self.step.run.to_string(),
             prompt: secrets.masked(self.prompt.clone()),
@@ -85,7 +85,9 @@ impl Question {
             created_at: moment::told(self.at),
             expires_at: self.expires_at.map(moment::told),
             context,
-        }
+            ..GateInfo::default()
+        };
+        named(info, run)
     }
 }
 
@@ -142,9 +144,9 @@ impl Runs {
         given: &Given,
     ) -> Result<(), NotTaken> {
         let open = run.progress().questions;
-        let named = |id: &str| open.iter().find(|question| question.step.to_string() == *id);
+        let with_id = |id: &str| open.iter().find(|question| question.step.to_string() == *id);
         let question = match (given.gate_id.as_deref(), &open[..]) {
-            (Some(id), _) => named(id),
+            (Some(id), _) => with_id(id),
             (None, [only]) => Some(only),
             (None, []) => None,
             (None, several) => {
@@ -161,12 +163,11 @@ impl Runs {
             });
         };
         let asked = Asked {
-            info: question.info(&self.shared.secrets),
+            info: question.info(run, &self.shared.secrets),
             choices: question.choices.clone(),
             form: question.form.clone(),
         };
-        let choice = self.admitted(caller, approver, &asked, given).await?;
-        let by = given.by(caller);
+        let Admitted { choice, by } = self.admitted(caller, approver, &asked, given).await?;
         run.tell(Input::GateAnswered { step: question.step.clone(), choice, by: by.clone() });
         let waits = |question: &Question, open: &[Question]| open.iter().any(|open| open.step == question.step);
         run.reaches(|now| now.state.is_over() || !waits(question, &now.questions), TAKEN_WITHIN).await;

@@ -173,6 +173,11 @@ impl Folded {
         }
     }
 
+    /// Counts the time from `now` on at the latest, so that a clock which was set back holds no limit up.
+    pub(super) fn begins_by(&mut self, now: Timestamp) {
+        self.clock.since = self.clock.since.map(|since| since.min(now));
+    }
+
     /// Returns when a run has been at work for so many seconds, if it goes on without a pause; `None` while it stands.
     pub(super) fn at_work_for(&self, seconds: f64) -> Option<Timestamp> {
         let limit = Duration::try_from_secs_f64(seconds).ok()?;

@@ -6,14 +6,13 @@ use steplatch_nodes::graph::{Ending, GraphEvent, StepOutcome};
 use steplatch_protocol::{RunEvent, RunReply};
 use steplatch_python::{Answer, CallKind};
 use steplatch_store::Record;
-use steplatch_workflow::By;
 
 use super::entry::{Asked, Entry, told_as};
 use super::gate::{HUMAN, step};
 use super::history::{Folded, ROOT, child_of};
 use crate::moment;
 use crate::runs::Seal;
-use crate::runs::event::{Unreadable, envelope};
+use crate::runs::event::{Unreadable, envelope, tell_by};
 use crate::runs::run::{Run, RunState};
 use crate::secrets::Secrets;
 
@@ -55,9 +54,8 @@ pub(in crate::runs) fn event(run: &Run, record: &Record) -> Result<Option<RunEve
                 Asked::Other => return Ok(None),
                 Asked::Gate => match answer {
                     Answer::Value(answer) => {
-                        let (by, through) = by.map_or((None, None), |By { who, through }| (Some(who), through));
-                        let data = json!({"gate_id": gate_id(number), "state": "gate", "answer": answer, "by": by,
-                                          "through": through});
+                        let mut data = json!({"gate_id": gate_id(number), "state": "gate", "answer": answer});
+                        tell_by(&mut data, by);
                         ("gate_answered", data)
                     }
                     Answer::Raise { .. } => {

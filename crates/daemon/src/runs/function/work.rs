@@ -153,7 +153,7 @@ impl Work {
 /// Waits until so many seconds after `at`; without any, for ever.
 pub(super) async fn after(at: Timestamp, seconds: Option<f64>) {
     match seconds.filter(|seconds| *seconds < LONGEST) {
-        Some(seconds) => until(at.after(Duration::from_secs_f64(seconds.max(0.0)))).await,
+        Some(seconds) => until(at.end_of(Duration::from_secs_f64(seconds.max(0.0)), moment::now())).await,
         None => std::future::pending().await,
     }
 }

@@ -19,6 +19,7 @@ use crate::runs::origin::Origin;
 use crate::runs::run::{About, Progress, Run, RunState};
 use crate::runs::seal::LiveSeal;
 use crate::runs::source::Source;
+use crate::runs::start_key::StartKey;
 
 /// What a run of a remote workflow begins with.
 pub(in crate::runs) struct BeginsRemote {
@@ -31,7 +32,7 @@ pub(in crate::runs) struct BeginsRemote {
     /// The step of another run that starts it.
     pub(in crate::runs) parent: Option<StepId>,
     /// A name under which only one run begins.
-    pub(in crate::runs) key: Option<String>,
+    pub(in crate::runs) key: Option<StartKey>,
 }
 
 /// A run that another daemon left, ready to go on.
@@ -86,7 +87,8 @@ impl Shared {
         let input = Value::Object(began.input.clone());
         let source = Source::Remote { service: began.service.clone() };
         let (workflow, params) = (tool.name, Map::new());
-        let mut about = About { workflow, started: began.at, input, params, parent, signature: None, source };
+        let request = StartKey::request(key.as_ref());
+        let mut about = About { workflow, started: began.at, input, params, parent, signature: None, request, source };
         about.mask(&self.secrets);
         let (run, inputs, progress) = Run::driven(run, about.clone());
         let run = Arc::new(run);
@@ -96,7 +98,7 @@ impl Shared {
         let mut append = Append::new(run.id.clone(), 0, ENTRY_VERSION, Vec::new());
         let beginning = Progress { state: RunState::Running, ..Progress::default() };
         append.summary = Some(beginning.summary(&about));
-        append.key = key;
+        append.key = key.map(StartKey::into_text);
         let (entry, mut seal, origin) =
             (Entry::Began(Box::new(began.clone())), LiveSeal::default(), Origin::bare(caller));
         append.texts = seal.close(&self, &run.id, 0, &[entry], &BTreeSet::new()).await.texts;

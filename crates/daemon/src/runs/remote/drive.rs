@@ -129,6 +129,7 @@ impl Driver {
     pub(super) async fn drive(mut self) {
         let mut asking: Option<Asking> = None;
         let stopping = self.shared.stopping.clone();
+        self.state.begins_by(moment::now());
         // Of a run that is found, the last daemon may have learned of a secret and not have lived to seal it.
         if !self.write(&[]).await {
             return;

@@ -172,6 +172,11 @@ impl State {
         }
     }
 
+    /// Counts the time from `now` on at the latest, so that a clock which was set back holds no limit up.
+    pub(super) fn begins_by(&mut self, now: Timestamp) {
+        self.clock.since = self.clock.since.map(|since| since.min(now));
+    }
+
     /// Returns when the run has been at work for so long, if it goes on without a pause; `None` while it stands.
     pub(super) fn at_work_for(&self, limit: Duration) -> Option<Timestamp> {
         Some(self.clock.since?.after(limit.saturating_sub(self.clock.before)))

@@ -8,6 +8,7 @@
 mod contract;
 mod guard;
 mod http;
+mod lines;
 mod listeners;
 pub mod offer;
 mod progress;

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use rmcp::ServiceExt as _;
 use rmcp::service::ServerInitializeError;
-use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::stdio_pipes;
 use steplatch_protocol::{MAX_LINE, Steady};
+use tokio::io::BufReader;
 use tokio_util::sync::CancellationToken;
 
 use crate::contract::Contract;
 use crate::guard::Guard;
+use crate::lines::Lines;
 use crate::seal::Seals;
 use crate::server::{Server, Shared};
 
-/// The longest message that is read. What is longer is dropped by the protocol library, and nobody is told; so this is
-/// more than can be asked of the daemon, which is answered with words.
+/// The longest message that is read. It is more than can be asked of the daemon, which says in words what is too long.
 const LONGEST_MESSAGE: usize = 4 * MAX_LINE;
 
 /// Serves one client until its input ends, which is no error whenever it happens.
@@ -28,7 +28,7 @@ const LONGEST_MESSAGE: usize = 4 * MAX_LINE;
 pub async fn serve_stdio(daemon: Steady) -> io::Result<()> {
     let ended = CancellationToken::new();
     let (input, output) = stdio_pipes();
-    let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(LONGEST_MESSAGE);
+    let transport = Lines::new(BufReader::new(input), output, LONGEST_MESSAGE);
     let seals = Seals::new(Some(daemon.place().state().to_owned()));
     let shared = Shared { offer: Contract::new(daemon.clone()), seals };
     let server = Server::new(Arc::new(shared), ended.clone());

@@ -15,7 +15,8 @@ use steplatch_protocol::{
     AnswerGate, AskError, GateInfo, GetApprover, GetRun, GetWorkflowRun, RUN_WAIT_SECONDS, RunEvent, Steady, Verb as _,
 };
 
-use super::tasks::Tried;
+use self::dialog::NoDialog;
+use super::tasks::AskedGates;
 use super::waiting;
 use crate::offer::{Ask, Asker, Call, Came, Round};
 
@@ -30,6 +31,7 @@ const QUESTION: &str = "gate";
 
 const UNREACHED: &str = "This gate waits for a person, and the client could not ask one.";
 const NO_SUCH_FORM: &str = "This gate asks for a form that clients can not show.";
+const TOO_LONG: &str = "This gate asks more than a dialog shows whole.";
 
 /// Whoever can be asked.
 #[derive(Debug, Default)]
@@ -37,7 +39,7 @@ pub(super) struct People {
     /// Gates whose dialog came back without an answer. Nobody is asked about one again and again because an agent looks
     /// at its run again and again.
     unanswered: Mutex<VecDeque<String>>,
-    pub(super) tried: Tried,
+    pub(super) asked: AskedGates,
 }
 
 /// Where a call stands while a person is asked.
@@ -48,6 +50,8 @@ struct Standing {
     /// The run whose gate it is: that one, or one below it.
     gate_run: String,
     gate: String,
+    /// What was shown of it.
+    digest: String,
     /// Answers that were not taken.
     attempts: usize,
 }
@@ -155,7 +159,13 @@ impl People {
         };
         let why = match response.map(|response| dialog::read(&gate, response)) {
             Err(why) | Ok(Dialog::LeftOpen(why)) => why.to_owned(),
-            Ok(Dialog::Answered(answer)) => match answered(answer, caller.daemon, &caller.call.asker).await? {
+            Ok(Dialog::Answered(answer)) => match answered(
+                AnswerGate { digest: Some(standing.digest.clone()), ..answer },
+                caller.daemon,
+                &caller.call.asker,
+            )
+            .await?
+            {
                 Ok(()) => return self.go_on(&standing.run, caller.wait, caller).await.map(Some),
                 Err(Refused { why, again: true }) if standing.attempts + 1 < ATTEMPTS => {
                     let reply = caller.run(&standing.run, 0.0).await?;
@@ -178,13 +188,16 @@ impl People {
 /// Asks the person; `wrong` is why the last answer was not taken, and how many were not.
 fn question(reply: Value, gate: &GateInfo, wrong: Option<(&str, usize)>, caller: &Caller<'_, '_>) -> Reached {
     let (wrong, attempts) = wrong.map_or((None, 0), |(wrong, attempts)| (Some(wrong), attempts));
-    let Some(form) = dialog::form(gate, wrong, caller.call.asker.knows_titles()) else {
-        return left(reply, gate, caller.daemon, NO_SUCH_FORM);
+    let form = match dialog::form(gate, wrong, caller.call.asker.knows_titles()) {
+        Ok(form) => form,
+        Err(NoDialog::Form) => return left(reply, gate, caller.daemon, NO_SUCH_FORM),
+        Err(NoDialog::TooLong) => return left(reply, gate, caller.daemon, TOO_LONG),
     };
     let standing = Standing {
         run: reply["run_id"].as_str().unwrap_or_default().to_owned(),
         gate_run: gate.run_id.clone(),
         gate: gate.gate_id.clone(),
+        digest: gate.digest.clone(),
         attempts,
     };
     let carried = serde_json::to_value(standing).expect("where a call stands has only JSON in it");
@@ -241,8 +254,8 @@ pub(super) fn where_to_answer(gate: &GateInfo, daemon: &Steady, why: &str) -> St
         true => String::new(),
         false => format!(" --state-dir {}", quoted(&place.state().display().to_string())),
     };
-    let run = &gate.run_id;
-    format!("{why} A person answers it in a terminal of their own, with: steplatch gates answer {run}{folder}.")
+    let gate = &gate.gate_id;
+    format!("{why} A person answers it in a terminal of their own, with: steplatch gates answer {gate}{folder}.")
 }
 
 /// A word of a shell.

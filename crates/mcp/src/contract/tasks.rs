@@ -13,48 +13,81 @@ use rmcp::model::{
     TaskPayload, TaskStatus,
 };
 use serde_json::Value;
+use steplatch_ids::random_name;
 use steplatch_protocol::{
-    AskError, CallTool, CancelWorkflow, GateInfo, GetApprover, GetRun, GetWorkflowRun, RunRecord, RunWorkflow, Steady,
-    Verb, read,
+    AnswerGate, AskError, CallTool, CancelWorkflow, GateInfo, GetApprover, GetRun, GetWorkflowRun, RunRecord,
+    RunWorkflow, Steady, Verb, read,
 };
 
 use super::completed;
+use super::gates::dialog::NoDialog;
 use super::gates::{ATTEMPTS, Dialog, People, Refused, answered, dialog, where_to_answer};
 use crate::offer::Asker;
 
 /// How often a client may look.
 const POLLED_EVERY_MS: u64 = 1000;
 
-/// Gates whose badly filled forms are remembered.
-const MOST_TRIED: usize = 1000;
+/// Gates that are remembered as asked about.
+const MOST_ASKED: usize = 1000;
 
-/// Forms that were filled in badly: the gate, how often, and what was wrong the last time. Each question of a task has a
-/// name of its own.
+/// Questions that were put to the client and are not settled.
+///
+/// An answer counts only under the name that its question was given, which holds a random part: what never was a question of
+/// this server, or was one before a badly filled form, is no answer.
 #[derive(Debug, Default)]
-pub(super) struct Tried(Mutex<VecDeque<(String, usize, String)>>);
+pub(super) struct AskedGates(Mutex<VecDeque<AskedGate>>);
 
-impl Tried {
-    fn of(&self, gate: &GateInfo) -> (usize, Option<String>) {
-        let tried = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = tried.iter().find(|(id, ..)| *id == gate.gate_id);
-        found.map_or((0, None), |(_, count, why)| (*count, Some(why.clone())))
+#[derive(Debug, Clone)]
+struct AskedGate {
+    gate: String,
+    /// The name of the question.
+    key: String,
+    /// What was shown.
+    digest: String,
+    /// Answers that were not taken, and what was wrong with the last one.
+    attempts: usize,
+    wrong: Option<String>,
+}
+
+impl AskedGates {
+    fn find(&self, gate: &GateInfo) -> Option<AskedGate> {
+        let asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.iter().find(|asked| asked.gate == gate.gate_id).cloned()
     }
 
-    /// Returns how often it was tried by now.
-    fn again(&self, gate: &GateInfo, why: &str) -> usize {
-        let (count, _) = self.of(gate);
-        let mut tried = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        tried.retain(|(id, ..)| *id != gate.gate_id);
-        if tried.len() == MOST_TRIED {
-            tried.pop_front();
+    fn put(&self, asked: AskedGate) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|other| other.gate != asked.gate);
+        if all.len() == MOST_ASKED {
+            all.pop_front();
         }
-        tried.push_back((gate.gate_id.clone(), count + 1, why.to_owned()));
-        count + 1
+        all.push_back(asked);
     }
 
-    /// The name of the question that a gate is just now.
-    fn key(&self, gate: &GateInfo) -> String {
-        format!("gate:{}:{}", gate.gate_id, self.of(gate).0)
+    /// Returns the question that a gate is just now, which is a new one if the gate is shown otherwise than before.
+    fn ask(&self, gate: &GateInfo) -> AskedGate {
+        match self.find(gate).filter(|asked| asked.digest == gate.digest) {
+            Some(asked) => asked,
+            None => {
+                let asked = AskedGate {
+                    gate: gate.gate_id.clone(),
+                    key: format!("gate:{}:{}", gate.gate_id, random_name()),
+                    digest: gate.digest.clone(),
+                    attempts: 0,
+                    wrong: None,
+                };
+                self.put(asked.clone());
+                asked
+            }
+        }
+    }
+
+    /// Notes that an answer was not taken. Returns how often that was so by now.
+    fn again(&self, asked: &AskedGate, wrong: &str) -> usize {
+        let attempts = asked.attempts + 1;
+        let key = format!("gate:{}:{}", asked.gate, random_name());
+        self.put(AskedGate { key, attempts, wrong: Some(wrong.to_owned()), ..asked.clone() });
+        attempts
     }
 }
 
@@ -155,11 +188,16 @@ impl People {
                 "The run waits for an answer."
             } else if human && daemon.call(GetApprover {}).await?.is_set {
                 "The run waits for a person and the approver's passphrase."
-            } else if let Some(form) = dialog::form(gate, self.tried.of(gate).1.as_deref(), asker.knows_titles()) {
-                questions.insert(self.tried.key(gate), InputRequest::Elicitation(ElicitRequest::new(form)));
-                continue;
             } else {
-                "The run waits for a form that clients can not show."
+                let asked = self.asked.ask(gate);
+                match dialog::form(gate, asked.wrong.as_deref(), asker.knows_titles()) {
+                    Ok(form) => {
+                        questions.insert(asked.key, InputRequest::Elicitation(ElicitRequest::new(form)));
+                        continue;
+                    }
+                    Err(NoDialog::Form) => "The run waits for a form that clients can not show.",
+                    Err(NoDialog::TooLong) => "The run asks more than a dialog shows whole.",
+                }
             };
             elsewhere.get_or_insert_with(|| match human {
                 true => where_to_answer(gate, daemon, why),
@@ -169,7 +207,8 @@ impl People {
         Ok((questions, elsewhere))
     }
 
-    /// Takes what a person answered. What is no answer leaves its gate open.
+    /// Takes what a person answered to questions that this server put to a client which can ask one. What is no answer leaves its
+    /// gate open.
     ///
     /// # Errors
     /// When the daemon can not be asked.
@@ -183,17 +222,21 @@ impl People {
         let Some(run) = daemon.call(GetWorkflowRun { run_id: run_id.to_owned() }).await?.run else {
             return Ok(false);
         };
-        for gate in &run.pending_gates {
-            let response = said.get(&self.tried.key(gate)).cloned();
+        for gate in run.pending_gates.iter().filter(|_| asker.takes_forms()) {
+            let Some(asked) = self.asked.find(gate) else { continue };
+            let response = said.get(&asked.key).cloned();
             let Some(response) = response.and_then(|said| serde_json::from_value::<ElicitResult>(said).ok()) else {
                 continue;
             };
             match dialog::read(gate, response) {
-                Dialog::Answered(answer) => match answered(answer, daemon, asker).await? {
-                    Err(Refused { why, again: true }) if self.tried.again(gate, &why) < ATTEMPTS => {}
-                    Err(_) => self.give_up(gate),
-                    Ok(()) => {}
-                },
+                Dialog::Answered(answer) => {
+                    let answer = AnswerGate { digest: Some(asked.digest.clone()), ..answer };
+                    match answered(answer, daemon, asker).await? {
+                        Err(Refused { why, again: true }) if self.asked.again(&asked, &why) < ATTEMPTS => {}
+                        Err(_) => self.give_up(gate),
+                        Ok(()) => {}
+                    }
+                }
                 Dialog::LeftOpen(_) => self.give_up(gate),
             }
         }

@@ -5,7 +5,7 @@ use rmcp::model::{
     PrimitiveSchemaDefinition,
 };
 use serde_json::{Map, Value, json};
-use steplatch_protocol::{AnswerGate, GateInfo};
+use steplatch_protocol::{AnswerGate, GateInfo, visible};
 
 use super::Dialog;
 
@@ -15,15 +15,29 @@ const DECISION: &str = "decision";
 /// The field of a text.
 const ANSWER: &str = "answer";
 
-/// Lines that are shown of the screen that there is to judge.
-const SCREEN_LINES: usize = 12;
+/// The longest message that a dialog shows whole, in characters and in lines: clients have windows of their own for it, which no
+/// person scrolls for long.
+const LONGEST_MESSAGE: usize = 4000;
+const MOST_LINES: usize = 60;
 
-/// Returns a gate as a dialog; `wrong` is why the last answer was not taken. `None` for a form that no client knows.
+/// Why a gate is no dialog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::contract) enum NoDialog {
+    /// No client knows its form.
+    Form,
+    /// There is more to judge than a dialog shows.
+    TooLong,
+}
+
+/// Returns a gate as a dialog with all that there is to judge; `wrong` is why the last answer was not taken.
+///
+/// # Errors
+/// When it can not be shown whole.
 pub(in crate::contract) fn form(
     gate: &GateInfo,
     wrong: Option<&str>,
     knows_titles: bool,
-) -> Option<ElicitRequestParams> {
+) -> Result<ElicitRequestParams, NoDialog> {
     let schema = match &gate.form {
         Some(form) => form.clone(),
         None if gate.choices.is_empty() => json!({
@@ -34,11 +48,11 @@ pub(in crate::contract) fn form(
         // Without a default: nobody decides by not deciding.
         None => json!({
             "type": "object",
-            "properties": {DECISION: {"type": "string", "title": "Your decision", "enum": gate.choices}},
+            "properties": {DECISION: {"type": "string", "title": "Your decision", "enum": shown_choices(gate)}},
             "required": [DECISION],
         }),
     };
-    let mut requested_schema: ElicitationSchema = serde_json::from_value(schema.clone()).ok()?;
+    let mut requested_schema: ElicitationSchema = serde_json::from_value(schema.clone()).map_err(|_| NoDialog::Form)?;
     if !knows_titles {
         for (name, field) in &mut requested_schema.properties {
             if let Some(plain) = untitled(&schema["properties"][name]) {
@@ -46,7 +60,11 @@ pub(in crate::contract) fn form(
             }
         }
     }
-    Some(ElicitRequestParams::FormElicitationParams { meta: None, message: message(gate, wrong), requested_schema })
+    let message = message(gate, wrong);
+    if gate.shortened || message.chars().count() > LONGEST_MESSAGE || message.lines().count() > MOST_LINES {
+        return Err(NoDialog::TooLong);
+    }
+    Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
 /// A choice with titles as clients before 2025-11-25 know it.
@@ -62,24 +80,42 @@ fn untitled(field: &Value) -> Option<PrimitiveSchemaDefinition> {
     Some(PrimitiveSchemaDefinition::Enum(EnumSchema::Legacy(plain)))
 }
 
+/// Returns the choices as they are shown, each different from the others.
+fn shown_choices(gate: &GateInfo) -> Vec<String> {
+    let shown: Vec<String> = gate.choices.iter().map(|choice| visible(choice)).collect();
+    let numbered = |(index, text): (usize, &String)| match shown.iter().filter(|other| *other == text).count() {
+        1 => text.clone(),
+        // They differ in what is not to be seen.
+        _ => format!("{}: {text}", index + 1),
+    };
+    shown.iter().enumerate().map(numbered).collect()
+}
+
 fn message(gate: &GateInfo, wrong: Option<&str>) -> String {
     let mut message = String::new();
     if let Some(wrong) = wrong {
-        message.push_str(&format!("That was not taken: {wrong}\n\n"));
+        message.push_str(&format!("That was not taken: {}\n\n", visible(wrong)));
     }
-    message.push_str(&gate.prompt);
-    let screen = gate.context.get("screen_content").and_then(Value::as_str).unwrap_or_default().trim_end();
-    let lines: Vec<&str> = screen.lines().collect();
-    if !lines.is_empty() {
-        message.push_str("\n\nThe screen it is about:");
-        for line in &lines[lines.len().saturating_sub(SCREEN_LINES)..] {
-            message.push_str("\n| ");
-            // Foreign text: what would move a cursor is left out.
-            message.extend(line.chars().filter(|character| !character.is_control()));
+    message.push_str(&lines_of(&gate.prompt, ""));
+    for (name, value) in gate.to_judge() {
+        let text = match value {
+            Value::String(text) => text.trim_end().to_owned(),
+            other => other.to_string(),
+        };
+        let name = if name == "screen_content" { "The screen it is about" } else { name };
+        match text.contains('\n') {
+            true => message.push_str(&format!("\n\n{}:\n{}", visible(name), lines_of(&text, "| "))),
+            false => message.push_str(&format!("\n\n{}: {}", visible(name), visible(&text))),
         }
     }
-    message.push_str(&format!("\n\n(run {})", gate.run_id));
+    message.push_str(&format!("\n\n(gate {})", gate.gate_id));
     message
+}
+
+/// Returns the lines of a foreign text with nothing in them that a client would carry out.
+fn lines_of(text: &str, indent: &str) -> String {
+    let lines: Vec<String> = text.lines().map(|line| format!("{indent}{}", visible(line))).collect();
+    lines.join("\n")
 }
 
 /// Reads what came back. Only what was accepted with a decision in it is an answer.
@@ -105,7 +141,11 @@ pub(in crate::contract) fn read(gate: &GateInfo, result: ElicitResult) -> Dialog
     }
     let field = if gate.choices.is_empty() { ANSWER } else { DECISION };
     match content.get(field).and_then(Value::as_str).filter(|text| !text.trim().is_empty()) {
-        Some(text) => Dialog::Answered(AnswerGate { answer: text.to_owned(), ..named() }),
+        Some(text) => {
+            let at = shown_choices(gate).iter().position(|shown| shown == text);
+            let answer = at.map_or(text, |at| &gate.choices[at]).to_owned();
+            Dialog::Answered(AnswerGate { answer, ..named() })
+        }
         None => UNDECIDED,
     }
 }
@@ -158,19 +198,46 @@ mod tests {
     }
 
     #[test]
-    fn a_dialog_says_what_it_is_about_and_has_nothing_chosen_before() {
+    fn a_dialog_says_all_that_it_is_about_and_has_nothing_chosen_before() {
         let mut gate = gate();
         let screen: String = (1..=20).map(|line| format!("line {line}\u{1b}[2J\n")).collect();
         gate.context.insert("screen_content".to_owned(), screen.into());
+        gate.context.insert("command".to_owned(), "rm -rf /srv/data \u{202e}".into());
         let shown = serde_json::to_value(form(&gate, Some("'x' is wrong"), true).unwrap()).unwrap();
         let message = shown["message"].as_str().unwrap();
         assert!(
-            message.starts_with("That was not taken: 'x' is wrong\n\nRelease?\n\nThe screen it is about:\n| line 9[")
+            message.starts_with(
+                "That was not taken: 'x' is wrong\n\nRelease?\n\nThe screen it is about:\n| line 1␛[2J\n| line 2"
+            ),
+            "{message}"
         );
-        assert!(message.ends_with("| line 20[2J\n\n(run run_x)") && !message.contains('\u{1b}'), "{message}");
+        assert!(message.ends_with("| line 20␛[2J\n\ncommand: rm -rf /srv/data ·\n\n(gate run_x/ask/1)"), "{message}");
         let decision = &shown["requestedSchema"]["properties"]["decision"];
         assert_eq!((&decision["enum"], decision.get("default")), (&json!(["yes", "no"]), None));
         assert_eq!(shown["requestedSchema"]["required"], json!(["decision"]));
+    }
+
+    #[test]
+    fn what_a_dialog_does_not_show_whole_is_not_asked_there() {
+        let with = |text: String| {
+            let mut gate = gate();
+            gate.context.insert("plan".to_owned(), text.into());
+            gate
+        };
+        assert!(form(&with("step\n".repeat(40)), None, true).is_ok());
+        assert_eq!(form(&with("step\n".repeat(100)), None, true).unwrap_err(), NoDialog::TooLong);
+        assert_eq!(form(&with("x".repeat(5000)), None, true).unwrap_err(), NoDialog::TooLong);
+        let shortened = GateInfo { shortened: true, ..gate() };
+        assert_eq!(form(&shortened, None, true).unwrap_err(), NoDialog::TooLong);
+    }
+
+    #[test]
+    fn choices_that_look_alike_are_told_apart() {
+        let gate = GateInfo { choices: vec!["yes\u{200b}".to_owned(), "yes\u{200c}".to_owned()], ..gate() };
+        let shown = serde_json::to_value(form(&gate, None, true).unwrap()).unwrap();
+        assert_eq!(shown["requestedSchema"]["properties"]["decision"]["enum"], json!(["1: yes·", "2: yes·"]));
+        let answer = came_back(&gate, json!({"action": "accept", "content": {"decision": "2: yes·"}})).unwrap();
+        assert_eq!(answer.answer, "yes\u{200c}");
     }
 
     #[test]

@@ -1,0 +1,261 @@
+//! Messages as lines of JSON, with an answer to each that is none.
+//!
+//! The transport of the protocol library drops what it can not read, and its client waits for ever. Here such a line is answered as
+//! JSON-RPC 2.0 says (<https://www.jsonrpc.org/specification#error_object>), under its id where it has one.
+
+use std::borrow::Cow;
+use std::io;
+use std::sync::Arc;
+
+use rmcp::RoleServer;
+use rmcp::model::{ClientRequest, ErrorCode, JsonRpcMessage};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde::Serialize;
+use serde_json::{Value, json};
+use steplatch_protocol::{Line, LineReader};
+use tokio::io::{AsyncBufRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::Mutex;
+
+/// Faults in a row that are answered. A peer that sends our answers back, mangled, is not answered for ever.
+const MOST_FAULTS: usize = 100;
+
+/// A transport over two streams.
+#[derive(Debug)]
+pub(crate) struct Lines<R, W> {
+    lines: LineReader<R>,
+    out: Arc<Mutex<W>>,
+    faults: usize,
+}
+
+impl<R: AsyncBufRead + Unpin, W> Lines<R, W> {
+    /// Reads lines of at most `longest` bytes.
+    pub(crate) fn new(input: R, output: W, longest: usize) -> Self {
+        Self { lines: LineReader::with_longest(input, longest), out: Arc::new(Mutex::new(output)), faults: 0 }
+    }
+}
+
+impl<R, W> Transport<RoleServer> for Lines<R, W>
+where
+    R: AsyncBufRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    type Error = io::Error;
+
+    fn name() -> Cow<'static, str> {
+        "lines".into()
+    }
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let out = self.out.clone();
+        async move { write(&out, &message).await }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            let read = match self.lines.next().await {
+                Ok(Some(Line::Bytes(line))) => read(&line),
+                Ok(Some(Line::TooLong)) => Err(Fault::new(ErrorCode::INVALID_REQUEST, "the message is too long", None)),
+                Ok(None) => return None,
+                Err(error) => {
+                    tracing::debug!(%error, "the input can not be read");
+                    return None;
+                }
+            };
+            match read {
+                Ok(Some(message)) => {
+                    self.faults = 0;
+                    return Some(message);
+                }
+                Ok(None) => {}
+                Err(fault) => {
+                    tracing::debug!(?fault, "a line is no message");
+                    self.faults += 1;
+                    if self.faults <= MOST_FAULTS {
+                        // This call may be dropped at any moment, and half a line would spoil the next one.
+                        let out = self.out.clone();
+                        tokio::spawn(async move { write(&out, &fault.answer()).await });
+                    }
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.out.lock().await.shutdown().await
+    }
+}
+
+async fn write(out: &Mutex<impl AsyncWrite + Unpin>, message: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    let mut out = out.lock().await;
+    out.write_all(&line).await?;
+    out.flush().await
+}
+
+/// What is wrong with a line.
+#[derive(Debug, PartialEq)]
+struct Fault {
+    code: ErrorCode,
+    message: String,
+    /// The request that it is, as far as it can be told.
+    id: Option<Value>,
+}
+
+impl Fault {
+    fn new(code: ErrorCode, message: impl Into<String>, id: Option<Value>) -> Self {
+        Self { code, message: message.into(), id }
+    }
+
+    fn answer(&self) -> Value {
+        json!({"jsonrpc": "2.0", "id": self.id, "error": {"code": self.code.0, "message": self.message}})
+    }
+}
+
+/// Reads a line. Returns none where there is nothing on it, and nothing to be said about it.
+fn read(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Fault> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    let value: Value = serde_json::from_slice(line)
+        .map_err(|error| Fault::new(ErrorCode::PARSE_ERROR, format!("the line is no JSON: {error}"), None))?;
+    let invalid = |message: &str, id: Option<Value>| Err(Fault::new(ErrorCode::INVALID_REQUEST, message, id));
+    let Value::Object(fields) = &value else {
+        return invalid("a message is one JSON object on one line; there are no batches", None);
+    };
+    let id = fields.get("id").filter(|id| id.is_string() || id.is_i64() || id.is_u64()).cloned();
+    let method = match fields.get("method") {
+        None if fields.contains_key("result") || fields.contains_key("error") => None,
+        Some(Value::String(method)) => Some(method.clone()),
+        _ => return invalid("a message has a method, which is a text", id),
+    };
+    if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+        return invalid("a message has \"jsonrpc\": \"2.0\"", id);
+    }
+    let asks = method.is_some() && fields.contains_key("id");
+    if asks && id.is_none() {
+        return invalid("the id of a request is a text or a whole number", None);
+    }
+    let params = Value::clone(fields.get("params").unwrap_or(&Value::Null));
+    match serde_json::from_value(value) {
+        Ok(JsonRpcMessage::Request(request)) => match &request.request {
+            // A request that the library knows, with other parameters than it knows, is none that it knows.
+            ClientRequest::CustomRequest(custom) if KNOWN.contains(&custom.method.as_str()) => {
+                let wrong = match custom.params {
+                    Some(Value::Object(_)) | None => "are not those of this method",
+                    Some(_) => "are an object",
+                };
+                let message = format!("the parameters of {} {wrong}{}", custom.method, about_arguments(&params));
+                Err(Fault::new(ErrorCode::INVALID_PARAMS, message, id))
+            }
+            _ => Ok(Some(JsonRpcMessage::Request(request))),
+        },
+        Ok(message) => Ok(Some(message)),
+        // An answer to nothing, and what is told in passing, wait for no answer.
+        Err(_) if !asks => Ok(None),
+        Err(error) => Err(Fault::new(ErrorCode::INVALID_REQUEST, format!("the message can not be read: {error}"), id)),
+    }
+}
+
+fn about_arguments(params: &Value) -> &'static str {
+    match params.get("arguments") {
+        Some(Value::Object(_)) | None => "",
+        Some(_) => ": arguments is an object",
+    }
+}
+
+/// The methods of the protocol that clients ask for with parameters of a shape.
+const KNOWN: [&str; 17] = [
+    "initialize",
+    "server/discover",
+    "completion/complete",
+    "logging/setLevel",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "subscriptions/listen",
+    "tools/call",
+    "tools/list",
+    "tasks/get",
+    "tasks/update",
+    "tasks/cancel",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(line: &[u8]) -> (i32, Option<Value>) {
+        let fault = read(line).unwrap_err();
+        (fault.code.0, fault.id)
+    }
+
+    #[test]
+    fn what_is_no_message_is_told_as_the_specification_says() {
+        for line in
+            [&b"{"[..], b"\xff\xfe", b"{\"a\": \"\\ud800\"}", b"{} {}", b"nonsense", "[".repeat(100_000).as_bytes()]
+        {
+            assert_eq!(fault(line), (-32700, None), "{}", line[..line.len().min(40)].escape_ascii());
+        }
+        for (line, id) in [
+            ("[]", None),
+            ("7", None),
+            ("{}", None),
+            (r#"{"jsonrpc": "2.0", "id": 7}"#, Some(json!(7))),
+            (r#"{"jsonrpc": "2.0", "id": 7, "method": 8}"#, Some(json!(7))),
+            (r#"{"jsonrpc": "1.0", "id": "a", "method": "ping"}"#, Some(json!("a"))),
+            (r#"{"id": "a", "method": "ping"}"#, Some(json!("a"))),
+            (r#"{"jsonrpc": "2.0", "id": null, "method": "ping"}"#, None),
+            (r#"{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}"#, None),
+        ] {
+            assert_eq!(fault(line.as_bytes()), (-32600, id), "{line}");
+        }
+    }
+
+    #[test]
+    fn parameters_that_do_not_fit_a_method_are_told_under_its_id() {
+        for params in [r#"{"name": "open_terminal", "arguments": [1]}"#, r#"{"arguments": {}}"#, r#"{"name": 7}"#] {
+            let line = format!(r#"{{"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {params}}}"#);
+            assert_eq!(fault(line.as_bytes()), (-32602, Some(json!(9))), "{params}");
+        }
+    }
+
+    #[test]
+    fn what_is_a_message_is_read() {
+        for line in [
+            r#"{"jsonrpc": "2.0", "id": 1, "method": "ping"}"#,
+            r#"{"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": {"name": "open_terminal"}}"#,
+            r#"{"jsonrpc": "2.0", "id": 1, "method": "of/another"}"#,
+            r#"{"jsonrpc": "2.0", "method": "notifications/initialized"}"#,
+            r#"{"jsonrpc": "2.0", "id": 1, "result": {}}"#,
+        ] {
+            assert!(read(line.as_bytes()).unwrap().is_some(), "{line}");
+            assert!(read(format!("{line}\r").as_bytes()).unwrap().is_some(), "{line}");
+        }
+        for line in ["", "  ", "\r"] {
+            assert!(read(line.as_bytes()).unwrap().is_none());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_fault_is_answered_and_what_follows_is_read() {
+        let input: &[u8] = b"nonsense\n{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"ping\"}\n";
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let mut lines = Lines::new(input, ours, 1 << 16);
+        assert!(matches!(lines.receive().await, Some(JsonRpcMessage::Request(_))));
+        assert!(lines.receive().await.is_none());
+        let mut answers = LineReader::new(tokio::io::BufReader::new(theirs));
+        let Some(Line::Bytes(answer)) = answers.next().await.unwrap() else { panic!() };
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(-32700), &Value::Null));
+    }
+}

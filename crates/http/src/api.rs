@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, LazyLock};
 
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::{QueryRejection, RawPathParamsRejection};
 use axum::extract::{Query, RawPathParams, State};
@@ -10,6 +9,9 @@ use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, get, on, post};
+use axum::{Extension, Router};
+
+use steplatch_protocol::Peer;
 
 use crate::carry_out::{Given, Prepared};
 use crate::refusal::Refusal;
@@ -40,6 +42,7 @@ pub(crate) fn routes() -> Router<Arc<App>> {
         let answer = move |State(app): State<Arc<App>>,
                            path: Result<RawPathParams, RawPathParamsRejection>,
                            query: Result<Query<Vec<(String, String)>>, QueryRejection>,
+                           peer: Option<Extension<Peer>>,
                            headers: HeaderMap,
                            body: Bytes| {
             let prepared = prepared.clone();
@@ -47,7 +50,8 @@ pub(crate) fn routes() -> Router<Arc<App>> {
                 let path = path.map_err(|error| Refusal::invalid(error.body_text()))?;
                 let Query(query) = query.map_err(|error| Refusal::invalid(error.body_text()))?;
                 let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-                prepared.answer(&app.daemon, Given { path, query, headers, body }).await
+                let peer = peer.map(|Extension(peer)| peer);
+                prepared.answer(&app.daemon, Given { path, query, headers, body, peer }).await
             }
         };
         router = router.route(&route.address(), on(filter, answer));

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use steplatch_protocol::{
     AskError, DescribeNode, DescribeWorkflow, GetApprover, GetWorkflowRun, ListGraphs, ListRemoteWorkflows,
-    ListTerminalSessions, ListTools, Steady,
+    ListTerminalSessions, ListTools, Peer, Steady,
 };
 
 use crate::refusal::Refusal;
@@ -44,6 +44,8 @@ pub(crate) struct Given {
     pub(crate) query: Vec<(String, String)>,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+    /// Where the request comes from.
+    pub(crate) peer: Option<Peer>,
 }
 
 impl Prepared {
@@ -62,9 +64,10 @@ impl Prepared {
     /// When it is not one of this route, or the daemon did not carry it out.
     pub(crate) async fn answer(&self, daemon: &Steady, given: Given) -> Result<Response, Refusal> {
         let named = given.path.first().map(|(_, value)| value.clone());
+        let peer = given.peer;
         let params = Value::Object(self.parameters(given)?);
         let (mut reply, warnings) = match self.route.verb {
-            "ANSWER_GATE" => answer_gate(daemon, params).await?,
+            "ANSWER_GATE" => answer_gate(daemon, params, peer).await?,
             verb => daemon.call_raw(verb, params).await?,
         };
         let status = self.status(&reply, daemon, named.as_deref()).await?;
@@ -89,7 +92,7 @@ impl Prepared {
 
     /// Gathers the parameters of the verb.
     fn parameters(&self, given: Given) -> Result<Map<String, Value>, Refusal> {
-        let Given { path, query, headers, body } = given;
+        let Given { path, query, headers, body, peer: _ } = given;
         let mut params = match self.route.method.has_body() {
             true => {
                 if let Some((name, _)) = query.first() {
@@ -185,6 +188,7 @@ impl Prepared {
         match self.route.unsuccessful {
             Unsuccessful::Run if is_run => return Ok(StatusCode::OK),
             Unsuccessful::Run if text("final_state") == "workflow_not_found" => return Ok(StatusCode::NOT_FOUND),
+            Unsuccessful::Run if text("final_state") == "idempotency_conflict" => return Ok(StatusCode::CONFLICT),
             Unsuccessful::Value if text("error_type") != "not_found" => return Ok(StatusCode::OK),
             _ => {}
         }
@@ -258,10 +262,10 @@ impl Thing {
 ///
 /// Who has the token is a program. They are taken for a person if they know the approver's passphrase, where one is
 /// set: the daemon looks at it. Without one it would be anybody who is taken for a person.
-async fn answer_gate(daemon: &Steady, params: Value) -> Result<(Value, Vec<String>), AskError> {
+async fn answer_gate(daemon: &Steady, params: Value, peer: Option<Peer>) -> Result<(Value, Vec<String>), AskError> {
     let has_passphrase = params["passphrase"].as_str().is_some_and(|given| !given.is_empty());
     if has_passphrase && daemon.call(GetApprover {}).await?.is_set {
-        return daemon.for_person("http", None).call_raw("ANSWER_GATE", params).await;
+        return daemon.for_person("http", peer).call_raw("ANSWER_GATE", params).await;
     }
     daemon.call_raw("ANSWER_GATE", params).await
 }

@@ -113,8 +113,9 @@ fn of_route(route: &Route, id: &str) -> Value {
         "summary": verb.title,
         "description": description,
     });
+    let takes_key = parameters_schema["properties"]["idempotency_key"].is_object();
     if route.method.has_body() {
-        if parameters_schema["properties"]["idempotency_key"].is_object() {
+        if takes_key {
             parameters.push(idempotency_key());
         }
         if let Some(schema) = parameters_schema.as_object_mut() {
@@ -148,7 +149,7 @@ fn of_route(route: &Route, id: &str) -> Value {
     if route.method.has_body() {
         statuses.extend(["408", "413", "415"]);
     }
-    if route.unsuccessful == Unsuccessful::Conflict {
+    if route.unsuccessful == Unsuccessful::Conflict || takes_key {
         statuses.push("409");
     }
     if matches!(route.thing, Some(Thing::Run)) || route.unsuccessful != Unsuccessful::Value {

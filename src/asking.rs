@@ -8,7 +8,7 @@ use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, Passphrase};
 use steplatch_workflow::{Field, Form};
 
 use crate::print::visible;
-use crate::question::chosen;
+use crate::question::{chosen, is_shown_whole};
 
 /// A question, and how far its answer is.
 #[derive(Debug, Clone)]
@@ -48,6 +48,9 @@ impl Asking {
 
     /// Whether an empty line leaves the question open, rather than a field empty.
     pub(crate) fn may_be_left(&self) -> bool {
+        if !is_shown_whole(&self.gate) {
+            return true;
+        }
         match (&self.step, self.field()) {
             (Step::Answer | Step::Passphrase(_), _) => true,
             (Step::Field { at, .. }, Some(field)) => {
@@ -67,6 +70,9 @@ impl Asking {
 
     /// What is said before the next line is asked for: about a field, and what there is to choose.
     pub(crate) fn lead(&self) -> Vec<String> {
+        if !is_shown_whole(&self.gate) {
+            return Vec::new();
+        }
         let Some(field) = self.field() else { return Vec::new() };
         let about = field.description().map(visible).into_iter();
         let choices = field.choices().into_iter().enumerate();
@@ -76,6 +82,7 @@ impl Asking {
     /// What the next line is asked for with.
     pub(crate) fn prompt(&self) -> String {
         match (&self.step, self.field()) {
+            _ if !is_shown_whole(&self.gate) => "press Enter to leave it open:".to_owned(),
             (Step::Passphrase(_), _) => "the approver's passphrase:".to_owned(),
             (_, Some(field)) => {
                 let wanted = match field.choices().len() {
@@ -99,6 +106,13 @@ impl Asking {
     /// # Errors
     /// With what is wrong with the line, which is to be typed again.
     pub(crate) fn line(&mut self, line: &str) -> Result<Option<AnswerGate>, String> {
+        if !is_shown_whole(&self.gate) {
+            let gate = &self.gate.gate_id;
+            return Err(format!(
+                "the question is not shown whole here; read it with: steplatch gates show {gate}, then answer it with: \
+                 steplatch gates answer {gate} CHOICE"
+            ));
+        }
         match &mut self.step {
             Step::Answer => {
                 let answer = chosen(&self.gate, line)?;
@@ -144,8 +158,8 @@ impl Asking {
     }
 
     fn named(&self) -> AnswerGate {
-        let (run_id, gate_id) = (self.gate.run_id.clone(), Some(self.gate.gate_id.clone()));
-        AnswerGate { run_id, gate_id, ..AnswerGate::default() }
+        let GateInfo { run_id, gate_id, digest, .. } = self.gate.clone();
+        AnswerGate { run_id, gate_id: Some(gate_id), digest: Some(digest), ..AnswerGate::default() }
     }
 }
 

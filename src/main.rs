@@ -15,6 +15,7 @@ mod failure;
 mod family;
 mod front;
 mod listening;
+mod pager;
 mod passphrase;
 mod print;
 mod question;

@@ -14,6 +14,9 @@ use crate::failure::Failure;
 use crate::print;
 use crate::question::Person;
 
+/// What is said where people could be asked and no passphrase is set.
+pub(crate) const RECOMMENDED: &str = "no approver's passphrase is set, so any program that runs as you can answer gates; set one with: steplatch approver set";
+
 /// The longest line that is read from a script: more than any passphrase has.
 const LONGEST_LINE: u64 = 4096;
 

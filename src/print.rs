@@ -2,13 +2,15 @@
 //!
 //! `anstream` drops colours where the output is no terminal or `NO_COLOR` is set.
 
-use std::fmt::Display;
+use std::fmt::{Display, Write as _};
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
+use steplatch_protocol::is_format;
+pub(crate) use steplatch_protocol::visible;
 use tracing_subscriber::EnvFilter;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -57,8 +59,10 @@ pub(crate) fn is_log_filter(filter: &str) -> Result<(), String> {
     EnvFilter::try_new(filter).map(drop).map_err(|error| error.to_string())
 }
 
-/// Prints a line on standard output.
+/// Prints a line on standard output. Its own styles work on a terminal; nothing else in it is carried out there.
 pub(crate) fn line(text: impl Display) -> io::Result<()> {
+    let text = text.to_string();
+    let text = if io::stdout().is_terminal() { harmless(&text) } else { text };
     writeln!(anstream::stdout().lock(), "{text}")
 }
 
@@ -69,9 +73,13 @@ pub(crate) fn ask(question: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints a text as it is, without an end of line of ours.
+/// Prints a text that programs or agents wrote, without an end of line of ours. As it is, unless standard output is a
+/// terminal, which would carry out what is in it.
 pub(crate) fn exactly(text: &str) -> io::Result<()> {
-    bytes(text.as_bytes())
+    match io::stdout().is_terminal() {
+        true => bytes(harmless(text).as_bytes()),
+        false => bytes(text.as_bytes()),
+    }
 }
 
 /// Prints bytes as they are.
@@ -88,36 +96,104 @@ pub(crate) fn coloured() -> bool {
 
 /// Returns lines as [`line`] prints them, for who writes to the terminal of standard output by another way.
 pub(crate) fn as_printed(lines: &[String]) -> String {
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let text: String = lines.iter().map(|line| format!("{}\n", harmless(line))).collect();
     if coloured() { text } else { anstream::adapter::strip_str(&text).to_string() }
 }
 
 /// Clears the terminal that standard output is, with what was scrolled off it.
 pub(crate) fn clear() -> io::Result<()> {
-    exactly("\x1b[H\x1b[2J\x1b[3J")
+    bytes(b"\x1b[H\x1b[2J\x1b[3J")
 }
 
 /// Prints a value as JSON on standard output.
 pub(crate) fn json(value: &impl Serialize) -> io::Result<()> {
-    let text = serde_json::to_string_pretty(value).map_err(io::Error::other)?;
-    writeln!(io::stdout().lock(), "{text}")
+    json_text(serde_json::to_string_pretty(value).map_err(io::Error::other)?)
 }
 
 /// Prints a value as JSON on one line of standard output.
 pub(crate) fn json_line(value: &impl Serialize) -> io::Result<()> {
-    let text = serde_json::to_string(value).map_err(io::Error::other)?;
+    json_text(serde_json::to_string(value).map_err(io::Error::other)?)
+}
+
+/// JSON leaves C1 controls and turning characters as they are; a terminal gets their escapes, which mean the same.
+fn json_text(mut text: String) -> io::Result<()> {
+    if io::stdout().is_terminal() && text.chars().any(is_harmful) {
+        text = escaped_json(&text);
+    }
     writeln!(io::stdout().lock(), "{text}")
+}
+
+fn escaped_json(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match is_harmful(character) {
+            true => {
+                for unit in character.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(escaped, "\\u{unit:04x}");
+                }
+            }
+            false => escaped.push(character),
+        }
+    }
+    escaped
+}
+
+/// Whether a character is not shown but carried out by a terminal, line ends and tabs apart.
+fn is_harmful(character: char) -> bool {
+    (character.is_control() && !matches!(character, '\n' | '\t')) || is_format(character)
+}
+
+/// Text as a terminal can be given it: line ends, tabs and plain styles stay, other control characters become symbols.
+pub(crate) fn harmless(text: &str) -> String {
+    let mut harmless = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut is_styled = false;
+    while let Some(character) = rest.chars().next() {
+        let behind = &rest[character.len_utf8()..];
+        rest = match character {
+            '\r' if behind.starts_with('\n') => behind,
+            '\x1b' if let Some(length) = plain_style(behind) => {
+                harmless.push('\x1b');
+                harmless.push_str(&behind[..length]);
+                is_styled = true;
+                &behind[length..]
+            }
+            _ => {
+                match is_harmful(character) {
+                    true => harmless.push_str(&visible(character.encode_utf8(&mut [0; 4]))),
+                    false => harmless.push(character),
+                }
+                behind
+            }
+        };
+    }
+    if is_styled && !harmless.ends_with("\x1b[0m") {
+        // What is printed next is none of this text's.
+        harmless.push_str("\x1b[0m");
+    }
+    harmless
+}
+
+/// Returns the length of the style that a text behind an escape begins with, if it is one of ours: bold, dim, underlined or a
+/// colour of text, which hide nothing (ECMA-48, 8.3.117, SGR).
+fn plain_style(behind: &str) -> Option<usize> {
+    let parameters = behind.strip_prefix('[')?;
+    let end = parameters.bytes().position(|byte| !byte.is_ascii_digit() && byte != b';')?;
+    let is_plain = |parameter: &str| matches!(parameter.parse(), Ok(0..=2 | 4 | 22 | 24 | 31..=37 | 39 | 90..=97));
+    let all_plain = parameters[..end].split(';').all(is_plain);
+    (parameters.as_bytes()[end] == b'm' && all_plain).then_some(end + 2)
 }
 
 /// Prints what went wrong on standard error, in words for people.
 pub(crate) fn error(message: &str) {
-    let message = for_people(message);
+    let message = harmless(&for_people(message));
     // Where even that can not be written, nobody reads it.
     let _ = writeln!(anstream::stderr().lock(), "{BAD}error:{BAD:#} {message}");
 }
 
 /// Prints a remark on standard error.
 pub(crate) fn note(message: &str) {
+    let message = harmless(message);
     let _ = writeln!(anstream::stderr().lock(), "{QUIET}{message}{QUIET:#}");
 }
 
@@ -160,25 +236,6 @@ pub(crate) fn ago(moment: &str) -> String {
         seconds @ 3600..86_400 => format!("{} h ago", seconds / 3600),
         _ => moment.split('T').next().unwrap_or_default().to_owned(),
     }
-}
-
-/// Text on one line: line ends and other control characters as symbols.
-pub(crate) fn visible(text: &str) -> String {
-    text.chars()
-        .map(|character| match character {
-            '\n' | '\r' => '⏎',
-            '\t' => '⇥',
-            '\u{7f}' => '␡',
-            control if control < ' ' => char::from_u32(0x2400 + u32::from(control)).unwrap_or('␀'),
-            other if other.is_control() || turns(other) => '·',
-            other => other,
-        })
-        .collect()
-}
-
-/// Whether a character turns around the direction in which what follows is shown, and with it what a line seems to say.
-fn turns(character: char) -> bool {
-    matches!(character, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Text of several lines, each made [`visible`]; those after the first begin with `indent`.
@@ -226,6 +283,19 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_is_given_nothing_to_carry_out() {
+        let text = "one\ttwo\r\nthree\rfour\n\x1b]52;c;ZXZpbA==\x07\x1b[2J\u{9b}2J\u{202e}x";
+        let shown = harmless(text);
+        assert_eq!(shown, "one\ttwo\nthree⏎four\n␛]52;c;ZXZpbA==␇␛[2J·2J·x");
+        assert_eq!(harmless("\x1b[1mstrong\x1b[0m \x1b[8mhidden"), "\x1b[1mstrong\x1b[0m ␛[8mhidden\x1b[0m");
+        assert_eq!(harmless("\x1b[31mred"), "\x1b[31mred\x1b[0m", "what is printed next is not red");
+        let json = serde_json::to_string(&serde_json::json!({"a": text})).unwrap();
+        let escaped = escaped_json(&json);
+        assert!(!escaped.chars().any(is_harmful), "{escaped}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap()["a"], text);
+    }
 
     #[test]
     fn times_are_said_as_people_say_them() {

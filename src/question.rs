@@ -8,22 +8,20 @@ use std::io::{self, BufRead as _, IsTerminal as _};
 use std::time::Duration;
 
 use rustix::termios::{QueueSelector, tcflush};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use steplatch_protocol::GateInfo;
 use tokio::sync::mpsc;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::passphrase::Unseen;
-use crate::print::{QUIET, STRONG, fitted, visible};
+use crate::print::{QUIET, STRONG, visible};
 
 /// Within this time, a second Ctrl-C at the same question cancels the run that asks. The first one leaves the question open.
 pub(crate) const TWICE_WITHIN: Duration = Duration::from_secs(2);
 
-/// Lines of a screen that are shown with a question.
-const SCREEN_LINES: usize = 12;
-
-/// Lines of other things to judge that are shown.
-const FIELD_LINES: usize = 40;
+/// Lines of what there is to judge that are shown with a question. One that has more is not asked beside what else is printed:
+/// `gates show` has all of it, page by page.
+const MOST_LINES: usize = 40;
 
 /// The person who sits at this terminal.
 #[derive(Debug, Default)]
@@ -79,21 +77,37 @@ fn typed() -> mpsc::Receiver<String> {
     lines
 }
 
-/// Returns the choice that a line means: its text, however it is capitalised, or its number. Where nothing
-/// is to be chosen from, any text is an answer.
+/// Returns the choice that a line means: its text, however it is capitalised, or its number, with `#` before it where a choice is
+/// called like another one's number. Where there is nothing to choose from, any text is an answer.
 pub(crate) fn chosen(gate: &GateInfo, line: &str) -> Result<String, String> {
     let line = line.trim();
-    if gate.choices.is_empty() && !line.is_empty() {
+    let choices = &gate.choices;
+    if choices.is_empty() && !line.is_empty() {
         return Ok(line.to_owned());
     }
-    let exactly = gate.choices.iter().find(|choice| *choice == line);
-    let likewise = || gate.choices.iter().find(|choice| choice.to_lowercase() == line.to_lowercase());
-    let numbered = || gate.choices.get(line.parse::<usize>().ok()?.checked_sub(1)?);
-    match exactly.or_else(likewise).or_else(numbered) {
-        Some(choice) => Ok(choice.clone()),
+    let numbered = |number: &str| number.parse::<usize>().ok()?.checked_sub(1).filter(|at| *at < choices.len());
+    let exactly = || choices.iter().position(|choice| choice == line);
+    let likewise = || {
+        let alike = |choice: &&String| choice.to_lowercase() == line.to_lowercase();
+        let mut all = (0..choices.len()).filter(|at| alike(&&choices[*at]));
+        all.next().filter(|_| all.next().is_none())
+    };
+    let by_text = exactly().or_else(likewise);
+    let at = match (by_text, numbered(line), line.strip_prefix('#').and_then(numbered)) {
+        (Some(text), Some(number), _) if text != number => {
+            return Err(format!(
+                "'{line}' is the text of choice {} and the number of another one; answer #{} or #{line}",
+                text + 1,
+                text + 1
+            ));
+        }
+        (by_text, by_number, after_sign) => by_text.or(by_number).or(after_sign),
+    };
+    match at {
+        Some(at) => Ok(choices[at].clone()),
         None if line.is_empty() => Err("nothing was answered".to_owned()),
-        None if gate.choices.len() == 1 => Err(format!("'{}' is not the choice; answer 1", visible(line))),
-        None => Err(format!("'{}' is none of the choices; answer 1 to {}", visible(line), gate.choices.len())),
+        None if choices.len() == 1 => Err(format!("'{}' is not the choice; answer 1", visible(line))),
+        None => Err(format!("'{}' is none of the choices; answer 1 to {}", visible(line), choices.len())),
     }
 }
 
@@ -125,12 +139,7 @@ pub(crate) fn shown(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
         let mark = if n == 0 { "?" } else { " " };
         lines.push(format!("  {STRONG}{mark} {line}{STRONG:#}"));
     }
-    let is_screen = is_screen(&gate.context);
-    for line in judged(&gate.context) {
-        if is_screen {
-            lines.push(format!("    {QUIET}│{QUIET:#} {}", fitted(&line, room(6))));
-            continue;
-        }
+    for line in bounded(gate) {
         // The answer depends on it, so nothing of it is cut away at the side.
         let indent: String = line.chars().take_while(|character| *character == ' ').collect();
         let rows = wrapped(line.trim_start(), room(6 + indent.len()));
@@ -171,25 +180,20 @@ fn wrapped(text: &str, room: usize) -> Vec<String> {
     lines
 }
 
-fn is_screen(context: &Map<String, Value>) -> bool {
-    context.contains_key("screen_content") || context.contains_key("match_text")
-}
-
-/// Returns what there is to judge, as lines: the end of a screen, or the fields that whoever asks gave with the question.
-pub(crate) fn judged(context: &Map<String, Value>) -> Vec<String> {
-    if is_screen(context) {
-        let screen = context.get("screen_content").or_else(|| context.get("match_text"));
-        let screen = screen.and_then(Value::as_str).unwrap_or_default();
-        let lines: Vec<&str> = screen.trim_end().lines().collect();
-        return lines[lines.len().saturating_sub(SCREEN_LINES)..].iter().map(|line| visible(line)).collect();
-    }
+/// Returns what there is to judge, as lines: a screen, and the fields that were given with the question.
+pub(crate) fn judged(gate: &GateInfo) -> Vec<String> {
     let mut lines = Vec::new();
-    for (name, value) in context {
+    let all = gate.to_judge();
+    for (name, value) in &all {
         let text = match value {
             Value::String(text) => text.trim_end().to_owned(),
-            Value::Null => continue,
             other => other.to_string(),
         };
+        // A screen needs no name where there is nothing besides.
+        if all.len() == 1 && ["screen_content", "match_text"].contains(name) {
+            lines.extend(text.lines().map(visible));
+            continue;
+        }
         let mut rows = text.lines();
         match (rows.next(), rows.next()) {
             (first, None) => lines.push(visible(&format!("{name}: {}", first.unwrap_or_default()))),
@@ -199,11 +203,22 @@ pub(crate) fn judged(context: &Map<String, Value>) -> Vec<String> {
             }
         }
     }
-    if lines.len() > FIELD_LINES {
-        let more = lines.len() - FIELD_LINES;
-        lines.truncate(FIELD_LINES);
-        lines.push(format!("… {more} more lines; steplatch runs show has all of it"));
+    lines
+}
+
+/// Whether a question is shown whole with its choices.
+pub(crate) fn is_shown_whole(gate: &GateInfo) -> bool {
+    !gate.shortened && judged(gate).len() <= MOST_LINES
+}
+
+/// Returns what there is to judge of a question, up to a bound, and how all of it is shown.
+pub(crate) fn bounded(gate: &GateInfo) -> Vec<String> {
+    let mut lines = judged(gate);
+    if is_shown_whole(gate) {
+        return lines;
     }
+    lines.truncate(MOST_LINES);
+    lines.push(format!("… this is not all; read it with: steplatch gates show {}", gate.gate_id));
     lines
 }
 
@@ -226,7 +241,7 @@ mod tests {
         let gate = gate(&["it is clean", "2", "none of these"]);
         let answers = [" It is clean ", "1", "3", "none of these"].map(|line| chosen(&gate, line).unwrap());
         assert_eq!(answers, ["it is clean", "it is clean", "none of these", "none of these"]);
-        assert_eq!(chosen(&gate, "2").unwrap(), "2", "a text goes before a number");
+        assert_eq!(chosen(&gate, "2").unwrap(), "2", "text and number mean the same choice");
         for (line, refusal) in [
             ("0", "'0' is none of the choices; answer 1 to 3"),
             ("4", "'4' is none of the choices; answer 1 to 3"),
@@ -237,22 +252,45 @@ mod tests {
     }
 
     #[test]
+    fn what_means_two_choices_is_no_answer() {
+        let gate = gate(&["2", "1", "Yes", "yes"]);
+        let refused = chosen(&gate, "1").unwrap_err();
+        assert_eq!(refused, "'1' is the text of choice 2 and the number of another one; answer #2 or #1");
+        let answers = ["#1", "#2", "3", "yes", "Yes"].map(|line| chosen(&gate, line).unwrap());
+        assert_eq!(answers, ["2", "1", "Yes", "yes", "Yes"]);
+        assert!(chosen(&gate, "YES").is_err(), "it is like two of them");
+    }
+
+    #[test]
+    fn all_that_there_is_to_judge_is_shown_or_it_is_said_that_it_is_not() {
+        let mut gate = gate(&["yes"]);
+        gate.gate_id = "run_x/ask/1".to_owned();
+        gate.context = json!({"screen_content": "$ make", "command": "rm -rf /"}).as_object().unwrap().clone();
+        assert_eq!(bounded(&gate), ["screen_content: $ make", "command: rm -rf /"]);
+        assert!(is_shown_whole(&gate) && !is_shown_whole(&GateInfo { shortened: true, ..gate.clone() }));
+        gate.context = json!({"plan": "a step\n".repeat(50)}).as_object().unwrap().clone();
+        let lines = bounded(&gate);
+        assert!(!is_shown_whole(&gate) && lines.len() == 41);
+        assert_eq!(lines[40], "… this is not all; read it with: steplatch gates show run_x/ask/1");
+    }
+
+    #[test]
     fn where_there_are_no_choices_any_text_is_an_answer() {
         assert_eq!(chosen(&gate(&[]), " go on \n").unwrap(), "go on");
         assert!(chosen(&gate(&[]), "  ").is_err());
     }
 
     #[test]
-    fn a_question_shows_the_end_of_its_screen_and_no_escapes_of_it() {
+    fn a_question_shows_its_screen_and_no_escapes_of_it() {
         let mut gate = gate(&["yes"]);
         let screen: String = (1..=20).map(|n| format!("line {n}\x1b[2J\n")).collect();
         gate.context = json!({"screen_content": format!("{screen}\n\n")}).as_object().unwrap().clone();
         let lines: Vec<String> =
             shown(&gate, Some(40)).iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect();
         assert_eq!(lines[0], "  ? What holds?");
-        assert_eq!((lines[1].as_str(), lines[12].as_str()), ("    │ line 9␛[2J", "    │ line 20␛[2J"));
-        assert_eq!(lines[13], "    1  yes");
-        assert_eq!(lines.len(), 14);
+        assert_eq!((lines[1].as_str(), lines[20].as_str()), ("    │ line 1␛[2J", "    │ line 20␛[2J"));
+        assert_eq!(lines[21], "    1  yes");
+        assert_eq!(lines.len(), 22);
     }
 
     #[test]

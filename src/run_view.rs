@@ -12,7 +12,7 @@ use steplatch_protocol::{GateInfo, RunEvent};
 
 use crate::action::{self, Outcome, detail, succeeded};
 use crate::calls_view::Calls;
-use crate::print::{BAD, GOOD, QUIET, STRONG, duration, fitted, padded, visible, width};
+use crate::print::{self, BAD, GOOD, QUIET, STRONG, duration, fitted, padded, visible, width};
 use crate::question;
 use crate::wording::for_people;
 
@@ -148,7 +148,10 @@ impl Story {
                 // A traceback ends with the error.
                 let error = event.data.get("traceback").or_else(|| event.data.get("error"));
                 let error = error.and_then(Value::as_str).unwrap_or("no reason was given");
-                lines.push(format!("{BAD}✗{BAD:#} {STRONG}failed{STRONG:#}{time}{states}: {}", for_people(error)));
+                lines.push(format!(
+                    "{BAD}✗{BAD:#} {STRONG}failed{STRONG:#}{time}{states}: {}",
+                    print::harmless(&for_people(error))
+                ));
                 let screen: Vec<&str> = self.screen.lines().collect();
                 if !screen.is_empty() {
                     lines.push(format!("  {QUIET}the screen as it was left:{QUIET:#}"));
@@ -354,7 +357,7 @@ impl View for Shown {
         if !lines.is_empty() {
             self.clear(&mut out)?;
         }
-        lines.iter().try_for_each(|line| writeln!(out, "{line}"))
+        lines.iter().try_for_each(|line| writeln!(out, "{}", print::harmless(line)))
     }
 
     fn question(&mut self, gate: &GateInfo) -> io::Result<()> {

@@ -20,6 +20,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use steplatch_workflow::Proof;
 use toml::Table;
 
 use self::remotes::Remote;
@@ -128,6 +129,13 @@ pub(crate) const KEYS: &[Key] = &[
         hot: true,
     },
     Key {
+        name: "gates.require",
+        variable: "STEPLATCH_GATES_REQUIRE",
+        about: "the weakest proof of a person that gates take: none, dialog, terminal or passphrase",
+        kind: Kind::Text("none", is_proof),
+        hot: true,
+    },
+    Key {
         name: "daemon.log",
         variable: crate::print::LOG_VARIABLE,
         about: "what the daemon logs: a level, or levels of parts, such as info,steplatch=debug",
@@ -135,6 +143,15 @@ pub(crate) const KEYS: &[Key] = &[
         hot: true,
     },
 ];
+
+fn proof(name: &str) -> Option<Proof> {
+    Proof::ALL.into_iter().find(|proof| proof.name() == name)
+}
+
+fn is_proof(name: &str) -> Result<(), String> {
+    let names = Proof::ALL.map(Proof::name).join(", ");
+    proof(name).map(drop).ok_or_else(|| format!("it is one of {names}"))
+}
 
 /// The settings in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -318,6 +335,10 @@ impl Settings {
         steplatch_daemon::Configuration {
             library_tools: *self.value("tools.library") == Value::Flag(true),
             remotes: self.remotes.iter().map(|remote| remote.config.clone()).collect(),
+            gate_proof: match self.value("gates.require") {
+                Value::Text(name) => proof(name).unwrap_or(Proof::Passphrase),
+                other => unreachable!("a proof is asked for as text, and is {other:?}"),
+            },
         }
     }
 

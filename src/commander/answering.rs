@@ -60,7 +60,7 @@ impl Conversation<'_> {
     async fn is_refused(&mut self, gate: &str, answer: AnswerGate, reply: &AnswerGateReply) -> Result<(), Failure> {
         let error = reply.error.clone().unwrap_or_else(|| "the answer was not taken".to_owned());
         if reply.passphrase_wanted && !self.screen.is_watched() {
-            let how = format!("answer it with: steplatch gates answer {} --passphrase-stdin", answer.run_id);
+            let how = format!("answer it with: steplatch gates answer {gate} --passphrase-stdin");
             return Err(Failure::work(format!("{error}; {how}")));
         }
         let is_first = answer.passphrase.is_none();

@@ -340,11 +340,10 @@ impl<'a> Conversation<'a> {
             let target = visible(&entry.target.to_string());
             told.push(match (&entry.run, &entry.state) {
                 (Some(run), _) => {
-                    let asks = self.session.questions().any(|question| question.entry == Some(number));
-                    let how = if asks {
-                        format!("answer it with: steplatch gates answer {run}")
-                    } else {
-                        format!("see it with: steplatch runs show {run}")
+                    let asked = self.session.questions().find(|question| question.entry == Some(number));
+                    let how = match asked.map(|question| &question.asking.gate().gate_id) {
+                        Some(gate) => format!("answer it with: steplatch gates answer {gate}"),
+                        None => format!("see it with: steplatch runs show {run}"),
                     };
                     format!("{target} goes on as {run}; {how}")
                 }

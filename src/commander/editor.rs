@@ -208,7 +208,7 @@ impl Drop for Lines {
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &before);
         if self.asked {
             // The editor is in the middle of a line, and had pastes bracketed.
-            let _ = print::exactly("\x1b[?2004l\n");
+            let _ = print::bytes(b"\x1b[?2004l\n");
         }
     }
 }

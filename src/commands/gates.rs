@@ -4,16 +4,18 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
-use steplatch_protocol::{AnswerGate, AnswerGateReply, GateInfo, GetWorkflowRun, Place, RunRecord};
-use steplatch_workflow::Form;
+use steplatch_protocol::{
+    AnswerGate, AnswerGateReply, GateInfo, GetApprover, GetGate, GetWorkflowRun, Place, RunRecord,
+};
+use steplatch_workflow::{AnsweredBy, Form};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::runs::{find, listed, not_found};
+use super::runs::{all, find, not_found};
 use crate::asking::Asking;
 use crate::failure::Failure;
 use crate::print::{self, QUIET, STRONG, visible};
-use crate::question::{Person, judged};
-use crate::{front, passphrase, question};
+use crate::question::{Person, bounded, judged};
+use crate::{front, pager, passphrase, question};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Gates {
@@ -23,13 +25,26 @@ pub(crate) enum Gates {
         #[arg(long)]
         json: bool,
     },
+    /// Show a question whole, page by page where a terminal reads
+    Show(Show),
     /// Answer a question that a run waits for
     Answer(Answer),
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// The gate, as 'gates list' names it; or its run, while that asks one thing only
+    gate: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Answer {
-    /// The run: its id, or an unambiguous beginning of it; without one, all questions are asked, the oldest first
+    /// The gate, as 'gates list' names it; or its run, if that never asked anything else; without one, all questions are asked, the
+    /// oldest first
+    #[arg(value_name = "GATE")]
     run: Option<String>,
     /// The choice, by its number or in its words; any text where there is nothing to choose from
     ///
@@ -38,7 +53,7 @@ pub(crate) struct Answer {
     /// A field of the form that the gate asks for; may be given more than once
     #[arg(long, short, value_name = "NAME=VALUE", value_parser = field, conflicts_with = "choice", requires = "run")]
     field: Vec<(String, String)>,
-    /// Which question, where the run has several
+    /// The gate, where its run stands first
     #[arg(long, value_name = "ID", requires = "run")]
     gate: Option<String>,
     /// Read the approver's passphrase from the first line of standard input
@@ -57,20 +72,54 @@ fn field(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Runs that may wait at once and are all listed.
-const MOST: u32 = 1000;
-
 impl Gates {
     pub(super) async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
         match self {
             Self::List { json } => list(place, json).await,
+            Self::Show(command) => command.run(place).await,
             Self::Answer(command) => command.run(place).await,
         }
     }
 }
 
+/// What was named on the command line: a run, and one of its gates if that was said.
+struct Named {
+    run: String,
+    gate: Option<String>,
+}
+
+impl Named {
+    /// Reads the id of a gate, or of a run, or an unambiguous beginning of that.
+    async fn read(place: &Place, text: &str) -> Result<Self, Failure> {
+        match text.split_once('/') {
+            Some((run, step)) => {
+                let run = find(place, run).await?;
+                Ok(Self { gate: Some(format!("{run}/{step}")), run })
+            }
+            None => Ok(Self { run: find(place, text).await?, gate: None }),
+        }
+    }
+}
+
+impl Show {
+    async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        let Named { run, gate } = Named::read(place, &self.gate).await?;
+        let reply = front::ask(place, GetGate { run_id: run, gate_id: gate }).await?;
+        let Some(gate) = reply.gate else {
+            let error = reply.error.clone().unwrap_or_else(|| "the gate does not wait".to_owned());
+            return Err(Failure::work(error).with(&reply));
+        };
+        if self.json {
+            print::json(&gate)?;
+        } else {
+            pager::show(&told(&gate, &judged(&gate), ""))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
 async fn list(place: &Place, json: bool) -> Result<ExitCode, Failure> {
-    let runs = listed(place, None, Some("waiting".to_owned()), MOST).await?;
+    let runs = all(place, Some("waiting")).await?;
     // A run shows the gates of those below it as well; here each stands with its own.
     let own = |run: &RunRecord, gate: &&GateInfo| {
         gate.run_id == run.run_id || !runs.iter().any(|other| other.run_id == gate.run_id)
@@ -92,19 +141,21 @@ async fn list(place: &Place, json: bool) -> Result<ExitCode, Failure> {
                 print::line("")?;
             }
             print::line(format!("{STRONG}{}{STRONG:#} {QUIET}{}{QUIET:#}", visible(workflow), gate.run_id))?;
-            let alone = gates.iter().filter(|(_, other)| other.run_id == gate.run_id).count() == 1;
-            told(gate, alone, "  ").iter().try_for_each(print::line)?;
+            told(gate, &bounded(gate), "  ").iter().try_for_each(print::line)?;
+        }
+        let is_for_person = gates.iter().any(|(_, gate)| gate.answered_by == AnsweredBy::Human.name());
+        if is_for_person && !front::ask(place, GetApprover {}).await?.is_set {
+            print::note(passphrase::RECOMMENDED);
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells a question, what there is to judge, its choices and how to answer, one line each. `alone` is whether its run
-/// asks nothing else.
-pub(super) fn told(gate: &GateInfo, alone: bool, indent: &str) -> Vec<String> {
+/// Tells a question, what there is to `judge`, its choices and how to answer, one line each.
+pub(super) fn told(gate: &GateInfo, judge: &[String], indent: &str) -> Vec<String> {
     let since = print::ago(&gate.created_at);
     let mut lines = vec![format!("{indent}{} {QUIET}asked {since}{QUIET:#}", visible(&gate.prompt))];
-    lines.extend(judged(&gate.context).iter().map(|line| format!("{indent}  {QUIET}│{QUIET:#} {line}")));
+    lines.extend(judge.iter().map(|line| format!("{indent}  {QUIET}│{QUIET:#} {line}")));
     let choices = gate.choices.iter().enumerate();
     lines.extend(
         choices.map(|(index, choice)| format!("{indent}  {STRONG}{}{STRONG:#}  {}", index + 1, visible(choice))),
@@ -121,31 +172,31 @@ pub(super) fn told(gate: &GateInfo, alone: bool, indent: &str) -> Vec<String> {
         None if gate.choices.is_empty() => "TEXT",
         None => "NUMBER",
     };
-    let which = if alone { String::new() } else { format!(" --gate {}", gate.gate_id) };
-    lines.push(format!("{indent}{QUIET}answer with: steplatch gates answer {}{which} {answer}{QUIET:#}", gate.run_id));
+    lines.push(format!("{indent}{QUIET}answer with: steplatch gates answer {} {answer}{QUIET:#}", gate.gate_id));
     lines
 }
 
 impl Answer {
     async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
-        let Some(run) = &self.run else { return self.ask_all(place).await };
-        let id = find(place, run).await?;
+        let Some(named) = &self.run else { return self.ask_all(place).await };
+        let Named { run: id, gate } = Named::read(place, named).await?;
+        let named_gate = gate.or_else(|| self.gate.clone());
         let record = front::ask(place, GetWorkflowRun { run_id: id.clone() }).await?;
         let Some(run) = record.run else { return Err(not_found(&id)) };
         if self.choice.is_none() && self.field.is_empty() {
-            let gates = match &self.gate {
-                Some(_) => vec![self.meant(&id, &run.pending_gates)?.clone()],
+            let gates = match &named_gate {
+                Some(gate) => vec![meant(&id, Some(gate), &run.pending_gates)?.clone()],
                 None => run.pending_gates,
             };
             return self.ask(place, &format!("run {id} waits for no answer"), gates).await;
         }
-        let answer = AnswerGate { run_id: id.clone(), gate_id: self.gate.clone(), ..AnswerGate::default() };
+        let answer = AnswerGate { run_id: id.clone(), gate_id: named_gate.clone(), ..AnswerGate::default() };
         if run.pending_gates.is_empty() {
-            // Only the daemon knows who was faster.
+            // Only the daemon knows which answer was first.
             let answer = AnswerGate { answer: self.choice.clone().unwrap_or_default(), ..answer };
             return self.give(place, answer).await;
         }
-        if let Some(gate) = &self.gate
+        if let Some(gate) = &named_gate
             && gate.starts_with(&format!("{id}/"))
             && !run.pending_gates.iter().any(|open| open.gate_id == *gate)
         {
@@ -153,8 +204,21 @@ impl Answer {
             let answer = AnswerGate { answer: self.choice.clone().unwrap_or_default(), ..answer };
             return self.give(place, answer).await;
         }
-        let gate = self.meant(&id, &run.pending_gates)?;
-        let answer = AnswerGate { gate_id: Some(gate.gate_id.clone()), ..answer };
+        if named_gate.is_none() && run.pending_gates.len() == 1 {
+            // The question that was read may be over, and this one be another.
+            let reply = front::ask(place, GetGate { run_id: id.clone(), gate_id: None }).await?;
+            if let Some(gate) = reply.gate.filter(|_| reply.asked_before) {
+                let error = format!(
+                    "run {id} asks more than one question; name the one that you read: steplatch gates show {0}, then \
+                     steplatch gates answer {0}",
+                    gate.gate_id
+                );
+                return Err(Failure::usage(error));
+            }
+        }
+        let gate = meant(&id, named_gate.as_deref(), &run.pending_gates)?;
+        let (gate_id, digest) = (Some(gate.gate_id.clone()), Some(gate.digest.clone()));
+        let answer = AnswerGate { gate_id, digest, ..answer };
         let answer = match &self.choice {
             None => AnswerGate { form: Some(self.filled(gate)?), ..answer },
             // It is the JSON of the form, which the daemon reads.
@@ -170,22 +234,6 @@ impl Answer {
             }
         };
         self.give(place, answer).await
-    }
-
-    /// Returns the gate that is to be answered, of those that wait.
-    fn meant<'g>(&self, run: &str, gates: &'g [GateInfo]) -> Result<&'g GateInfo, Failure> {
-        let there = || gates.iter().map(|gate| gate.gate_id.as_str()).collect::<Vec<_>>().join(", ");
-        match (&self.gate, gates) {
-            (None, [gate]) => Ok(gate),
-            (Some(asked), gates) => gates.iter().find(|gate| gate.gate_id == *asked).ok_or_else(|| {
-                let asked = visible(asked);
-                Failure::usage(format!("gate '{asked}' does not wait in run {run}; there is {}", there()))
-            }),
-            (None, _) => {
-                let error = format!("run {run} waits for several answers; say which with --gate: {}", there());
-                Err(Failure::usage(error))
-            }
-        }
     }
 
     /// Returns the form of a gate, filled in with what was given.
@@ -231,7 +279,7 @@ impl Answer {
 
     /// Asks everything that any run waits for.
     async fn ask_all(&self, place: &Place) -> Result<ExitCode, Failure> {
-        let runs = listed(place, None, Some("waiting".to_owned()), MOST).await?;
+        let runs = all(place, Some("waiting")).await?;
         let mut gates: Vec<GateInfo> = runs.into_iter().flat_map(|run| run.pending_gates).collect();
         gates.sort_by(|one, other| one.created_at.cmp(&other.created_at));
         // A run shows the gates of those below it as well.
@@ -243,7 +291,7 @@ impl Answer {
     async fn ask(&self, place: &Place, nothing: &str, gates: Vec<GateInfo>) -> Result<ExitCode, Failure> {
         let Some(mut person) = Person::here().filter(|_| !self.json) else {
             return Err(Failure::usage(
-                "nobody can be asked here: say what you answer, with: steplatch gates answer RUN CHOICE",
+                "no person can be asked here: say what you answer, with: steplatch gates answer GATE CHOICE",
             ));
         };
         if gates.is_empty() {
@@ -296,6 +344,19 @@ impl Answer {
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Returns the gate that is to be answered, of those that wait in a run.
+fn meant<'g>(run: &str, named: Option<&str>, gates: &'g [GateInfo]) -> Result<&'g GateInfo, Failure> {
+    let there = || gates.iter().map(|gate| gate.gate_id.as_str()).collect::<Vec<_>>().join(", ");
+    match (named, gates) {
+        (None, [gate]) => Ok(gate),
+        (Some(named), gates) => gates.iter().find(|gate| gate.gate_id == named).ok_or_else(|| {
+            let named = visible(named);
+            Failure::usage(format!("gate '{named}' does not wait in run {run}; there is {}", there()))
+        }),
+        (None, _) => Err(Failure::usage(format!("run {run} waits for several answers; say which of {}", there()))),
     }
 }
 

@@ -16,8 +16,8 @@ use crate::failure::{FAILED, Failure};
 use crate::wording::for_people;
 use crate::{front, print};
 
-/// Runs that are looked through for one whose id begins with what was typed.
-const LOOKED_THROUGH: u32 = 1000;
+/// Runs that are asked for at a time.
+const PAGE: u32 = 1000;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
@@ -101,7 +101,7 @@ impl List {
     async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
         let Self { workflow, state, since, until, limit, .. } = self;
         let filtered = [&workflow, &state, &since, &until].into_iter().any(Option::is_some);
-        let wanted = ListWorkflowRuns { workflow_id: workflow, state, since, until, limit: Some(limit) };
+        let wanted = ListWorkflowRuns { workflow_id: workflow, state, since, until, before: None, limit: Some(limit) };
         let runs = asked_for(place, wanted).await?;
         if self.json {
             print::json(&serde_json::json!({ "runs": runs }))?;
@@ -174,12 +174,28 @@ async fn asked_for(place: &Place, wanted: ListWorkflowRuns) -> Result<Vec<RunRec
     Ok(reply.runs)
 }
 
+/// Returns all runs in a state, or in any, newest first.
+pub(crate) async fn all(place: &Place, state: Option<&str>) -> Result<Vec<RunRecord>, Failure> {
+    let mut runs: Vec<RunRecord> = Vec::new();
+    loop {
+        let before = runs.last().map(|run| run.run_id.clone());
+        let state = state.map(str::to_owned);
+        let page = ListWorkflowRuns { state, before, limit: Some(PAGE), ..ListWorkflowRuns::default() };
+        let page = asked_for(place, page).await?;
+        let is_last = page.len() < PAGE as usize;
+        runs.extend(page);
+        if is_last {
+            return Ok(runs);
+        }
+    }
+}
+
 /// Returns the id of the run that a person means: a whole id as it is, a beginning when it is that of one run only.
 pub(crate) async fn find(place: &Place, meant: &str) -> Result<String, Failure> {
     if meant.parse::<RunId>().is_ok() {
         return Ok(meant.to_owned());
     }
-    let runs = listed(place, None, None, LOOKED_THROUGH).await?;
+    let runs = all(place, None).await?;
     let begins = |run: &&RunRecord| {
         let without = run.run_id.strip_prefix("run_").unwrap_or(&run.run_id);
         !meant.is_empty() && (run.run_id.starts_with(meant) || without.starts_with(meant))

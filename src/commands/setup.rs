@@ -135,6 +135,7 @@ impl Setup {
             (true, false) if self.remove => print::note("clients that run let go of it when they are started again"),
             (true, false) => {
                 print::note("clients that run see it when they are started again; check it with: steplatch doctor");
+                print::note("so that only you answer gates, set a passphrase with: steplatch approver set");
             }
         }
         Ok(())

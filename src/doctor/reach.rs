@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use steplatch_protocol::{
-    ConnectError, DaemonStatus, DaemonStatusReply, ListRemoteWorkflows, Place, RefreshWorkflows, RemoteInfo, connect,
+    ConnectError, DaemonStatus, DaemonStatusReply, GetApprover, ListRemoteWorkflows, Place, RefreshWorkflows,
+    RemoteInfo, connect,
 };
 
 use super::{Checks, ask};
 use crate::commands::config;
 use crate::settings::Settings;
-use crate::{front, print};
+use crate::{front, passphrase, print};
 
 /// How long an address may take to be connected to.
 const CONNECTING: Duration = Duration::from_secs(3);
@@ -41,7 +42,11 @@ pub(super) async fn daemon(place: &Place) -> Checks {
     let mut checks = Checks::of("The daemon");
     let asked = tokio::time::timeout(super::probe::PATIENCE, async {
         let (client, _) = connect(place, front::hello("steplatch")).await?;
-        Ok(client.call(DaemonStatus {}).await)
+        let status = client.call(DaemonStatus {}).await;
+        Ok(match status {
+            Ok(status) => client.call(GetApprover {}).await.map(|approver| (status, approver)),
+            Err(error) => Err(error),
+        })
     });
     const RESTART: &str = "start it again with: steplatch daemon restart (terminals and runs go on)";
     match asked.await {
@@ -49,7 +54,13 @@ pub(super) async fn daemon(place: &Place) -> Checks {
         Ok(Err(ConnectError::NotRunning(_))) => checks.absent("daemon", "not running; it is started when it is needed"),
         Ok(Err(error)) => checks.problem("daemon", error.to_string(), RESTART),
         Ok(Ok(Err(error))) => checks.problem("daemon", error.to_string(), RESTART),
-        Ok(Ok(Ok(status))) => tell_daemon(&mut checks, &status, RESTART),
+        Ok(Ok(Ok((status, approver)))) => {
+            tell_daemon(&mut checks, &status, RESTART);
+            match approver.is_set {
+                true => checks.good("approver", "a passphrase is set: answers to gates for people need it"),
+                false => checks.absent("approver", passphrase::RECOMMENDED),
+            }
+        }
     }
     checks
 }

@@ -11,6 +11,7 @@ use crate::commands::gates;
 use crate::failure::Failure;
 use crate::front;
 use crate::print::{self, BAD, GOOD, QUIET, STRONG, visible};
+use crate::question::bounded;
 use crate::wording::for_people;
 
 /// Shows one run.
@@ -147,10 +148,9 @@ fn told(record: &RunRecord, report: &RunReply, is_open: bool) -> Vec<String> {
         lines.push(format!("  {QUIET}the last screen:{QUIET:#}"));
         lines.extend(screen.lines().map(|line| format!("  {QUIET}│{QUIET:#} {}", visible(line))));
     }
-    let alone = record.pending_gates.len() == 1;
     for gate in &record.pending_gates {
         lines.push(String::new());
-        lines.extend(gates::told(gate, alone, "  "));
+        lines.extend(gates::told(gate, &bounded(gate), "  "));
     }
     lines
 }

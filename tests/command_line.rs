@@ -79,7 +79,7 @@ fn a_gate_is_listed_shown_and_answered_by_its_number() {
     }
     let shown = home.runs(&["runs", "show", &run[..8]]).well();
     assert!(shown.contains("state     waiting") && shown.contains("at        judge (3 states executed)"), "{shown}");
-    assert!(shown.contains(&format!("steplatch gates answer {run} NUMBER")), "{shown}");
+    assert!(shown.contains(&format!("steplatch gates answer {run}/judge/1 NUMBER")), "{shown}");
 
     refused(&home.runs(&["gates", "answer", &run, "4"]), 2, &["'4' is none of the choices", "2  it is broken"]);
     refused(&home.runs(&["gates", "answer", &run, "1", "--gate", "other"]), 2, &["gate 'other' does not wait in run"]);
@@ -440,7 +440,7 @@ fn whoever_asks_for_json_gets_it_when_nothing_came_of_it_too() {
         (&["terminal", "run", "term_nothing", "ls"], 1, "term_nothing"),
         // What is no command at all.
         (&["runs", "list", "--limit", "none"], 2, "none"),
-        (&["gates", "answer"], 2, "nobody can be asked here"),
+        (&["gates", "answer"], 2, "no person can be asked here"),
     ] {
         let arguments = [&[arguments[0], arguments[1], "--json"], &arguments[2..]].concat();
         told_twice(&home.runs(&arguments), code, part);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use steplatch_terminal::{Input, Opened, Options, Reason, Size, Spec, Target, Terminal, Terminals, Until, Wait};
-use steplatch_testkit::{Home, Said};
+use steplatch_testkit::{Home, OwnTerminal, Said};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -125,6 +125,7 @@ impl Project {
 struct Desk {
     terminal: Terminal,
     _terminals: Terminals,
+    _own: OwnTerminal,
 }
 
 impl Desk {
@@ -134,22 +135,25 @@ impl Desk {
 
     async fn with(project: &Project, more: &[(&str, &str)]) -> Self {
         let terminals = Terminals::new(Options::default()).unwrap();
-        let environment = project.home.environment().into_iter();
-        let more = more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let command = format!("{STEPLATCH} commander; echo left with $?; stty -a | grep -o ' -*echo '; sleep 1000");
+        let own = OwnTerminal::of(&["bash", "-c", &command], |helper| {
+            helper.current_dir(&project.folder).env_remove("NO_COLOR").envs(project.home.environment());
+            helper.envs(more.iter().copied());
+        });
+        let show = own.show();
         let spec = Spec {
-            arguments: ["bash", "-c", &command].map(Into::into).into(),
-            command: "bash".into(),
+            command: show[0].clone(),
+            arguments: show.map(Into::into).into(),
             folder: project.folder.clone(),
-            inherited: std::env::vars_os().filter(|(name, _)| name != "NO_COLOR").collect(),
-            environment: environment.chain(more).map(|(name, value)| (name.into(), value.into())).collect(),
+            inherited: std::env::vars_os().collect(),
+            environment: Vec::new(),
             size: Size { cols: 120, rows: 45 },
             name: None,
             opened_by: None,
             step: None,
         };
         let Opened { terminal, .. } = terminals.open(spec).await.unwrap();
-        let desk = Self { terminal, _terminals: terminals };
+        let desk = Self { terminal, _terminals: terminals, _own: own };
         desk.shows("/help teaches, Ctrl-D leaves").await;
         desk
     }
@@ -478,7 +482,7 @@ fn a_script_reads_lines_and_ends_with_the_code_of_the_last_one() {
     let waits = project.script("%story.py notes\n@greet ::story\n");
     let run = project.listed("waiting")[0]["run_id"].as_str().unwrap().to_owned();
     assert_eq!(waits.code, 3, "{}", waits.stdout);
-    let told = format!("%story.py goes on as {run}; answer it with: steplatch gates answer {run}\n");
+    let told = format!("%story.py goes on as {run}; answer it with: steplatch gates answer {run}/gate/1\n");
     assert!(waits.stderr.contains(&told), "{}", waits.stderr);
     assert!(
         waits.stderr.contains("::1 @greet did not begin, because what it waits for did not come"),

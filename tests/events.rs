@@ -98,10 +98,10 @@ fn who_follows_a_run_over_daemons_that_are_killed_hears_each_event_once() {
     let mut following = Following::of(&home, &[&run, "--follow"]);
     following.hears(is_gate("One?"));
     kill_the_daemon(&home);
-    home.runs(&["gates", "answer", &run, "yes"]).well();
+    home.answers(&run, "yes").well();
     following.hears(is_gate("Two?"));
     kill_the_daemon(&home);
-    home.runs(&["gates", "answer", &run, "yes"]).well();
+    home.answers(&run, "yes").well();
     let heard = following.ends();
     assert_eq!(heard.last().unwrap()["event_type"], "workflow_completed");
     let numbers: Vec<u64> = heard.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
@@ -125,10 +125,10 @@ fn the_events_of_a_nested_run_stand_where_it_was_started_also_while_it_goes_on()
     assert!(so_far.iter().any(is_gate("One?")), "{:?}", told(&so_far));
     let mut following = Following::of(&home, &[&run, "--nested", "--follow"]);
     following.hears(is_gate("One?"));
-    home.runs(&["gates", "answer", &run, "yes"]).well();
+    home.answers(&run, "yes").well();
     following.hears(is_gate("Two?"));
     kill_the_daemon(&home);
-    home.runs(&["gates", "answer", &run, "yes"]).well();
+    home.answers(&run, "yes").well();
     let heard = told(&following.ends());
     let inner = ["workflow_started", "state_entered", "gate_waiting", "gate_answered", "state_completed", "transition"]
         .into_iter()

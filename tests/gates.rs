@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home, Said};
+use steplatch_testkit::{Agent, Home, Person, Said};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -77,42 +77,6 @@ impl Story {
     }
 }
 
-/// A person at a terminal, who runs a command in `home`. The terminal is kept by another daemon.
-struct Person<'a> {
-    agent: &'a Agent,
-    session: String,
-}
-
-impl<'a> Person<'a> {
-    fn runs(agent: &'a Agent, home: &Home, arguments: &str) -> Self {
-        let environment: Vec<String> =
-            home.environment().into_iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let (folder, environment) = (home.path().display(), environment.join(" "));
-        let command = format!("cd {folder} && env {environment} {STEPLATCH} {arguments}; echo exit-code-$?; sleep 100");
-        let opened = agent.calls("open_terminal", json!({"command": ["bash", "-c", command]}));
-        Self { agent, session: opened["session_id"].as_str().unwrap().to_owned() }
-    }
-
-    fn sees(&self, pattern: &str) -> String {
-        let asked = json!({"session_id": self.session, "pattern": pattern, "since": 0, "timeout": 60});
-        let waited = self.agent.calls("await_output", asked);
-        let screen = waited["screen_content"].as_str().unwrap();
-        assert_eq!(waited["reason"], "match", "no {pattern:?} on:\n{screen}");
-        screen.to_owned()
-    }
-
-    fn types(&self, line: &str) {
-        let sent =
-            self.agent.calls("send_input", json!({"session_id": self.session, "input_text": format!("{line}\n")}));
-        assert_eq!(sent["success"], true, "{sent}");
-    }
-
-    fn presses(&self, key: &str) {
-        let sent = self.agent.calls("send_input", json!({"session_id": self.session, "input_text": "", "keys": [key]}));
-        assert_eq!(sent["success"], true, "{sent}");
-    }
-}
-
 #[test]
 fn a_form_is_filled_in_with_fields_on_the_command_line() {
     let story = Story::new();
@@ -122,7 +86,7 @@ fn a_form_is_filled_in_with_fields_on_the_command_line() {
         "version  a text of at least 3 characters\n",
         "place  one of eu, us, eu if left out",
         "count  a whole number from 1 to 9, may be left out",
-        &format!("answer with: steplatch gates answer {run} --field NAME=VALUE"),
+        &format!("answer with: steplatch gates answer {run}/ask/1 --field NAME=VALUE"),
     ] {
         assert!(listed.contains(part), "no {part:?} in {listed}");
     }
@@ -133,7 +97,7 @@ fn a_form_is_filled_in_with_fields_on_the_command_line() {
     {
         assert!(wrong.stderr.contains(part), "no {part:?} in {}", wrong.stderr);
     }
-    assert!(answer(&[]).stderr.contains("nobody can be asked here"));
+    assert!(answer(&[]).stderr.contains("no person can be asked here"));
     let taken = answer(&["-f", "version=1.2", "-f", "count=3"]).well();
     assert!(taken.starts_with("answered: version=1.2 place=eu count=3 loud=false; the run is now "), "{taken}");
     let ended = story.ends(&run);
@@ -236,7 +200,7 @@ fn a_person_is_asked_for_a_form_field_by_field() {
         asking(&json!({"prompt": "Which?", "form": form()})).to_string(),
     )
     .unwrap();
-    let person = Person::runs(&agent, &story.home, "run ask.json");
+    let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json");
     person.sees("Version \\(a text of at least 3 characters\\):");
     person.types("1");
     person.sees("'Version' must have at least 3 characters, not 1");
@@ -259,7 +223,7 @@ fn without_arguments_everything_that_waits_is_asked() {
     let first = story.asks(&json!({"prompt": "First?", "choices": ["yes", "no"]}));
     let second = story.asks(&json!({"prompt": "Second?"}));
     let third = story.asks(&json!({"prompt": "Third?", "form": form()}));
-    let person = Person::runs(&agent, &story.home, "gates answer");
+    let person = Person::runs(&agent, &story.home, STEPLATCH, "gates answer");
     let screen = person.sees("by number or text:");
     assert!(screen.contains("? First?") && !screen.contains("Second?"), "{screen}");
     person.types("maybe");
@@ -290,7 +254,7 @@ fn a_passphrase_is_set_asked_for_without_being_seen_and_cleared() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);
     assert!(story.home.runs(&["approver", "status"]).well().contains("no passphrase is set"));
-    let person = Person::runs(&agent, &story.home, "approver set");
+    let person = Person::runs(&agent, &story.home, STEPLATCH, "approver set");
     person.sees("new passphrase:");
     person.types("open sesame");
     person.sees("new passphrase again:");
@@ -302,7 +266,7 @@ fn a_passphrase_is_set_asked_for_without_being_seen_and_cleared() {
     let run = story.asks(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     let without = story.home.runs(&["gates", "answer", &run, "yes"]);
     assert!(without.code == 1 && without.stderr.contains("needs the approver's passphrase"), "{without:?}");
-    let person = Person::runs(&agent, &story.home, &format!("gates answer {run} yes"));
+    let person = Person::runs(&agent, &story.home, STEPLATCH, &format!("gates answer {run} yes"));
     person.sees("the approver's passphrase:");
     person.types("open barley");
     person.sees("Wrong passphrase; try again in 1 s");
@@ -335,7 +299,7 @@ fn ctrl_c_at_a_question_leaves_it_open_and_twice_cancels_the_run() {
     let agent = Agent::new(&outer);
     let definition = asking(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     std::fs::write(story.home.path().join("ask.json"), definition.to_string()).unwrap();
-    let person = Person::runs(&agent, &story.home, "run ask.json");
+    let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json");
     let screen = person.sees("by number or text:");
     assert!(screen.contains("Ctrl-C leaves the question open, twice cancels the run"), "{screen}");
     person.presses("ctrl-c");
@@ -347,7 +311,7 @@ fn ctrl_c_at_a_question_leaves_it_open_and_twice_cancels_the_run() {
     story.home.runs(&["gates", "answer", run, "yes"]).well();
     story.ends(run);
 
-    let person = Person::runs(&agent, &story.home, "run ask.json");
+    let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json");
     person.sees("by number or text:");
     person.presses("ctrl-c");
     person.sees("Ctrl-C again cancels the run");
@@ -420,7 +384,7 @@ fn a_watched_run_asks_for_the_passphrase_and_gives_the_terminal_its_echo_back() 
     story.pipes(&["approver", "set", "--stdin"], "open sesame\n").well();
     let definition = asking(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
     std::fs::write(story.home.path().join("ask.json"), definition.to_string()).unwrap();
-    let person = Person::runs(&agent, &story.home, "run ask.json; read -p 'next: ' word; echo");
+    let person = Person::runs(&agent, &story.home, STEPLATCH, "run ask.json; read -p 'next: ' word; echo");
     person.sees("by number or text:");
     person.types("1");
     person.sees("the approver's passphrase:");

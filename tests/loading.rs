@@ -182,7 +182,7 @@ fn a_failed_run_proves_nothing_and_a_gate_that_outlives_the_daemon_counts_once()
     );
     project.loads(&["asks.py"]).well();
     let begins = || project.types(&["run", "asks", "--detach"]).well().trim().to_owned();
-    let answers = |run: &str, answer: &str| project.types(&["gates", "answer", run, answer]).well();
+    let answers = |run: &str, answer: &str| project.home.answers(run, answer).well();
     let run = begins();
     answers(&run, "no");
     let failed = project.counted("asks", 1);
@@ -367,7 +367,7 @@ fn functions_and_machines_start_each_other_by_name_and_share_what_is_loaded() {
     project.crashes();
     for run in &runs {
         // The next daemon needs a moment to find out that the run waits for one below it.
-        project.waits_until("the answer is taken", || project.types(&["gates", "answer", run, "fine"]).code == 0);
+        project.waits_until("the answer is taken", || project.home.answers(run, "fine").code == 0);
     }
     let outer = waits(&runs[0]);
     assert_eq!(outer["result"], json!([["HEY!", "shared\n", "toml\n"], ["deep", "fine"], true, "own"]), "{outer}");

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use steplatch_testkit::{Agent, Home, Said};
+use steplatch_testkit::{Agent, Home, Person, Said};
 
 const STEPLATCH: &str = env!("CARGO_BIN_EXE_steplatch");
 
@@ -192,44 +192,14 @@ const JUDGED: &str = r#"{"name": "judged", "initial_state": "open", "states": {
     "repair": {"action": {"tool": "exit_terminal", "params": {}}}
 }}"#;
 
-/// A person at a terminal, who runs the judged workflow in `home`. The terminal is kept by another daemon.
-struct Person<'a> {
-    agent: &'a Agent,
-    session: String,
+/// Has a person watch a run of the machine that asks.
+fn judges<'a>(agent: &'a Agent, home: &Home) -> Person<'a> {
+    std::fs::write(home.path().join("judged.json"), JUDGED).unwrap();
+    watches(agent, home, "judged.json")
 }
 
-impl<'a> Person<'a> {
-    fn runs(agent: &'a Agent, home: &Home) -> Self {
-        std::fs::write(home.path().join("judged.json"), JUDGED).unwrap();
-        Self::watches(agent, home, "judged.json")
-    }
-
-    fn watches(agent: &'a Agent, home: &Home, file: &str) -> Self {
-        let environment: Vec<String> =
-            home.environment().into_iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let folder = home.path().display();
-        let command = format!(
-            "cd {folder} && env {} {STEPLATCH} run {file}; echo exit-code-$?; sleep 100",
-            environment.join(" ")
-        );
-        let opened = agent.calls("open_terminal", json!({"command": ["bash", "-c", command]}));
-        Self { agent, session: opened["session_id"].as_str().unwrap().to_owned() }
-    }
-
-    fn sees(&self, pattern: &str) -> String {
-        let waited = self
-            .agent
-            .calls("await_output", json!({"session_id": self.session, "pattern": pattern, "since": 0, "timeout": 60}));
-        assert_eq!(waited["reason"], "match", "no {pattern:?} on:\n{}", waited["screen_content"].as_str().unwrap());
-        waited["screen_content"].as_str().unwrap().to_owned()
-    }
-
-    fn types(&self, input: Value) {
-        let mut input = input;
-        input["session_id"] = self.session.clone().into();
-        let sent = self.agent.calls("send_input", input);
-        assert_eq!(sent["success"], true, "{sent}");
-    }
+fn watches<'a>(agent: &'a Agent, home: &Home, file: &str) -> Person<'a> {
+    Person::runs(agent, home, STEPLATCH, &format!("run {file}"))
 }
 
 /// The run that waits in `home`.
@@ -243,16 +213,16 @@ fn waiting_run(home: &Home) -> String {
 fn a_person_is_asked_what_holds_and_answers_with_a_number() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    let person = Person::runs(&agent, &home);
+    let person = judges(&agent, &home);
     let screen = person.sees("by number or text:");
     for part in
         ["? What holds after state 'wait'?", "│ 3 warnings", "1  it is clean", "2  it is broken", "3  none of these"]
     {
         assert!(screen.contains(part), "no {part:?} on:\n{screen}");
     }
-    person.types(json!({"input_text": "7\n"}));
+    person.sends(json!({"input_text": "7\n"}));
     person.sees("'7' is none of the choices; answer 1 to 3");
-    person.types(json!({"input_text": "2\n"}));
+    person.sends(json!({"input_text": "2\n"}));
     let screen = person.sees("exit-code-0");
     assert!(screen.contains("answered: it is broken") && screen.contains("✓ repair"), "{screen}");
 }
@@ -261,9 +231,9 @@ fn a_person_is_asked_what_holds_and_answers_with_a_number() {
 fn an_answer_given_elsewhere_ends_the_question() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    let person = Person::runs(&agent, &home);
+    let person = judges(&agent, &home);
     person.sees("by number or text:");
-    person.types(json!({"input_text": "half an ans"}));
+    person.sends(json!({"input_text": "half an ans"}));
     let other = Agent::new(&home);
     let answered = other.calls("decide", json!({"run_id": waiting_run(&home), "answer": "it is clean"}));
     assert_eq!(answered["success"], true, "{answered}");
@@ -276,11 +246,11 @@ fn an_answer_given_elsewhere_ends_the_question() {
 fn a_person_who_closes_the_input_is_told_how_to_answer_later() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    let person = Person::runs(&agent, &home);
+    let person = judges(&agent, &home);
     person.sees("by number or text:");
-    person.types(json!({"keys": ["c-d"]}));
+    person.sends(json!({"keys": ["c-d"]}));
     let screen = person.sees("exit-code-3");
-    let told = format!("answer it with: steplatch gates answer {} CHOICE", waiting_run(&home));
+    let told = format!("answer it with: steplatch gates answer {}/wait/1 CHOICE", waiting_run(&home));
     assert!(screen.contains(&told), "no {told:?} on:\n{screen}");
 }
 
@@ -288,11 +258,11 @@ fn a_person_who_closes_the_input_is_told_how_to_answer_later() {
 fn ctrl_c_at_a_question_leaves_it_open() {
     let (outer, home) = (Home::new(STEPLATCH), Home::new(STEPLATCH));
     let agent = Agent::new(&outer);
-    let person = Person::runs(&agent, &home);
+    let person = judges(&agent, &home);
     person.sees("Ctrl-C leaves the question open, twice cancels the run");
-    person.types(json!({"keys": ["c-c"]}));
+    person.sends(json!({"keys": ["c-c"]}));
     let screen = person.sees("exit-code-3");
-    let told = format!("answer it with: steplatch gates answer {} CHOICE", waiting_run(&home));
+    let told = format!("answer it with: steplatch gates answer {}/wait/1 CHOICE", waiting_run(&home));
     assert!(screen.contains(&told), "no {told:?} on:\n{screen}");
 }
 
@@ -302,11 +272,11 @@ fn ctrl_c_twice_at_a_question_cancels_the_run() {
     let agent = Agent::new(&outer);
     // The second one counts within two seconds, which a busy machine may miss.
     for _ in 0..10 {
-        let person = Person::runs(&agent, &home);
+        let person = judges(&agent, &home);
         person.sees("by number or text:");
-        person.types(json!({"keys": ["c-c"]}));
+        person.sends(json!({"keys": ["c-c"]}));
         person.sees("Ctrl-C again cancels the run");
-        person.types(json!({"keys": ["c-c"]}));
+        person.sends(json!({"keys": ["c-c"]}));
         let screen = person.sees("✗ cancelled in |exit-code-3");
         if screen.contains("✗ cancelled in ") {
             assert!(!screen.contains("your answer"), "the question is gone:\n{screen}");
@@ -322,7 +292,7 @@ fn without_a_terminal_a_run_that_waits_says_how_to_answer_it() {
     std::fs::write(home.path().join("judged.json"), JUDGED).unwrap();
     let said = Said::of(&home.steplatch().args(["run", "judged.json"]).stdin(Stdio::null()).output().unwrap());
     assert_eq!(said.code, 3, "{said:?}");
-    let told = format!("answer it with: steplatch gates answer {} CHOICE\n", waiting_run(&home));
+    let told = format!("answer it with: steplatch gates answer {}/wait/1 CHOICE\n", waiting_run(&home));
     assert!(said.stdout.ends_with(&told), "{said:?}");
     assert!(said.stdout.contains("2  it is broken\n") && !said.stdout.contains('\x1b'), "{said:?}");
 
@@ -345,16 +315,16 @@ fn a_question_of_a_nested_run_is_asked_and_its_states_are_shown_within() {
     let said = Said::of(&home.steplatch().args(["run", "outer.json"]).stdin(Stdio::null()).output().unwrap());
     let waits = waiting_run(&home);
     assert_eq!(said.code, 3, "{said:?}");
-    assert!(said.stdout.ends_with(&format!("steplatch gates answer {waits} CHOICE\n")), "{said:?}");
+    assert!(said.stdout.ends_with(&format!("steplatch gates answer {waits}/wait/1 CHOICE\n")), "{said:?}");
     let agent = Agent::new(&home);
     assert_eq!(agent.calls("cancel_run", json!({"run_id": waits}))["success"], true);
 
     let agent = Agent::new(&outer);
-    let person = Person::watches(&agent, &home, "outer.json");
+    let person = watches(&agent, &home, "outer.json");
     person.sees("by number or text:");
     // Longer than it takes until what is at work shows it.
-    person.types(json!({"input_text": " ", "wait_for_quiet_ms": 500}));
-    person.types(json!({"input_text": "1\n"}));
+    person.sends(json!({"input_text": " ", "wait_for_quiet_ms": 500}));
+    person.sends(json!({"input_text": "1\n"}));
     let screen = person.sees("exit-code-0");
     assert!(screen.contains("by number or text:  1\n"), "nothing is drawn over what is typed:\n{screen}");
     let at = |part: &str| screen.find(part).unwrap_or_else(|| panic!("no {part:?} on:\n{screen}"));
@@ -373,12 +343,12 @@ fn a_question_of_a_run_that_a_function_started_is_asked_where_the_function_is_wa
     let function = "async def twice(ctx):\n                        ended = await asyncio.gather(ctx.run_workflow('judged'), ctx.run_workflow('judged'))\n                        return len(ended)\n\nimport asyncio\nWorkflow(id='twice', session=session, fn=twice)\n";
     std::fs::write(home.path().join("twice.py"), function).unwrap();
     let agent = Agent::new(&outer);
-    let person = Person::watches(&agent, &home, "twice.py");
+    let person = watches(&agent, &home, "twice.py");
     person.sees("by number or text:");
-    person.types(json!({"input_text": "1\n"}));
+    person.sends(json!({"input_text": "1\n"}));
     // By then the other question is asked, or said again below what was shown meanwhile.
     person.sees("(?s)answered: it is clean.*by number or text:");
-    person.types(json!({"input_text": "1\n"}));
+    person.sends(json!({"input_text": "1\n"}));
     let screen = person.sees("exit-code-0");
     assert_eq!(screen.matches("    ✓ release ").count(), 2, "the states of both are shown:\n{screen}");
     assert_eq!(screen.matches("answered: it is clean").count(), 2, "{screen}");

@@ -111,7 +111,7 @@ fn a_request_with_a_name_is_done_once() {
     assert_ne!(start("deploy 8", &body).1["run_id"], first.1["run_id"]);
     let other = json!({"workflow_definition": asking("anyone"), "wait_seconds": 0, "save_on_success": false});
     let (status, refused) = start("deploy 7", &other);
-    assert_eq!(status, 422, "{refused}");
+    assert_eq!(status, 409, "{refused}");
     let mut named = body.clone();
     named["idempotency_key"] = json!("another");
     assert_eq!(start("deploy 9", &named).0, 400);

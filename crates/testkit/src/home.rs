@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// A home with a state folder of its own, so that programs started in it share a daemon that nobody else has.
@@ -51,6 +52,17 @@ impl Home {
         self.inside(&self.steplatch)
     }
 
+    /// Has a person answer the question of a run, or of one below it. Of several, none is named.
+    pub fn answers(&self, run: &str, answer: &str) -> Said {
+        let shown = self.runs(&["runs", "show", run, "--json"]);
+        let record: Value = serde_json::from_str(&shown.stdout).unwrap_or_default();
+        let gate = match record["pending_gates"].as_array().map(Vec::as_slice) {
+            Some([only]) => only["gate_id"].as_str().unwrap_or(run),
+            _ => run,
+        };
+        self.runs(&["gates", "answer", gate, answer])
+    }
+
     /// Runs the program with `arguments` and returns what it said.
     pub fn runs(&self, arguments: &[&str]) -> Said {
         Said::of(&self.steplatch().args(arguments).output().expect("a program that runs"))
@@ -97,7 +109,7 @@ impl Said {
 
     /// Returns standard output as JSON.
     #[must_use]
-    pub fn json(&self) -> serde_json::Value {
+    pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", self.stdout, self.stderr))
     }
 }

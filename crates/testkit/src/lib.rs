@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
 mod agent;
+mod desk;
 mod home;
 
 use std::collections::BTreeMap;
@@ -24,9 +25,17 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use agent::{Agent, Calling, Era};
+pub use desk::{OwnTerminal, Person};
 pub use home::{Home, Said};
 pub use steplatch_fake as fake;
 pub use steplatch_fake::FakeService;
+
+/// Returns what the user is called who runs the tests, as daemons call them.
+#[must_use]
+pub fn user_name() -> String {
+    let told = std::process::Command::new("id").arg("-un").output().unwrap();
+    String::from_utf8(told.stdout).unwrap().trim().to_owned()
+}
 
 /// A daemon in this process, and a client of it.
 #[derive(Debug)]

@@ -1,0 +1,57 @@
+"""A terminal that no daemon keeps, shown in one that a daemon keeps.
+
+desk.py serve SOCKET COMMAND…: runs the command in a terminal of its own as soon as it is shown.
+desk.py show SOCKET: shows it here.
+"""
+
+import fcntl
+import os
+import pty
+import select
+import socket
+import struct
+import sys
+import termios
+import tty
+
+
+def relay(one, other):
+    """Passes bytes between two descriptors, each with what is read from and what is written to, until one of them ends."""
+    ways = {one[0]: other[1], other[0]: one[1]}
+    while True:
+        for readable in select.select(list(ways), [], [])[0]:
+            try:
+                data = os.read(readable, 65536)
+            except OSError:
+                data = b""
+            if not data:
+                return
+            while data:
+                data = data[os.write(ways[readable], data):]
+
+
+def serve(path, command):
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+    shown, _ = listener.accept()
+    rows, columns = struct.unpack("HH", shown.recv(4, socket.MSG_WAITALL))
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvp(command[0], command)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    relay((terminal, terminal), (shown.fileno(), shown.fileno()))
+
+
+def show(path):
+    way = socket.socket(socket.AF_UNIX)
+    way.connect(path)
+    way.sendall(struct.pack("HH", *os.get_terminal_size()[::-1]))
+    tty.setraw(0)
+    relay((0, 1), (way.fileno(), way.fileno()))
+
+
+if sys.argv[1] == "serve":
+    serve(sys.argv[2], sys.argv[3:])
+else:
+    show(sys.argv[2])

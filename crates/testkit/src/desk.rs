@@ -1,0 +1,108 @@
+//! A person at a terminal that no daemon keeps.
+//!
+//! Whatever runs in a kept terminal is taken for an agent, so the command of a person runs in a terminal of a helper below this
+//! process. A kept one only shows it, which gives tests the screen and the waits of an agent.
+
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{Agent, Home};
+
+/// A terminal that no daemon keeps. Its program ends with it.
+#[derive(Debug)]
+pub struct OwnTerminal {
+    helper: Child,
+    folder: TempDir,
+}
+
+impl OwnTerminal {
+    /// Makes one for the program of a command, which begins when the terminal is shown, in the folder and with the environment
+    /// that `place` gives it.
+    ///
+    /// # Panics
+    /// When it does not begin within a minute.
+    #[must_use]
+    pub fn of(command: &[&str], place: impl FnOnce(&mut Command)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (script, socket) = (folder.path().join("desk.py"), folder.path().join("desk"));
+        std::fs::write(&script, include_str!("desk.py")).unwrap();
+        let mut helper = Command::new("python3");
+        helper.arg(&script).arg("serve").arg(&socket).args(command);
+        helper.env("TERM", "xterm-256color").env("COLORTERM", "truecolor");
+        place(&mut helper);
+        let helper = helper.spawn().unwrap();
+        let began = Instant::now();
+        while !socket.exists() {
+            assert!(began.elapsed() < Duration::from_secs(60), "the terminal of a person does not begin");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Self { helper, folder }
+    }
+
+    /// Returns the command that shows it, once, in the terminal in which it runs.
+    #[must_use]
+    pub fn show(&self) -> [String; 4] {
+        let path = |name: &str| self.folder.path().join(name).display().to_string();
+        ["python3".to_owned(), path("desk.py"), "show".to_owned(), path("desk")]
+    }
+}
+
+impl Drop for OwnTerminal {
+    fn drop(&mut self) {
+        let _ = self.helper.kill();
+        let _ = self.helper.wait();
+    }
+}
+
+/// A person who runs one command.
+#[derive(Debug)]
+pub struct Person<'a> {
+    agent: &'a Agent,
+    session: String,
+    _terminal: OwnTerminal,
+}
+
+impl<'a> Person<'a> {
+    /// Begins a command of the program in `home`. `agent` shows what the person sees; its daemon may be another one.
+    #[must_use]
+    pub fn runs(agent: &'a Agent, home: &Home, program: &str, arguments: &str) -> Self {
+        let command = format!("{program} {arguments}; echo exit-code-$?; sleep 100");
+        let terminal = OwnTerminal::of(&["bash", "-c", &command], |helper| {
+            helper.current_dir(home.path()).envs(home.environment());
+        });
+        let opened = agent.calls("open_terminal", json!({"command": terminal.show()}));
+        Self { agent, session: opened["session_id"].as_str().unwrap().to_owned(), _terminal: terminal }
+    }
+
+    /// Waits until this is on the screen, or was. Returns the screen.
+    ///
+    /// # Panics
+    /// When it does not come within a minute.
+    pub fn sees(&self, pattern: &str) -> String {
+        let asked = json!({"session_id": self.session, "pattern": pattern, "since": 0, "timeout": 60});
+        let waited = self.agent.calls("await_output", asked);
+        let screen = waited["screen_content"].as_str().unwrap();
+        assert_eq!(waited["reason"], "match", "no {pattern:?} on:\n{screen}");
+        screen.to_owned()
+    }
+
+    /// Types a line.
+    pub fn types(&self, line: &str) {
+        self.sends(json!({"input_text": format!("{line}\n")}));
+    }
+
+    /// Presses a key.
+    pub fn presses(&self, key: &str) {
+        self.sends(json!({"input_text": "", "keys": [key]}));
+    }
+
+    /// Sends an input, as the tool `send_input` takes it.
+    pub fn sends(&self, mut input: Value) {
+        input["session_id"] = self.session.as_str().into();
+        let sent = self.agent.calls("send_input", input);
+        assert_eq!(sent["success"], true, "{sent}");
+    }
+}

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use nix::unistd::User;
+use steplatch_ids::RunId;
 use steplatch_protocol::{Hello, is_format};
 use steplatch_workflow::Proof;
 
@@ -24,8 +25,10 @@ pub(crate) struct Caller {
     pub(crate) surface: Option<String>,
     /// Whether the process that opened the connection can be a person's.
     pub(crate) standing: Standing,
-    /// From where they are served over the network, if the process that asks does so for somebody.
+    /// From where they are served over the network, if the process that asks does so for others.
     pub(crate) peer: Option<SocketAddr>,
+    /// The run in whose name the daemon itself asks.
+    pub(crate) run: Option<RunId>,
 }
 
 /// The longest name of a client or a surface, in characters: it is told with every answer.
@@ -112,6 +115,7 @@ impl Caller {
             surface: None,
             standing: Standing::internal(),
             peer: None,
+            run: None,
         }
     }
 
@@ -128,6 +132,7 @@ impl Caller {
             surface: hello.surface.as_deref().map(told),
             standing: Standing::internal(),
             peer: hello.peer,
+            run: None,
         }
     }
 }

@@ -258,10 +258,10 @@ impl Service {
             | Command::ExitTerminal(_)) => act(sessions, caller, action, step).await,
             Command::RunCommand(verb) => Answer::of(sessions.run_command(caller, verb, step).await),
             Command::GetVariables(verb) => Answer::of(sessions.variables(verb).await),
-            Command::SetVariables(verb) => Answer::of(sessions.set_variables(verb).await),
+            Command::SetVariables(verb) => Answer::of(sessions.set_variables(caller, verb).await),
             Command::ResizeTerminal(verb) => Answer::of(sessions.resize(caller, verb).await),
             Command::SendSignal(verb) => Answer::of(sessions.signal(caller, verb).await),
-            Command::WriteTerminal(verb) => Answer::of(sessions.write(verb, step).await),
+            Command::WriteTerminal(verb) => Answer::of(sessions.write(caller, verb, step).await),
             Command::AttachTerminal(verb) => {
                 let (reply, events) = sessions.attach(caller, verb).await;
                 return (Answer::of(reply), events.map(|events| Following::Terminal(Box::new(events))));

@@ -6,6 +6,7 @@
 
 mod attach;
 mod commands;
+mod held;
 mod signals;
 mod trouble;
 mod waiting;
@@ -33,6 +34,7 @@ use tokio::sync::watch;
 
 pub(crate) use attach::TerminalEvents;
 pub(crate) use commands::NotAsked;
+use held::HeldTerminals;
 use signals::signal_named;
 use trouble::{Trouble, held};
 
@@ -46,6 +48,7 @@ use crate::secrets::{MASK, Secrets};
 pub(crate) struct Sessions {
     hosts: Hosts,
     secrets: Arc<Secrets>,
+    held: Arc<HeldTerminals>,
     /// Whether the daemon ends, and how.
     ending: watch::Receiver<Option<Ending>>,
 }
@@ -79,12 +82,17 @@ const TAIL_LINES: u32 = 50;
 
 impl Sessions {
     pub(crate) fn new(hosts: Hosts, secrets: Arc<Secrets>, ending: watch::Receiver<Option<Ending>>) -> Self {
-        Self { hosts, secrets, ending }
+        Self { hosts, secrets, held: Arc::default(), ending }
     }
 
     /// Whether terminals, and what their clients were at, are left to the next daemon.
     fn is_leaving_all(&self) -> bool {
         *self.ending.borrow() == Some(Ending::KeepTerminals)
+    }
+
+    /// Returns the terminals that runs hold while a person is asked.
+    pub(crate) fn held(&self) -> &HeldTerminals {
+        &self.held
     }
 
     /// Tells how the processes are that keep the terminals.
@@ -269,7 +277,7 @@ impl Sessions {
         if verb.input_text.is_empty() && verb.keys.as_ref().is_none_or(Vec::is_empty) {
             return Err("nothing to send: give input_text or keys".to_owned().into());
         }
-        let terminal = self.find(&verb.session_id).await?;
+        let terminal = self.open_for(caller, &verb.session_id).await?;
         if verb.secret {
             self.secrets.add(&verb.input_text);
             // Whoever serves these terminals after us has to hide it too.
@@ -427,9 +435,23 @@ impl Sessions {
         ListTerminalSessionsReply { success: true, total_sessions: sessions.len(), sessions }
     }
 
+    /// Finds a session that takes input of this caller: while a run waits for a person who judges it, only of the run and of people.
+    async fn open_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, Trouble> {
+        let terminal = self.find(session).await?;
+        if let Some(run) = self.held.holder(terminal.id().as_str(), caller.run.as_ref())
+            && (caller.run.is_some() || caller.no_person().await.is_some())
+        {
+            return Err(Trouble::Words(format!(
+                "Run {run} waits for a person who judges this terminal, so it takes no input until they have answered \
+                 (steplatch gates list); cancel_run ends the run"
+            )));
+        }
+        Ok(terminal)
+    }
+
     /// Finds a session that this caller may act on: a program may not while a person holds it.
     async fn free_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, Trouble> {
-        let terminal = self.find(session).await?;
+        let terminal = self.open_for(caller, session).await?;
         if caller.person {
             return Ok(terminal);
         }
@@ -492,11 +514,11 @@ impl Sessions {
         SendSignalReply { success: error.is_none(), session_id: verb.session_id, message, error }
     }
 
-    pub(crate) async fn write(&self, verb: WriteTerminal, step: Option<String>) -> WriteTerminalReply {
+    pub(crate) async fn write(&self, caller: &Caller, verb: WriteTerminal, step: Option<String>) -> WriteTerminalReply {
         let written = async {
             let raw = STANDARD.decode(&verb.bytes).map_err(|error| format!("bytes are not base 64: {error}"))?;
             let input = Input { raw, holder: verb.hold_key.map(HoldKey), step, ..Input::default() };
-            Ok::<_, Trouble>(self.find(&verb.session_id).await?.send(input).await.map(drop)?)
+            Ok::<_, Trouble>(self.open_for(caller, &verb.session_id).await?.send(input).await.map(drop)?)
         };
         let error = self.failure(&verb.session_id, written.await).await;
         WriteTerminalReply { success: error.is_none(), error }

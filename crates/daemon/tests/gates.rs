@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use steplatch_protocol::{
-    AnswerGate, AnswerGateReply, Client, Decide, GetApprover, GetRun, Passphrase, RunEvent, RunReply, RunWorkflow,
-    SetApprover, SetApproverReply, Subscribe,
+    AnswerGate, AnswerGateReply, Client, Decide, ExitTerminal, GetApprover, GetRun, GetScreenContent, Passphrase,
+    RunCommand, RunEvent, RunReply, RunWorkflow, SendInput, SendSignal, SetApprover, SetApproverReply, Subscribe,
 };
 use steplatch_testkit::{TestDaemon, user_name};
 
@@ -258,5 +258,74 @@ async fn with_a_passphrase_nobody_answers_for_people_without_it() {
         assert!(!found(b"sesame") && !found(b"barley"), "{}", file.path().display());
     }
     assert!(sets(&ann, None, Some("open sesame")).await.success);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn while_a_person_judges_a_terminal_no_agent_types_into_it() {
+    // redteam H9: what was typed at the prompt while the gate waited was executed with the approved command.
+    let daemon = TestDaemon::new().await;
+    let definition = json!({"name": "release", "initial_state": "open", "states": {
+        "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}},
+                 "transitions": [{"condition": "success", "next_state": "ask"}]},
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Release?", "choices": ["yes"]}},
+                "transitions": [{"condition": "success", "next_state": "go"}]},
+        "go": {"action": {"tool": "send_input", "params": {"input_text": "echo released-$((40+2))\n"}},
+               "transitions": [{"condition": "success", "next_state": "see"}]},
+        "see": {"action": {"tool": "await_output", "params": {"pattern": "released-42"}}},
+    }});
+    let verb = RunWorkflow {
+        workflow_definition: Some(definition),
+        wait_seconds: Some(60.0),
+        save_on_success: false,
+        keep_terminals: true,
+        ..RunWorkflow::default()
+    };
+    let asked = daemon.call(verb).await;
+    assert_eq!(asked.status, "waiting", "{asked:?}");
+    let session_id = asked.session_id.clone().unwrap();
+    let types =
+        |text: &str| SendInput { session_id: session_id.clone(), input_text: text.into(), ..SendInput::default() };
+    let refused = [
+        daemon.call(types("echo EVIL; ")).await.error,
+        daemon
+            .call(RunCommand {
+                session_id: Some(session_id.clone()),
+                command: "cd /".into(),
+                timeout: 20.0,
+                ..RunCommand::default()
+            })
+            .await
+            .error,
+        daemon.call(SendSignal { session_id: session_id.clone(), signal: "INT".into() }).await.error,
+        Some(daemon.call(ExitTerminal { session_id: session_id.clone(), ..ExitTerminal::default() }).await.message),
+    ];
+    for error in refused {
+        assert!(
+            error.as_ref().is_some_and(|error| error.contains("waits for a person who judges this terminal")),
+            "{error:?}"
+        );
+    }
+    // Another machine is no way around it.
+    let around = json!({"name": "around", "initial_state": "type", "states": {
+        "type": {"action": {"tool": "send_input", "params": {"input_text": "echo EVIL; "}}},
+    }});
+    let around = RunWorkflow {
+        workflow_definition: Some(around),
+        session_id: Some(session_id.clone()),
+        wait_seconds: Some(60.0),
+        save_on_success: false,
+        ..RunWorkflow::default()
+    };
+    assert_eq!(daemon.call(around).await.status, "failed");
+    let person = daemon.somebody("person").await;
+    assert!(person.call(types("echo looked; ")).await.unwrap().success, "a person may look around");
+    assert!(person.call(answer(&asked, "yes")).await.unwrap().success);
+    let ended = end_of(&daemon, &asked).await;
+    assert_eq!(ended.status, "completed", "{ended:?}");
+    let screen = daemon.call(GetScreenContent { session_id: session_id.clone(), ..GetScreenContent::default() }).await;
+    let screen = screen.screen_content.unwrap_or_default();
+    assert!(screen.contains("released-42") && !screen.contains("EVIL"), "{screen}");
+    assert!(daemon.call(types("echo later\n")).await.success, "it is given back");
     daemon.stop().await;
 }

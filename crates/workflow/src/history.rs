@@ -756,6 +756,12 @@ impl History {
         self.screen.as_ref().filter(|(step, _)| step == at)?.1.as_deref()
     }
 
+    /// Returns the ids of the terminals that the run works with.
+    pub fn sessions(&self) -> impl Iterator<Item = &str> {
+        let Terminals { given, open, taken_over, .. } = &self.terminals;
+        given.iter().chain(open).chain(taken_over).map(String::as_str)
+    }
+
     pub(crate) fn terminals(&self) -> &Terminals {
         &self.terminals
     }

@@ -363,6 +363,7 @@ mod tests {
             surface: None,
             standing: Standing::internal(),
             peer: None,
+            run: None,
         };
         assert_eq!(Asker::of(&caller), Asker { named: Some("/l".into()), ..at("/p") });
     }

@@ -25,6 +25,7 @@ fn caller(folder: &TempDir, name: &str) -> Caller {
         surface: None,
         standing: Standing::internal(),
         peer: None,
+        run: None,
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) async fn set(
     if let Err(error) = at_prompt(sessions, caller, &session_id, variables.keys().cloned().collect()).await {
         return ShellAnswer::Failed { error };
     }
-    let reply = sessions.set_variables(SetVariables { session_id, variables, export: true }).await;
+    let reply = sessions.set_variables(caller, SetVariables { session_id, variables, export: true }).await;
     match reply.error {
         None => ShellAnswer::Told { values: BTreeMap::new() },
         Some(error) => ShellAnswer::Failed { error },

@@ -9,8 +9,8 @@ use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::ExitTerminal;
 use steplatch_store::{Append, AppendError, Appended, Journal};
 use steplatch_workflow::{
-    Decision, Definition, Effect, History, Input, Outcome, SEMANTICS_VERSION, Start, Status, decide, resume,
-    wants_screen,
+    AnsweredBy, Decision, Definition, Effect, Gate, History, Input, Outcome, SEMANTICS_VERSION, Start, Status, decide,
+    resume, wants_screen,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -81,6 +81,7 @@ impl Driver {
     pub(super) fn new(shared: Arc<Shared>, parts: Parts) -> Self {
         let Parts { caller, definition, run, about, inputs, progress } = parts;
         let seal = Seal::default().of(&definition);
+        let caller = Arc::new(Caller { run: Some(run.clone()), ..(*caller).clone() });
         Self {
             shared,
             caller,
@@ -368,7 +369,14 @@ impl Driver {
         }
     }
 
+    /// Tells how far the run is. While a person is asked, its terminals are held.
     fn publish(&self) {
+        let is_for_person = |gate: &Gate| gate.answered_by() == AnsweredBy::Human;
+        let held = match self.history.gate().filter(|gate| is_for_person(gate)) {
+            Some(_) => self.history.sessions().map(str::to_owned).collect(),
+            None => Vec::new(),
+        };
+        self.shared.sessions.held().hold(&self.run, held);
         self.progress.send_replace(self.now());
         self.shared.changes.run(&self.run);
     }

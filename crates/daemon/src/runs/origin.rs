@@ -78,7 +78,16 @@ impl Origin {
         let Self { name, folder, environment, person, secrets } = self;
         let environment = environment.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         (
-            Caller { name, folder, environment, person, surface: None, standing: Standing::internal(), peer: None },
+            Caller {
+                name,
+                folder,
+                environment,
+                person,
+                surface: None,
+                standing: Standing::internal(),
+                peer: None,
+                run: None,
+            },
             Seal::knowing(secrets),
         )
     }

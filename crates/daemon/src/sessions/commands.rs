@@ -39,7 +39,7 @@ impl Sessions {
     ) -> RunCommandReply {
         let began = Instant::now();
         let reply = match verb.session_id.clone().filter(|session| !session.is_empty()) {
-            Some(session) => match self.find(&session).await {
+            Some(session) => match self.open_for(caller, &session).await {
                 Ok(terminal) => self.run_in(&terminal, verb, step).await,
                 Err(trouble) => failed(self.words(&session, trouble).await),
             },
@@ -179,9 +179,9 @@ impl Sessions {
         }
     }
 
-    pub(crate) async fn set_variables(&self, verb: SetVariables) -> SetVariablesReply {
+    pub(crate) async fn set_variables(&self, caller: &Caller, verb: SetVariables) -> SetVariablesReply {
         let set = async {
-            let terminal = self.find(&verb.session_id).await?;
+            let terminal = self.open_for(caller, &verb.session_id).await?;
             let values = verb.variables.into_iter().collect();
             terminal.set_variables(values, verb.export).await?.map_err(not_told)
         };

@@ -7,7 +7,6 @@
 
 mod stream;
 
-use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::{Map, Value};
@@ -19,8 +18,15 @@ use tokio::sync::watch;
 /// The fewest characters that a secret has.
 const SHORTEST: usize = 4;
 
-/// How many are remembered; the oldest is forgotten first.
-const MOST: usize = 1000;
+/// The fewest characters of a value in a line that is a secret: ports and the like are none.
+const SHORTEST_VALUE: usize = 6;
+
+/// How many are taken from those who type them by tools, and so many in each terminal where they were typed unseen. None is
+/// forgotten while the daemon lives, because its text can still be read: what comes above the bound is refused.
+const MOST_TYPED: usize = 1000;
+
+/// How many are remembered in all. Runs bring most of them: what is secret in their input.
+const MOST: usize = 50_000;
 
 /// What stands in the place of a secret.
 pub(crate) const MASK: &str = "••••••";
@@ -35,10 +41,20 @@ pub(crate) struct Secrets {
     terminal: Option<TerminalId>,
 }
 
+/// So many secrets are hidden that there is no room for more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{MOST_TYPED} lines are hidden as secrets by now, and none of them is forgotten: type this without secret, or where the \
+     program does not show it, or start the daemon again with: steplatch daemon restart"
+)]
+pub(crate) struct TooManySecrets;
+
 #[derive(Debug, Default)]
 struct Kept {
     /// As they came, newest last.
-    arrived: VecDeque<Hidden>,
+    arrived: Vec<Hidden>,
+    /// How many of them were typed by tools.
+    typed: usize,
     /// The longest first: one that contains another must not leave its rest behind.
     values: Vec<Hidden>,
 }
@@ -49,26 +65,52 @@ impl Secrets {
         self.hide(&Hidden { terminal: None, text: secret.to_owned() });
     }
 
+    /// Remembers a secret that is typed by a tool.
+    ///
+    /// # Errors
+    /// When so many were typed that this one is not remembered. Nothing of it is then.
+    pub(crate) fn add_typed(&self, secret: &str) -> Result<(), TooManySecrets> {
+        let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
+        let hidden = |line: &str| Hidden { terminal: None, text: line.to_owned() };
+        let whole = hideable(secret).chain(hideable(secret).flat_map(values_in));
+        let mut fresh: Vec<Hidden> = Vec::new();
+        for line in whole.map(hidden) {
+            if !kept.arrived.contains(&line) && !fresh.contains(&line) {
+                fresh.push(line);
+            }
+        }
+        if kept.typed + fresh.len() > MOST_TYPED {
+            return Err(TooManySecrets);
+        }
+        kept.typed += fresh.len();
+        fresh.into_iter().for_each(|line| self.keep(&mut kept, line));
+        Ok(())
+    }
+
     /// Remembers a text that must not be seen, anywhere or in the text of one terminal.
     pub(crate) fn hide(&self, hidden: &Hidden) {
         let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
         for line in hideable(&hidden.text) {
             let hidden = Hidden { terminal: hidden.terminal.clone(), text: line.to_owned() };
-            if kept.arrived.contains(&hidden) {
-                continue;
+            let in_terminal = || kept.arrived.iter().filter(|known| known.terminal == hidden.terminal).count();
+            if kept.arrived.len() >= MOST || (hidden.terminal.is_some() && in_terminal() >= MOST_TYPED) {
+                tracing::warn!(terminal = ?hidden.terminal, "so many secrets are hidden that one more is not");
+                return;
             }
-            if kept.arrived.len() == MOST
-                && let Some(oldest) = kept.arrived.pop_front()
-            {
-                kept.values.retain(|known| *known != oldest);
-            }
-            let place = kept.values.partition_point(|known| known.text.len() >= hidden.text.len());
-            kept.values.insert(place, hidden.clone());
-            if hidden.terminal.is_none() {
-                self.learned.send_modify(|learned| *learned += 1);
-            }
-            kept.arrived.push_back(hidden);
+            self.keep(&mut kept, hidden);
         }
+    }
+
+    fn keep(&self, kept: &mut Kept, hidden: Hidden) {
+        if kept.arrived.contains(&hidden) {
+            return;
+        }
+        let place = kept.values.partition_point(|known| known.text.len() >= hidden.text.len());
+        kept.values.insert(place, hidden.clone());
+        if hidden.terminal.is_none() {
+            self.learned.send_modify(|learned| *learned += 1);
+        }
+        kept.arrived.push(hidden);
     }
 
     /// Returns how many secrets were learned that count everywhere, now and whenever that changes.
@@ -254,6 +296,34 @@ pub(crate) fn hideable(text: &str) -> impl Iterator<Item = &str> {
     text.split(['\n', '\r']).map(str::trim).filter(|line| line.chars().count() >= SHORTEST)
 }
 
+/// Returns the values in a line of a shell or of a protocol that is a secret, as far as they are long enough: what stands behind `=`,
+/// behind `-p`, behind a name with a colon, and the password of an address. A program prints them without the line.
+fn values_in(line: &str) -> Vec<&str> {
+    let unquoted = |text: &'_ str| -> usize {
+        match text.chars().next() {
+            Some(quote @ ('"' | '\'')) => text[1..].find(quote).map_or(text.len(), |end| end + 2),
+            _ => text.find(char::is_whitespace).unwrap_or(text.len()),
+        }
+    };
+    let mut values = Vec::new();
+    for (at, _) in line.match_indices('=') {
+        let behind = &line[at + 1..];
+        values.push(&behind[..unquoted(behind)]);
+    }
+    if let Some((_, value)) = line.split_once(": ") {
+        values.push(value);
+        // A scheme stands before a token: `Authorization: Bearer TOKEN`.
+        values.extend(value.rsplit_once(' ').map(|(_, last)| last));
+    }
+    for word in line.split_whitespace() {
+        let short_option = word.strip_prefix("-p").filter(|rest| !rest.starts_with('-'));
+        let password = word.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')?.0.split_once(':'));
+        values.extend(short_option.into_iter().chain(password.map(|(_, password)| password)));
+    }
+    let trimmed = values.into_iter().map(|value| value.trim().trim_matches(['"', '\'']));
+    trimmed.filter(|value| value.chars().count() >= SHORTEST_VALUE).collect()
+}
+
 /// Whether a secret is hidden in names of fields as well as in texts. Fields of replies and of entries have names of lowercase
 /// letters and underscores, which a secret like that would break.
 pub(crate) fn hides_in_names(secret: &str) -> bool {
@@ -392,15 +462,52 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_secret_is_forgotten_first_however_short_the_newest_is() {
+    fn no_secret_is_forgotten_and_what_is_too_much_is_refused() {
+        // redteam M3: 1,001 lines uncovered what a person had typed.
         let secrets = Secrets::default();
-        for number in 0..MOST {
-            secrets.add(&format!("a rather long secret {number}"));
+        secrets.add("of a person");
+        let flood: String = (0..=MOST_TYPED).map(|number| format!("secret {number}\n")).collect();
+        assert_eq!(secrets.add_typed(&flood), Err(TooManySecrets));
+        assert_eq!(
+            secrets.masked("secret 7 of a person".to_owned()),
+            format!("secret 7 {MASK}"),
+            "nothing of it is kept"
+        );
+        for number in 0..MOST_TYPED {
+            assert_eq!(secrets.add_typed(&format!("secret {number}")), Ok(()));
         }
-        secrets.add("tiny");
-        assert_eq!(secrets.masked("tiny".into()), MASK);
-        assert_eq!(secrets.masked("a rather long secret 0.".into()), "a rather long secret 0.");
-        assert_eq!(secrets.masked("a rather long secret 1.".into()), format!("{MASK}."));
+        assert_eq!(secrets.add_typed("secret 7"), Ok(()), "it is known");
+        assert_eq!(secrets.add_typed("one too many"), Err(TooManySecrets));
+        secrets.add("of a run");
+        assert_eq!(secrets.masked("of a person, of a run".to_owned()), format!("{MASK}, {MASK}"));
+    }
+
+    #[test]
+    fn the_values_of_a_secret_line_are_secrets_too() {
+        // redteam M12: echo $TOK showed what `export TOK=VALUE` had hidden.
+        for (line, values) in [
+            ("export TOK=hunter22", &["hunter22"][..]),
+            ("export TOK='two words' OTHER=\"of them\" X=1", &["two words", "of them"]),
+            ("mysql -u ana -phunter22 --port=3306", &["hunter22"]),
+            ("curl -H 'Authorization: Bearer abc.def'", &["Bearer abc.def", "abc.def"]),
+            ("git clone https://ana:hunter22@example.org/x.git", &["hunter22"]),
+            ("hunter22", &[]),
+        ] {
+            assert_eq!(values_in(line), values, "{line}");
+        }
+        let secrets = Secrets::default();
+        secrets.add_typed("export TOK=hunter22\n").unwrap();
+        assert_eq!(secrets.masked("TOK is hunter22".to_owned()), format!("TOK is {MASK}"));
+    }
+
+    #[test]
+    fn a_terminal_that_is_flooded_uncovers_nothing() {
+        let (secrets, terminal) = (Secrets::default(), TerminalId::random());
+        let typed = |text: String| secrets.hide(&Hidden { terminal: Some(terminal.clone()), text });
+        typed("of a person".to_owned());
+        (0..2 * MOST_TYPED).for_each(|number| typed(format!("flood {number}")));
+        let within = secrets.within(&terminal);
+        assert_eq!(within.masked("of a person".to_owned()), MASK);
     }
 
     #[test]

@@ -279,7 +279,7 @@ impl Sessions {
         }
         let terminal = self.open_for(caller, &verb.session_id).await?;
         if verb.secret {
-            self.secrets.add(&verb.input_text);
+            self.secrets.add_typed(&verb.input_text).map_err(|error| error.to_string())?;
             // Whoever serves these terminals after us has to hide it too.
             self.hosts.remember(&Hidden { terminal: None, text: verb.input_text.clone() }).await;
         }

@@ -119,7 +119,7 @@ pub struct SendInput {
     /// Keys to press after the text: enter, tab, escape, up, f5, page-down, ctrl-c, alt-b …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<Vec<String>>,
-    /// The text is a secret: it is hidden in everything that is returned or stored
+    /// The text is a secret: its lines, and values in them (NAME=…, -p…), are hidden in everything that is returned or stored
     #[serde(default, skip_serializing_if = "is_false")]
     pub secret: bool,
     /// Wait until nothing was printed for so many milliseconds (0: do not wait)

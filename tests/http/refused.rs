@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::json;
 use steplatch_http::{MAX_BODY, ROUTES};
 
-use crate::client::{Response, Serving, resting};
+use crate::client::{Response, Serving, asking, resting};
 
 /// Every address that is served, with something in the place of its parameters, and whether it is open to all.
 fn addresses() -> Vec<(&'static str, String, bool)> {
@@ -176,6 +176,19 @@ fn a_new_token_counts_at_once() {
     let told = serving.home.runs(&["serve", "token"]).well();
     assert_eq!(told.trim(), new["file"].as_str().unwrap());
     assert_eq!(serving.ends(Signal::TERM), Some(0));
+}
+
+#[test]
+fn a_stream_that_the_old_token_opened_ends_with_it() {
+    // redteam L3: streams went on after the token was replaced.
+    let serving = Serving::new();
+    let run = serving.starts(&asking("human"));
+    assert_eq!(serving.waits_for(&run)["status"], "waiting");
+    let events = serving.follows(&run, &[]);
+    serving.home.runs(&["serve", "token", "--new"]).well();
+    serving.home.answers(&run, "yes").well();
+    let told: Vec<String> = events.rest().into_iter().map(|event| event.kind).collect();
+    assert!(!told.iter().any(|told| told == "gate_answered"), "{told:?}");
 }
 
 #[test]

@@ -112,7 +112,7 @@ pub(crate) struct App {
     pub(crate) connections: Arc<Connections>,
     /// Cancelled when the server is to end.
     pub(crate) ended: CancellationToken,
-    admission: Admission,
+    pub(crate) admission: Admission,
 }
 
 /// A server that listens.

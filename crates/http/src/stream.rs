@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::Caller;
 use crate::refusal::Refusal;
 use crate::server::App;
 
@@ -180,6 +181,8 @@ struct Following {
     first: Option<Vec<Ready>>,
     feed: Option<(Arc<Feed>, watch::Receiver<()>)>,
     over: bool,
+    /// What let the request in. A stream ends once that opens nothing any more.
+    headers: HeaderMap,
     ended: CancellationToken,
     _counted: Counted,
 }
@@ -236,7 +239,7 @@ impl Following {
             return Some(text.into());
         }
         let (ended, alive) = (self.ended.clone(), tokio::time::sleep(ALIVE));
-        tokio::select! {
+        let piece = tokio::select! {
             ready = self.ready() => match ready {
                 Ok(Some(ready)) => Some(self.sent(ready)),
                 Ok(None) => None,
@@ -249,7 +252,8 @@ impl Following {
             },
             () = ended.cancelled() => None,
             () = alive => Some(Bytes::from_static(b":\n\n")),
-        }
+        };
+        piece.filter(|_| self.app.admission.caller(&self.headers) == Caller::Known)
     }
 
     fn sent(&mut self, ready: Vec<Ready>) -> Bytes {
@@ -339,6 +343,7 @@ pub(crate) async fn events(
         first: Some(first),
         feed: None,
         over: false,
+        headers,
     };
     let pieces = stream::unfold(following, |mut following| async move {
         let piece = following.piece().await?;

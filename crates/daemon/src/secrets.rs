@@ -5,6 +5,7 @@
 //! here. A secret of fewer than [`SHORTEST`] characters is not removed, because
 //! that would black out half of every text.
 
+mod own_words;
 mod stream;
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -386,7 +387,9 @@ fn mask_in(value: &mut Value, secrets: &[String]) {
         }
         Value::Array(items) => items.iter_mut().for_each(|item| mask_in(item, secrets)),
         Value::Object(fields) => {
-            let texts = fields.iter_mut().filter(|(name, _)| !NOT_TEXT.contains(&name.as_str()));
+            let texts = fields.iter_mut().filter(|(name, field)| {
+                !NOT_TEXT.contains(&name.as_str()) && !field.as_str().is_some_and(|text| own_words::is_one(name, text))
+            });
             texts.for_each(|(_, field)| mask_in(field, secrets));
             rename(fields, |name| {
                 let hidden = || secrets.iter().filter(|secret| hides_in_names(secret));
@@ -498,6 +501,25 @@ mod tests {
         let secrets = Secrets::default();
         secrets.add_typed("export TOK=hunter22\n").unwrap();
         assert_eq!(secrets.masked("TOK is hunter22".to_owned()), format!("TOK is {MASK}"));
+    }
+
+    #[test]
+    fn a_secret_that_is_a_word_of_ours_breaks_no_reply() {
+        // redteam M4: with the secret `completed`, no run was seen to complete.
+        let secrets = Secrets::default();
+        ["completed", "run_", "2026", "human"].iter().for_each(|secret| secrets.add(secret));
+        let run = "run_k7q2m8x4rd3tv5ab";
+        let mut reply = json!({"status": "completed", "run_id": run, "gate_id": format!("{run}/ask/1"), "answered_by": "human",
+            "created_at": "2026-11-22T10:00:00.000Z", "event_type": "workflow_completed",
+            "error": "it was not completed by a human", "state": "a completed one", "output": "completed", "title": run});
+        secrets.mask_in(&mut reply);
+        assert_eq!(
+            reply,
+            json!({"status": "completed", "run_id": run, "gate_id": format!("{run}/ask/1"), "answered_by": "human",
+                "created_at": "2026-11-22T10:00:00.000Z", "event_type": "workflow_completed",
+                "error": format!("it was not {MASK} by a {MASK}"), "state": format!("a {MASK} one"), "output": MASK,
+                "title": format!("{MASK}k7q2m8x4rd3tv5ab")})
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 
@@ -28,9 +29,7 @@ def says(way):
         reply = json.loads(line)
         if reply.get("request_id") == command:
             break
-    with open(file + ".new", "w") as out:
-        json.dump(reply, out)
-    os.rename(file + ".new", file)
+    told(reply)
 
 
 def child():
@@ -50,10 +49,51 @@ def without_trace():
     os.execve(sys.executable, [sys.executable, __file__, "plainly", *sys.argv[2:]], {})
 
 
+def told(reply):
+    with open(file + ".new", "w") as out:
+        json.dump(reply, out)
+    os.rename(file + ".new", file)
+
+
+def dialog():
+    """Is an MCP client that accepts its own dialog. The path is that of the program, the parameters have the run."""
+    server = subprocess.Popen([path, "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def sends(message):
+        server.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        server.stdin.flush()
+
+    about = {"protocolVersion": "2025-06-18", "capabilities": {"elicitation": {}}, "clientInfo": {"name": "x", "version": "1"}}
+    sends({"id": 1, "method": "initialize", "params": about})
+    server.stdout.readline()
+    sends({"method": "notifications/initialized"})
+    arguments = {"run_id": json.loads(params)["run_id"], "wait_seconds": 0}
+    sends({"id": 2, "method": "tools/call", "params": {"name": "get_run", "arguments": arguments}})
+    asked = False
+    for line in server.stdout:
+        message = json.loads(line)
+        if message.get("method") == "elicitation/create":
+            asked = True
+            sends({"id": message["id"], "result": {"action": "accept", "content": {"decision": "yes"}}})
+        elif message.get("id") == 2:
+            reply = message["result"]["structuredContent"]
+            return told({"success": reply["status"] != "waiting", "error": reply.get("next_step"), "asked": asked})
+
+
+def commanded():
+    """Has the command line answer, with these words behind the path of the program."""
+    said = subprocess.run([path, *json.loads(params)["words"]], capture_output=True, text=True)
+    told({"success": said.returncode == 0, "error": said.stderr})
+
+
 name, path, command, params, file = sys.argv[1:6]
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 if name == "plainly":
     says(connected())
+elif name == "by a dialog":
+    dialog()
+elif name == "by command":
+    commanded()
 elif name == "handed on":
     way = connected()
     child()

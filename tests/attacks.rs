@@ -49,13 +49,16 @@ impl Scene {
         self.agent.calls("get_run", json!({"run_id": run}))["status"].clone()
     }
 
-    /// Returns the shell's command of an attack, and the file that its reply comes to.
+    /// Returns the shell's command of an attack on the socket, and the file that its reply comes to.
     fn attack(&self, way: &str, command: &str, params: &Value) -> (String, std::path::PathBuf) {
+        self.attack_at(way, &self.socket, command, params)
+    }
+
+    fn attack_at(&self, way: &str, at: &str, command: &str, params: &Value) -> (String, std::path::PathBuf) {
         let reply = self.home.path().join(format!("{}.reply", way.replace(' ', "-")));
         let _ = std::fs::remove_file(&reply);
         let script = self.home.path().join("attack.py");
-        let words =
-            [script.to_str().unwrap(), way, &self.socket, command, &params.to_string(), reply.to_str().unwrap()];
+        let words = [script.to_str().unwrap(), way, at, command, &params.to_string(), reply.to_str().unwrap()];
         let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
         (format!("python3 {}", quoted.join(" ")), reply)
     }
@@ -93,6 +96,26 @@ fn from_a_terminal_that_is_kept_no_way_leads_to_a_person_s_gate() {
         scene.types(&attack);
         let reply = reply(&file);
         assert!(is_refused(&reply), "{way}: {reply}");
+        assert_eq!(scene.state(&run), "waiting", "{way}");
+    }
+}
+
+#[test]
+fn no_surface_of_ours_answers_for_a_person_in_a_terminal_that_is_kept() {
+    let scene = Scene::new();
+    let run = scene.asks("human");
+    let gate = format!("{run}/ask/1");
+    let surfaces = [
+        ("by command", json!({"words": ["gates", "answer", gate, "yes"]})),
+        ("by command", json!({"words": ["gates", "answer", run, "yes", "--json"]})),
+        ("by a dialog", json!({"run_id": run})),
+    ];
+    for (way, params) in surfaces {
+        let (attack, file) = scene.attack_at(way, STEPLATCH, "", &params);
+        scene.types(&attack);
+        let reply = reply(&file);
+        assert!(is_refused(&reply), "{way} {params}: {reply}");
+        assert_ne!(reply["asked"], false, "the dialog was there: {reply}");
         assert_eq!(scene.state(&run), "waiting", "{way}");
     }
 }

@@ -77,7 +77,8 @@ fn reply(file: &std::path::Path) -> Value {
 }
 
 /// Ways that need no more than a terminal.
-const WAYS: [&str; 5] = ["plainly", "handed on", "without a trace", "far below", "without its host"];
+const WAYS: [&str; 6] =
+    ["plainly", "handed on", "without a trace", "far below", "below one that has ended", "without its host"];
 
 /// What a caller is told that is taken for no person.
 const REFUSALS: [&str; 3] = ["in a terminal that steplatch keeps", "was started by steplatch", "can not be told"];
@@ -123,7 +124,7 @@ fn no_surface_of_ours_answers_for_a_person_in_a_terminal_that_is_kept() {
 #[test]
 fn from_a_terminal_that_is_kept_no_passphrase_is_set() {
     let scene = Scene::new();
-    for way in ["plainly", "handed on", "without a trace"] {
+    for way in ["plainly", "handed on", "without a trace", "below one that has ended"] {
         let (attack, file) = scene.attack(way, "SET_APPROVER", &json!({"passphrase": "of an agent"}));
         scene.types(&attack);
         let reply = reply(&file);

@@ -14,6 +14,7 @@ use steplatch_protocol::{
     Place, Refusal, RunReply, StopDaemonReply, VerbInfo, WatchReply,
 };
 use steplatch_store::OpenError;
+use steplatch_workflow::Proof;
 use tokio::sync::{Notify, watch};
 
 use crate::approver::Approver;
@@ -274,9 +275,12 @@ impl Service {
             Command::AnswerGate(verb) => Answer::of(self.runs.answer(caller, &self.approver, verb.into()).await),
             Command::GetApprover(_) => Answer::of(self.approver.told().await),
             // Only a person may lock people out, or in. Where the system hides the processes of others, a passphrase is the
-            // only proof there is, so the first one has to be set by a caller that is not proved.
+            // only proof there is, so the first one is set from a terminal whose owner is hidden.
             Command::SetApprover(verb) => match caller.no_person().await {
-                None | Some(NoPerson::Hidden) => Answer::of(self.approver.set(verb, caller.source()).await),
+                None => Answer::of(self.approver.set(verb, caller.source()).await),
+                Some(NoPerson::Hidden) if caller.proof().await == Proof::Terminal => {
+                    Answer::of(self.approver.set(verb, caller.source()).await)
+                }
                 Some(_) => Answer::failure(
                     "The approver's passphrase is set by a person, with 'steplatch approver', in a terminal of their own"
                         .to_owned(),

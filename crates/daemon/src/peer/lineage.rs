@@ -57,7 +57,7 @@ pub(crate) enum Cut {
 
 /// Reads the lineage of a process.
 pub(crate) fn read(table: &impl ProcessTable, pid: i32) -> Lineage {
-    let Some(status) = table.status(pid) else { return Lineage::unknown(Cut::Gone) };
+    let Some(status) = table.status(pid).filter(|status| !status.has_ended) else { return Lineage::unknown(Cut::Gone) };
     let mut links = vec![(pid, status)];
     let mut cut = walk(table, &mut links).err();
     let process =
@@ -65,7 +65,7 @@ pub(crate) fn read(table: &impl ProcessTable, pid: i32) -> Lineage {
     let known: Vec<Process> = links.iter().map(process).collect();
     // What was read is theirs only if they have been there all the time.
     let is_there = |process: &Process| table.status(process.pid).is_some_and(|now| now.started == process.started);
-    if !is_there(&known[0]) {
+    if !is_there(&known[0]) || table.status(pid).is_none_or(|now| now.has_ended) {
         cut = Some(Cut::Gone);
     } else if !known.iter().all(|process| process.pid == FIRST || is_there(process)) {
         cut = cut.or(Some(Cut::Changing));
@@ -89,8 +89,8 @@ fn walk(table: &impl ProcessTable, links: &mut Vec<(i32, Status)>) -> Result<(),
                 return match is_hidden {
                     // The first process tells nothing that could be hidden.
                     true if status.parent == FIRST => Ok(()),
-                    true => Err(Cut::Hidden),
-                    false => Err(Cut::Changing),
+                    true if table.hides_others() => Err(Cut::Hidden),
+                    _ => Err(Cut::Changing),
                 };
             }
             attempts += 1;
@@ -131,16 +131,18 @@ mod tests {
         processes: RefCell<HashMap<i32, Status>>,
         changes: RefCell<Vec<(usize, i32, Option<Status>)>>,
         looks: RefCell<usize>,
+        hides_others: bool,
     }
 
     impl Table {
         fn of(processes: &[(i32, i32, u64)]) -> Self {
-            let processes = processes.iter().map(|&(pid, parent, started)| (pid, Status { parent, started })).collect();
+            let status = |parent, started| Status { parent, started, has_ended: false };
+            let processes = processes.iter().map(|&(pid, parent, started)| (pid, status(parent, started))).collect();
             Self { processes: RefCell::new(processes), ..Self::default() }
         }
 
         fn then(self, looks: usize, pid: i32, status: Option<(i32, u64)>) -> Self {
-            let status = status.map(|(parent, started)| Status { parent, started });
+            let status = status.map(|(parent, started)| Status { parent, started, has_ended: false });
             self.changes.borrow_mut().push((looks, pid, status));
             self
         }
@@ -157,6 +159,10 @@ mod tests {
                 }
             }
             self.processes.borrow().get(&pid).copied()
+        }
+
+        fn hides_others(&self) -> bool {
+            self.hides_others
         }
 
         fn evidence(&self, pid: i32) -> Evidence {
@@ -218,11 +224,21 @@ mod tests {
 
     #[test]
     fn an_ancestor_that_is_there_and_not_shown_is_told_from_one_that_has_ended() {
-        let table = Table::of(&[(30, 20, 6), (40, 30, 6)]);
-        let Lineage { known, cut } = read(&table, 40);
+        let family = [(30, 20, 6), (40, 30, 6)];
+        assert_eq!(ids(&read(&Table::of(&family), 40)), Err(Cut::Changing), "nothing is hidden on this system");
+        let hiding = |family: &[(i32, i32, u64)]| Table { hides_others: true, ..Table::of(family) };
+        let Lineage { known, cut } = read(&hiding(&family), 40);
         assert_eq!((known.len(), cut), (2, Some(Cut::Hidden)), "what is shown still counts");
         // All descend from the first one.
-        assert_eq!(ids(&read(&Table::of(&[(30, 1, 6), (40, 30, 6)]), 40)), Ok(vec![40, 30]));
+        assert_eq!(ids(&read(&hiding(&[(30, 1, 6), (40, 30, 6)]), 40)), Ok(vec![40, 30]));
+    }
+
+    #[test]
+    fn a_parent_whose_first_thread_has_ended_is_followed_and_one_that_asks_is_gone() {
+        let table = Table::of(&FAMILY);
+        table.processes.borrow_mut().get_mut(&30).unwrap().has_ended = true;
+        assert_eq!(ids(&read(&table, 40)), Ok(vec![40, 30, 20, 1]));
+        assert_eq!(ids(&read(&table, 30)), Err(Cut::Gone));
     }
 
     #[test]
@@ -239,7 +255,10 @@ mod tests {
         impl ProcessTable for Restless {
             fn status(&self, pid: i32) -> Option<Status> {
                 *self.0.borrow_mut() += 1;
-                (pid == 40).then(|| Status { parent: *self.0.borrow() + 100, started: 1 })
+                (pid == 40).then(|| Status { parent: *self.0.borrow() + 100, started: 1, has_ended: false })
+            }
+            fn hides_others(&self) -> bool {
+                false
             }
             fn evidence(&self, _: i32) -> Evidence {
                 Evidence::default()

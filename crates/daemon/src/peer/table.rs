@@ -17,6 +17,8 @@ pub(super) struct Status {
     pub(super) parent: i32,
     /// When it was started, in clock ticks since the system was.
     pub(super) started: u64,
+    /// Its first thread has ended. It still is the parent of its children if other threads go on.
+    pub(super) has_ended: bool,
 }
 
 /// What shows that steplatch started a process, or one of its ancestors.
@@ -30,8 +32,11 @@ pub(crate) struct Evidence {
 
 /// A list of all processes, which changes while it is read.
 pub(super) trait ProcessTable {
-    /// Returns the state of a process, if there is one that has not ended.
+    /// Returns the state of a process, if there is one, which may have ended and wait to be collected.
     fn status(&self, pid: i32) -> Option<Status>;
+
+    /// Whether the table leaves out processes of other users.
+    fn hides_others(&self) -> bool;
 
     /// Returns what shows that steplatch started a process.
     fn evidence(&self, pid: i32) -> Evidence;
@@ -44,6 +49,10 @@ pub(super) struct Proc;
 impl ProcessTable for Proc {
     fn status(&self, pid: i32) -> Option<Status> {
         status_of(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    fn hides_others(&self) -> bool {
+        fs::read_to_string("/proc/self/mountinfo").is_ok_and(|mounts| hides_others(&mounts))
     }
 
     fn evidence(&self, pid: i32) -> Evidence {
@@ -64,9 +73,16 @@ fn status_of(stat: &str) -> Option<Status> {
     let mut fields = behind.split_whitespace();
     let (state, parent) = (fields.next()?, fields.next()?);
     let started = fields.nth(17)?;
-    let status = Status { parent: parent.parse().ok()?, started: started.parse().ok()? };
-    // One that has ended and waits to be collected does nothing any more.
-    (!matches!(state, "Z" | "X" | "x")).then_some(status)
+    let has_ended = matches!(state, "Z" | "X" | "x");
+    Some(Status { parent: parent.parse().ok()?, started: started.parse().ok()?, has_ended })
+}
+
+/// Whether `/proc` is mounted with `hidepid`, by the list of what is mounted: proc(5).
+fn hides_others(mounts: &str) -> bool {
+    let of_proc = mounts.lines().filter(|mount| mount.split(' ').nth(4) == Some("/proc"));
+    let mut options = of_proc.filter_map(|mount| mount.rsplit(' ').next());
+    let hides = |option: &str| option.strip_prefix("hidepid=").is_some_and(|how| !["0", "off"].contains(&how));
+    options.next_back().is_some_and(|options| options.split(',').any(hides))
 }
 
 /// Whether a process has the foreground of a terminal that controls it.
@@ -95,9 +111,18 @@ mod tests {
     fn a_line_of_the_kernel_is_read_whatever_the_program_is_called() {
         let stat =
             "4711 (a) S 1 (b) S 20 4711 4711 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 88123 1000 200 18446744073709551615";
-        assert_eq!(status_of(stat), Some(Status { parent: 20, started: 88123 }));
-        assert_eq!(status_of(&stat.replace("(b) S", "(b) Z")), None, "it has ended");
+        let status = Status { parent: 20, started: 88123, has_ended: false };
+        assert_eq!(status_of(stat), Some(status));
+        assert_eq!(status_of(&stat.replace("(b) S", "(b) Z")), Some(Status { has_ended: true, ..status }));
         assert_eq!(status_of("4711 (a) S"), None);
+    }
+
+    #[test]
+    fn processes_of_others_are_hidden_where_the_mount_says_so() {
+        let mount = |options: &str| format!("20 1 0:20 / /proc rw,nosuid shared:5 - proc proc {options}\n");
+        assert!(hides_others(&mount("rw,hidepid=2")) && hides_others(&mount("rw,hidepid=invisible,gid=4")));
+        assert!(!hides_others(&mount("rw")) && !hides_others(&mount("rw,hidepid=0")) && !hides_others(""));
+        assert!(!hides_others("20 1 0:20 / /other rw - proc proc rw,hidepid=2\n"));
     }
 
     #[test]

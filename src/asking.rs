@@ -115,8 +115,8 @@ impl Asking {
         }
         match &mut self.step {
             Step::Answer => {
-                let answer = chosen(&self.gate, line)?;
-                Ok(Some(AnswerGate { answer, ..self.named() }))
+                let (answer, number) = chosen(&self.gate, line)?;
+                Ok(Some(AnswerGate { answer, number, ..self.named() }))
             }
             Step::Field { at, filled } => {
                 let fields = self.form.as_ref().map(Form::fields).unwrap_or_default();

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
-use steplatch_protocol::is_format;
 pub(crate) use steplatch_protocol::visible;
 use tracing_subscriber::EnvFilter;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
@@ -140,7 +139,12 @@ fn escaped_json(text: &str) -> String {
 
 /// Whether a character is not shown but carried out by a terminal, line ends and tabs apart.
 fn is_harmful(character: char) -> bool {
-    (character.is_control() && !matches!(character, '\n' | '\t')) || is_format(character)
+    (character.is_control() && !matches!(character, '\n' | '\t')) || turns(character)
+}
+
+/// Whether a character turns around the direction in which what follows is shown, and with it what a line seems to say.
+fn turns(character: char) -> bool {
+    matches!(character, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Text as a terminal can be given it: line ends, tabs and plain styles stay, other control characters become symbols.

@@ -5,7 +5,7 @@
 //! the answer to the next one.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::termios::{QueueSelector, tcflush};
 use serde_json::Value;
@@ -26,7 +26,9 @@ const MOST_LINES: usize = 40;
 /// The person who sits at this terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Person {
-    lines: Option<mpsc::Receiver<String>>,
+    lines: Option<mpsc::Receiver<(Instant, String)>>,
+    /// When the question was put that is asked now. What was typed before answers another one.
+    since: Option<Instant>,
     /// What is typed just now is not to be seen.
     unseen: Option<Unseen>,
 }
@@ -45,6 +47,7 @@ impl Person {
             Some(lines) => while lines.try_recv().is_ok() {},
             None => self.lines = Some(typed()),
         }
+        self.since = Some(Instant::now());
     }
 
     /// The same, for what is not to be seen while it is typed. The echo is there again once it was [`Self::heard`].
@@ -60,16 +63,22 @@ impl Person {
 
     /// Returns the next line that is typed; `None` when the person closed the input. Safe to drop and call again.
     pub(crate) async fn line(&mut self) -> Option<String> {
-        self.lines.get_or_insert_with(typed).recv().await
+        loop {
+            let (read, line) = self.lines.get_or_insert_with(typed).recv().await?;
+            // The reader may have held it when the question was put.
+            if self.since.is_none_or(|since| read >= since) {
+                return Some(line);
+            }
+        }
     }
 }
 
 /// Reads lines from standard input in a thread, which ends with the input or with the program.
-fn typed() -> mpsc::Receiver<String> {
+fn typed() -> mpsc::Receiver<(Instant, String)> {
     let (sender, lines) = mpsc::channel(1);
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
-            if sender.blocking_send(line).is_err() {
+            if sender.blocking_send((Instant::now(), line)).is_err() {
                 return;
             }
         }
@@ -79,20 +88,22 @@ fn typed() -> mpsc::Receiver<String> {
 
 /// Returns the choice that a line means: its text, however it is capitalised, or its number, with `#` before it where a choice is
 /// called like another one's number. Where there is nothing to choose from, any text is an answer.
-pub(crate) fn chosen(gate: &GateInfo, line: &str) -> Result<String, String> {
+///
+/// Returns it with its number, from 1.
+pub(crate) fn chosen(gate: &GateInfo, line: &str) -> Result<(String, Option<usize>), String> {
     let line = line.trim();
     let choices = &gate.choices;
     if choices.is_empty() && !line.is_empty() {
-        return Ok(line.to_owned());
+        return Ok((line.to_owned(), None));
     }
     let numbered = |number: &str| number.parse::<usize>().ok()?.checked_sub(1).filter(|at| *at < choices.len());
-    let exactly = || choices.iter().position(|choice| choice == line);
-    let likewise = || {
-        let alike = |choice: &&String| choice.to_lowercase() == line.to_lowercase();
-        let mut all = (0..choices.len()).filter(|at| alike(&&choices[*at]));
+    // The only one of which this holds; choices with parts that are hidden may be shown alike.
+    let only = |holds: &dyn Fn(&str) -> bool| {
+        let mut all = (0..choices.len()).filter(|at| holds(&choices[*at]));
         all.next().filter(|_| all.next().is_none())
     };
-    let by_text = exactly().or_else(likewise);
+    let by_text =
+        only(&|choice| choice == line).or_else(|| only(&|choice| choice.to_lowercase() == line.to_lowercase()));
     let at = match (by_text, numbered(line), line.strip_prefix('#').and_then(numbered)) {
         (Some(text), Some(number), _) if text != number => {
             return Err(format!(
@@ -104,7 +115,7 @@ pub(crate) fn chosen(gate: &GateInfo, line: &str) -> Result<String, String> {
         (by_text, by_number, after_sign) => by_text.or(by_number).or(after_sign),
     };
     match at {
-        Some(at) => Ok(choices[at].clone()),
+        Some(at) => Ok((choices[at].clone(), Some(at + 1))),
         None if line.is_empty() => Err("nothing was answered".to_owned()),
         None if choices.len() == 1 => Err(format!("'{}' is not the choice; answer 1", visible(line))),
         None => Err(format!("'{}' is none of the choices; answer 1 to {}", visible(line), choices.len())),
@@ -144,6 +155,11 @@ pub(crate) fn shown(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
         let indent: String = line.chars().take_while(|character| *character == ' ').collect();
         let rows = wrapped(line.trim_start(), room(6 + indent.len()));
         lines.extend(rows.into_iter().map(|row| format!("    {QUIET}│{QUIET:#} {indent}{row}")));
+    }
+    if gate.masked {
+        lines.push(format!(
+            "    {QUIET}parts of this are hidden as secrets (••••••): who typed them as secret could see them{QUIET:#}"
+        ));
     }
     let digits = gate.choices.len().to_string().len();
     for (n, choice) in gate.choices.iter().enumerate() {
@@ -206,9 +222,14 @@ pub(crate) fn judged(gate: &GateInfo) -> Vec<String> {
     lines
 }
 
-/// Whether a question is shown whole with its choices.
+/// Whether a question is shown whole with its choices, in rows of a terminal as wide as this one.
 pub(crate) fn is_shown_whole(gate: &GateInfo) -> bool {
-    !gate.shortened && judged(gate).len() <= MOST_LINES
+    let room = crate::print::width().unwrap_or(120).clamp(20, 120) - 8;
+    let rows = |text: &str| wrapped(text, room).len();
+    let judge: usize = judged(gate).iter().map(|line| rows(line)).sum();
+    let choices: usize = gate.choices.iter().map(|choice| rows(choice)).sum();
+    let form = gate.form.as_ref().map_or(0, |form| rows(&form.to_string()));
+    !gate.shortened && judge <= MOST_LINES && rows(&gate.prompt) + choices + form <= MOST_LINES
 }
 
 /// Returns what there is to judge of a question, up to a bound, and how all of it is shown.
@@ -239,9 +260,9 @@ mod tests {
     #[test]
     fn a_number_or_the_text_answers() {
         let gate = gate(&["it is clean", "2", "none of these"]);
-        let answers = [" It is clean ", "1", "3", "none of these"].map(|line| chosen(&gate, line).unwrap());
+        let answers = [" It is clean ", "1", "3", "none of these"].map(|line| chosen(&gate, line).unwrap().0);
         assert_eq!(answers, ["it is clean", "it is clean", "none of these", "none of these"]);
-        assert_eq!(chosen(&gate, "2").unwrap(), "2", "text and number mean the same choice");
+        assert_eq!(chosen(&gate, "2").unwrap().0, "2", "text and number mean the same choice");
         for (line, refusal) in [
             ("0", "'0' is none of the choices; answer 1 to 3"),
             ("4", "'4' is none of the choices; answer 1 to 3"),
@@ -256,9 +277,12 @@ mod tests {
         let gate = gate(&["2", "1", "Yes", "yes"]);
         let refused = chosen(&gate, "1").unwrap_err();
         assert_eq!(refused, "'1' is the text of choice 2 and the number of another one; answer #2 or #1");
-        let answers = ["#1", "#2", "3", "yes", "Yes"].map(|line| chosen(&gate, line).unwrap());
+        let answers = ["#1", "#2", "3", "yes", "Yes"].map(|line| chosen(&gate, line).unwrap().0);
         assert_eq!(answers, ["2", "1", "Yes", "yes", "Yes"]);
         assert!(chosen(&gate, "YES").is_err(), "it is like two of them");
+        let hidden = self::gate(&["drop ••••••", "drop ••••••"]);
+        assert_eq!(chosen(&hidden, "2").unwrap().1, Some(2));
+        assert!(chosen(&hidden, "drop ••••••").is_err(), "it is both of them");
     }
 
     #[test]
@@ -272,11 +296,14 @@ mod tests {
         let lines = bounded(&gate);
         assert!(!is_shown_whole(&gate) && lines.len() == 41);
         assert_eq!(lines[40], "… this is not all; read it with: steplatch gates show run_x/ask/1");
+        let long = GateInfo { prompt: "a\n".repeat(3000), ..self::gate(&["yes"]) };
+        assert!(!is_shown_whole(&long), "a prompt counts");
+        assert!(!is_shown_whole(&self::gate(&[&"x".repeat(54_000)])), "and so do choices");
     }
 
     #[test]
     fn where_there_are_no_choices_any_text_is_an_answer() {
-        assert_eq!(chosen(&gate(&[]), " go on \n").unwrap(), "go on");
+        assert_eq!(chosen(&gate(&[]), " go on \n").unwrap().0, "go on");
         assert!(chosen(&gate(&[]), "  ").is_err());
     }
 

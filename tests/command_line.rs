@@ -79,7 +79,7 @@ fn a_gate_is_listed_shown_and_answered_by_its_number() {
     }
     let shown = home.runs(&["runs", "show", &run[..8]]).well();
     assert!(shown.contains("state     waiting") && shown.contains("at        judge (3 states executed)"), "{shown}");
-    assert!(shown.contains(&format!("steplatch gates answer {run}/judge/1 NUMBER")), "{shown}");
+    assert!(shown.contains(&format!("steplatch gates answer {run}/judge/1@")), "{shown}");
 
     refused(&home.runs(&["gates", "answer", &run, "4"]), 2, &["'4' is none of the choices", "2  it is broken"]);
     refused(&home.runs(&["gates", "answer", &run, "1", "--gate", "other"]), 2, &["gate 'other' does not wait in run"]);

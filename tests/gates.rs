@@ -86,7 +86,8 @@ fn a_form_is_filled_in_with_fields_on_the_command_line() {
         "version  a text of at least 3 characters\n",
         "place  one of eu, us, eu if left out",
         "count  a whole number from 1 to 9, may be left out",
-        &format!("answer with: steplatch gates answer {run}/ask/1 --field NAME=VALUE"),
+        &format!("answer with: steplatch gates answer {run}/ask/1@"),
+        " --field NAME=VALUE\n",
     ] {
         assert!(listed.contains(part), "no {part:?} in {listed}");
     }
@@ -133,7 +134,7 @@ fn a_form_that_can_not_be_asked_is_an_error_that_the_function_may_catch() {
          await ctx.gate('now?')\n\
          return errors",
     );
-    story.home.runs(&["gates", "answer", &run, "yes"]).well();
+    story.home.answers(&run, "yes").well();
     let result = story.ends(&run)["result"].clone();
     assert!(result[0].as_str().unwrap().contains("field 'a' has type \"heap\""), "{result}");
     assert_eq!(result[1], "ctx.gate takes choices or a form, not both");
@@ -394,4 +395,60 @@ fn a_watched_run_asks_for_the_passphrase_and_gives_the_terminal_its_echo_back() 
     let screen = person.sees("exit-code-0");
     assert!(screen.contains("answered: yes") && !screen.contains("sesame"), "{screen}");
     assert!(screen.contains("next: visible"), "{screen}");
+}
+
+#[test]
+fn a_command_for_one_question_is_no_answer_to_the_next() {
+    // redteam H6: the first question was over when its command was typed, and the second one was answered.
+    let story = Story::new();
+    let gate = |prompt: &str, timeout: u32| json!({"tool": "gate", "params": {"prompt": prompt, "choices": ["yes", "no"], "timeout": timeout}});
+    let machine = json!({"name": "asking", "initial_state": "look", "states": {
+        "look": {"action": gate("Look?", 1), "on_timeout": "delete"},
+        "delete": {"action": gate("DELETE?", 1000)},
+    }});
+    let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
+    let waiting = story.agent.calls("run_workflow", arguments);
+    let run = waiting["run_id"].as_str().unwrap().to_owned();
+    let gates = || story.home.runs(&["runs", "show", &run, "--json"]).json()["pending_gates"].clone();
+    while gates()[0]["prompt"] != "DELETE?" {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let by_run = story.home.runs(&["gates", "answer", &run, "yes"]);
+    assert!(by_run.code == 2 && by_run.stderr.contains("name the one that you read"), "{by_run:?}");
+    let by_gate = story.home.runs(&["gates", "answer", &format!("{run}/look/1"), "yes"]);
+    assert_ne!(by_gate.code, 0, "{by_gate:?}");
+    let digest = gates()[0]["digest"].as_str().unwrap().to_owned();
+    let shown_otherwise = story.home.runs(&["gates", "answer", &format!("{run}/delete/1@00000000"), "yes"]);
+    assert!(shown_otherwise.stderr.contains("is shown otherwise"), "{shown_otherwise:?}");
+    story.home.runs(&["gates", "answer", &format!("{run}/delete/1@{}", &digest[..8]), "no"]).well();
+}
+
+#[test]
+fn choices_that_are_hidden_alike_are_told_apart_by_their_numbers() {
+    let story = Story::new();
+    let asks = json!({"tool": "gate", "params": {"prompt": "Drop?", "choices": ["drop production", "drop staging"]}});
+    let rest = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
+    let machine = json!({"name": "dropping", "initial_state": "ask", "states": {
+        "ask": {"action": asks, "transitions": [
+            {"condition": {"field_equals": {"answer": "drop staging"}}, "next_state": "second"},
+            {"condition": "success", "next_state": "first"},
+        ]},
+        "first": rest, "second": rest,
+    }});
+    let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
+    let run = story.agent.calls("run_workflow", arguments)["run_id"].as_str().unwrap().to_owned();
+    let read = story.home.runs(&["gates", "list", "--json"]).json()["gates"][0]["digest"].as_str().unwrap().to_owned();
+    let opened = story.agent.calls("open_terminal", json!({"command": ["cat"]}));
+    for secret in ["production", "staging"] {
+        let typed = json!({"session_id": opened["session_id"], "input_text": format!("{secret}\n"), "secret": true});
+        assert_eq!(story.agent.calls("send_input", typed)["success"], true);
+    }
+    let stale = story.home.runs(&["gates", "answer", &format!("{run}/ask/1@{}", &read[..8]), "2"]);
+    assert!(stale.stderr.contains("is shown otherwise"), "{stale:?}");
+    let listed = story.home.runs(&["gates", "list"]).well();
+    assert!(listed.contains("parts of this are hidden as secrets"), "{listed}");
+    let alike = story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "drop ••••••"]);
+    assert_ne!(alike.code, 0, "{alike:?}");
+    story.home.runs(&["gates", "answer", &format!("{run}/ask/1"), "2"]).well();
+    assert_eq!(story.ends(&run)["final_state"], "second");
 }

@@ -72,7 +72,7 @@ fn a_dialog_without_a_decision_leaves_the_gate_open_and_says_where_to_answer() {
         assert_eq!(waits["status"], "waiting", "{result} {waits}");
         let run = waits["run_id"].as_str().unwrap();
         let told = waits["next_step"].as_str().unwrap();
-        let command = format!("steplatch gates answer {run}/ask/1 --state-dir {}/state", home.path().display());
+        let command = format!("steplatch gates answer {run}/ask/1@");
         assert!(told.contains("still open") && told.contains(&command), "{told}");
         // Looking again does not ask the person again.
         let again = agent.calls("get_run", json!({"run_id": run}));
@@ -272,7 +272,7 @@ fn a_client_that_can_ask_nobody_is_told_where_to_answer() {
         assert_eq!(waits["status"], "waiting");
         let run = waits["run_id"].as_str().unwrap();
         let told = waits["next_step"].as_str().unwrap();
-        assert!(told.contains(&format!("steplatch gates answer {run}/ask/1 --state-dir ")), "{told}");
+        assert!(told.contains(&format!("steplatch gates answer {run}/ask/1@")), "{told}");
         // The command is the one that works.
         let command: Vec<&str> =
             told.split("steplatch ").nth(1).unwrap().split(". ").next().unwrap().split(' ').collect();

@@ -250,7 +250,7 @@ fn a_person_who_closes_the_input_is_told_how_to_answer_later() {
     person.sees("by number or text:");
     person.sends(json!({"keys": ["c-d"]}));
     let screen = person.sees("exit-code-3");
-    let told = format!("answer it with: steplatch gates answer {}/wait/1 CHOICE", waiting_run(&home));
+    let told = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
     assert!(screen.contains(&told), "no {told:?} on:\n{screen}");
 }
 
@@ -262,7 +262,7 @@ fn ctrl_c_at_a_question_leaves_it_open() {
     person.sees("Ctrl-C leaves the question open, twice cancels the run");
     person.sends(json!({"keys": ["c-c"]}));
     let screen = person.sees("exit-code-3");
-    let told = format!("answer it with: steplatch gates answer {}/wait/1 CHOICE", waiting_run(&home));
+    let told = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
     assert!(screen.contains(&told), "no {told:?} on:\n{screen}");
 }
 
@@ -292,8 +292,8 @@ fn without_a_terminal_a_run_that_waits_says_how_to_answer_it() {
     std::fs::write(home.path().join("judged.json"), JUDGED).unwrap();
     let said = Said::of(&home.steplatch().args(["run", "judged.json"]).stdin(Stdio::null()).output().unwrap());
     assert_eq!(said.code, 3, "{said:?}");
-    let told = format!("answer it with: steplatch gates answer {}/wait/1 CHOICE\n", waiting_run(&home));
-    assert!(said.stdout.ends_with(&told), "{said:?}");
+    let told = format!("answer it with: steplatch gates answer {}/wait/1@", waiting_run(&home));
+    assert!(said.stdout.contains(&told), "{said:?}");
     assert!(said.stdout.contains("2  it is broken\n") && !said.stdout.contains('\x1b'), "{said:?}");
 
     let json =
@@ -315,7 +315,7 @@ fn a_question_of_a_nested_run_is_asked_and_its_states_are_shown_within() {
     let said = Said::of(&home.steplatch().args(["run", "outer.json"]).stdin(Stdio::null()).output().unwrap());
     let waits = waiting_run(&home);
     assert_eq!(said.code, 3, "{said:?}");
-    assert!(said.stdout.ends_with(&format!("steplatch gates answer {waits}/wait/1 CHOICE\n")), "{said:?}");
+    assert!(said.stdout.contains(&format!("steplatch gates answer {waits}/wait/1@")), "{said:?}");
     let agent = Agent::new(&home);
     assert_eq!(agent.calls("cancel_run", json!({"run_id": waits}))["success"], true);
 

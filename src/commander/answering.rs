@@ -95,6 +95,7 @@ impl Conversation<'_> {
             let mut lines = vec![format!("{QUIET}{who}{} asks{later}{more}{QUIET:#}", gate.run_id)];
             lines.extend(question::shown(gate, print::width()));
             self.still()?;
+            self.screen.lines.forget_typed();
             self.screen.say(&lines)?;
         }
         self.asks_on()

@@ -341,7 +341,7 @@ impl<'a> Conversation<'a> {
             told.push(match (&entry.run, &entry.state) {
                 (Some(run), _) => {
                     let asked = self.session.questions().find(|question| question.entry == Some(number));
-                    let how = match asked.map(|question| &question.asking.gate().gate_id) {
+                    let how = match asked.map(|question| question.asking.gate().named()) {
                         Some(gate) => format!("answer it with: steplatch gates answer {gate}"),
                         None => format!("see it with: steplatch runs show {run}"),
                     };

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc as threads};
 
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::{CmdKind, Highlighter};
@@ -188,6 +188,14 @@ impl Lines {
         };
         above.waiting.fetch_add(1, Ordering::Relaxed);
         let _ = above.texts.send(missing + &text);
+    }
+
+    /// Forgets what was typed before there was a question, unless a line is being edited already.
+    pub(crate) fn forget_typed(&self) {
+        if self.are_edited() && !self.asked {
+            // A terminal that refuses keeps what was typed, which then is an answer like any other.
+            let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+        }
     }
 
     /// Shows in the prompt what a line is asked for, also while one is being typed.

@@ -86,24 +86,30 @@ impl Gates {
 struct Named {
     run: String,
     gate: Option<String>,
+    /// What was shown of the gate: the beginning of its digest.
+    digest: Option<String>,
 }
 
 impl Named {
     /// Reads the id of a gate, or of a run, or an unambiguous beginning of that.
     async fn read(place: &Place, text: &str) -> Result<Self, Failure> {
+        let (text, digest) = match text.rsplit_once('@') {
+            Some((text, digest)) => (text, Some(digest.to_owned())),
+            None => (text, None),
+        };
         match text.split_once('/') {
             Some((run, step)) => {
                 let run = find(place, run).await?;
-                Ok(Self { gate: Some(format!("{run}/{step}")), run })
+                Ok(Self { gate: Some(format!("{run}/{step}")), run, digest })
             }
-            None => Ok(Self { run: find(place, text).await?, gate: None }),
+            None => Ok(Self { run: find(place, text).await?, gate: None, digest }),
         }
     }
 }
 
 impl Show {
     async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
-        let Named { run, gate } = Named::read(place, &self.gate).await?;
+        let Named { run, gate, .. } = Named::read(place, &self.gate).await?;
         let reply = front::ask(place, GetGate { run_id: run, gate_id: gate }).await?;
         let Some(gate) = reply.gate else {
             let error = reply.error.clone().unwrap_or_else(|| "the gate does not wait".to_owned());
@@ -172,14 +178,19 @@ pub(super) fn told(gate: &GateInfo, judge: &[String], indent: &str) -> Vec<Strin
         None if gate.choices.is_empty() => "TEXT",
         None => "NUMBER",
     };
-    lines.push(format!("{indent}{QUIET}answer with: steplatch gates answer {} {answer}{QUIET:#}", gate.gate_id));
+    if gate.masked {
+        lines.push(format!(
+            "{indent}{QUIET}parts of this are hidden as secrets: who typed them as secret could see them{QUIET:#}"
+        ));
+    }
+    lines.push(format!("{indent}{QUIET}answer with: steplatch gates answer {} {answer}{QUIET:#}", gate.named()));
     lines
 }
 
 impl Answer {
     async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
         let Some(named) = &self.run else { return self.ask_all(place).await };
-        let Named { run: id, gate } = Named::read(place, named).await?;
+        let Named { run: id, gate, digest } = Named::read(place, named).await?;
         let named_gate = gate.or_else(|| self.gate.clone());
         let record = front::ask(place, GetWorkflowRun { run_id: id.clone() }).await?;
         let Some(run) = record.run else { return Err(not_found(&id)) };
@@ -192,9 +203,10 @@ impl Answer {
         }
         let answer = AnswerGate { run_id: id.clone(), gate_id: named_gate.clone(), ..AnswerGate::default() };
         if run.pending_gates.is_empty() {
-            // Only the daemon knows which answer was first.
-            let answer = AnswerGate { answer: self.choice.clone().unwrap_or_default(), ..answer };
-            return self.give(place, answer).await;
+            // Only the daemon knows which answer was first. It is asked and given none: a gate may open meanwhile.
+            let reply = front::ask(place, GetGate { run_id: id.clone(), gate_id: named_gate }).await?;
+            let asks_now = || format!("run {id} asks something just now; look with: steplatch gates show {id}");
+            return Err(Failure::work(reply.error.clone().unwrap_or_else(asks_now)).with(&reply));
         }
         if let Some(gate) = &named_gate
             && gate.starts_with(&format!("{id}/"))
@@ -217,20 +229,20 @@ impl Answer {
             }
         }
         let gate = meant(&id, named_gate.as_deref(), &run.pending_gates)?;
-        let (gate_id, digest) = (Some(gate.gate_id.clone()), Some(gate.digest.clone()));
-        let answer = AnswerGate { gate_id, digest, ..answer };
+        // Only what was named was seen: the digest of what waits now says nothing.
+        let answer = AnswerGate { gate_id: Some(gate.gate_id.clone()), digest, ..answer };
         let answer = match &self.choice {
             None => AnswerGate { form: Some(self.filled(gate)?), ..answer },
             // It is the JSON of the form, which the daemon reads.
             Some(choice) if gate.form.is_some() => AnswerGate { answer: choice.clone(), ..answer },
             Some(choice) => {
-                let choice = question::chosen(gate, choice).map_err(|error| {
+                let (choice, number) = question::chosen(gate, choice).map_err(|error| {
                     let choices = gate.choices.iter().enumerate();
                     let choices: Vec<String> =
                         choices.map(|(index, choice)| format!("\n  {}  {}", index + 1, visible(choice))).collect();
                     Failure::usage(format!("{error}{}", choices.concat()))
                 })?;
-                AnswerGate { answer: choice, ..answer }
+                AnswerGate { answer: choice, number, ..answer }
             }
         };
         self.give(place, answer).await

@@ -298,7 +298,7 @@ impl Watching<'_> {
     /// Says how the question is answered from elsewhere.
     fn leave_to_others(&mut self, gate: &GateInfo) -> Result<Option<Rest>, Failure> {
         let answer = if gate.form.is_some() { "--field NAME=VALUE" } else { "CHOICE" };
-        self.view.remark(&format!("answer it with: steplatch gates answer {} {answer}", gate.gate_id))?;
+        self.view.remark(&format!("answer it with: steplatch gates answer {} {answer}", gate.named()))?;
         Ok(Some(Rest::Waits))
     }
 

@@ -279,12 +279,25 @@ pub struct GateInfo {
     /// Whether parts of the context are left out here
     #[serde(default, skip_serializing_if = "is_false")]
     pub shortened: bool,
+    /// Whether parts of it are hidden as secrets
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub masked: bool,
     /// Names all that is asked, and the workflow that asks
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
 }
 
 impl GateInfo {
+    /// Returns how a command names the gate: with the beginning of the digest of what is shown of it, so that what is answered is
+    /// that.
+    #[must_use]
+    pub fn named(&self) -> String {
+        match self.digest.get(..8) {
+            Some(digest) => format!("{}@{digest}", self.gate_id),
+            None => self.gate_id.clone(),
+        }
+    }
+
     /// Returns what there is to judge, by name: the whole context. Of a question for agents that is about a screen, the screen only:
     /// the rest is how the terminal was read.
     #[must_use]
@@ -352,13 +365,17 @@ pub struct AnswerGate {
     /// One of its choices, any text where it has none, or its form as JSON
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub answer: String,
+    /// The number of that choice, from 1: tells choices apart that are shown alike
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<usize>,
     /// The fields of its form, instead of answer
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<Map<String, Value>>,
     /// The approver's passphrase, where one is set
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passphrase: Option<Passphrase>,
-    /// The digest of the gate as it was shown; an answer to a gate that is shown otherwise by now is refused
+    /// The digest of the gate as it was shown, or eight digits of its beginning or more; an answer to a gate that is shown otherwise
+    /// by now is refused
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
 }

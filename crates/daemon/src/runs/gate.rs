@@ -14,7 +14,7 @@ use super::{Runs, report};
 use crate::approver::{Approver, NotPassed};
 use crate::caller::Caller;
 use crate::moment;
-use crate::secrets::Secrets;
+use crate::secrets::{MASK, Secrets};
 use crate::standing::NoPerson;
 
 /// How long an answer may take to be written down.
@@ -22,6 +22,9 @@ pub(super) const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
 /// The hexadecimal digits of a digest that are told: 128 bits, of which no two are found that are alike.
 const DIGEST_DIGITS: usize = 32;
+
+/// The fewest digits of a digest that name a question.
+const SHORTEST_DIGEST: usize = 8;
 
 /// Runs that are looked at for their gates, below one run.
 const MOST_LOOKED_AT: usize = 1000;
@@ -52,7 +55,8 @@ pub(super) fn named(info: GateInfo, run: &Run) -> GateInfo {
     let GateInfo { gate_id, prompt, choices, form, answered_by, context, .. } = &info;
     let all = serde_json::json!([gate_id, prompt, choices, form, answered_by, context, definition]);
     let digest = Signature::of_text(&all.to_string()).as_str()[..DIGEST_DIGITS].to_owned();
-    GateInfo { digest, ..info }
+    let masked = all.to_string().contains(MASK);
+    GateInfo { digest, masked, ..info }
 }
 
 /// Leaves out of a question what reports have no room for.
@@ -76,6 +80,7 @@ pub(crate) struct Given {
     run_id: String,
     pub(super) gate_id: Option<String>,
     answer: String,
+    number: Option<usize>,
     form: Option<Map<String, Value>>,
     passphrase: Option<Passphrase>,
     /// The digest of what was shown.
@@ -86,15 +91,15 @@ pub(crate) struct Given {
 
 impl From<AnswerGate> for Given {
     fn from(verb: AnswerGate) -> Self {
-        let AnswerGate { run_id, gate_id, answer, form, passphrase, digest } = verb;
-        Self { run_id, gate_id, answer, form, passphrase, digest, decides: false }
+        let AnswerGate { run_id, gate_id, answer, number, form, passphrase, digest } = verb;
+        Self { run_id, gate_id, answer, number, form, passphrase, digest, decides: false }
     }
 }
 
 impl From<Decide> for Given {
     fn from(verb: Decide) -> Self {
         let Decide { run_id, gate_id, answer, form } = verb;
-        Self { run_id, gate_id, answer, form, passphrase: None, digest: None, decides: true }
+        Self { run_id, gate_id, answer, number: None, form, passphrase: None, digest: None, decides: true }
     }
 }
 
@@ -152,8 +157,24 @@ impl Asked {
             return Err("The gate has no form; answer it with a text or one of its choices".to_owned());
         }
         // A choice may hold a secret, and then what is shown of it is what can be answered.
-        let meant = |(choice, shown): &(&String, &String)| **choice == given.answer || **shown == given.answer;
-        match self.choices.iter().zip(&self.info.choices).find(meant) {
+        let all = || self.choices.iter().zip(&self.info.choices);
+        let is_meant = |(choice, shown): &(&String, &String)| **choice == given.answer || **shown == given.answer;
+        if let Some(number) = given.number {
+            let chosen = number.checked_sub(1).and_then(|at| all().nth(at));
+            return match chosen.filter(|chosen| given.answer.is_empty() || is_meant(chosen)) {
+                Some((choice, _)) => Ok(choice.clone()),
+                None => {
+                    Err(format!("Choice {number} is not what was answered; choices are {}", listed(&self.info.choices)))
+                }
+            };
+        }
+        let exactly = all().find(|(choice, _)| **choice == given.answer);
+        let mut meant = all().filter(is_meant);
+        match exactly.or_else(|| meant.next()) {
+            Some(_) if exactly.is_none() && meant.next().is_some() => Err(
+                "Several choices are shown like that, because parts of them are hidden as secrets; answer by number"
+                    .to_owned(),
+            ),
             Some((choice, _)) => Ok(choice.clone()),
             None if given.answer.trim().is_empty() => Err(match self.choices.is_empty() {
                 true => "answer is required; the gate takes any text".to_owned(),
@@ -315,15 +336,35 @@ impl Runs {
                 return refused(format!("Several gates wait; say which with gate_id: {}", ids.join(", ")));
             }
         };
-        let before = self.answered_before(&run, verb.gate_id.as_deref()).await;
         match gate {
             Some(gate) => {
                 // One of a run below it is not the first that anyone was asked in its name.
-                let asked_before = before.is_some() || gate.run_id != run.id.as_str();
+                let asked_before = gate.run_id != run.id.as_str() || self.asked_before(&run).await;
                 GetGateReply { success: true, gate: Some(gate.clone()), asked_before, error: None }
             }
-            None => refused(before.unwrap_or_else(|| not_waiting(&run).to_string())),
+            None => {
+                let gate = verb.gate_id.as_deref();
+                let before = match run.is_function() {
+                    true => self.answered_in_function(&run, gate).await,
+                    false => self.answered_before(&run, gate).await,
+                };
+                refused(before.unwrap_or_else(|| not_waiting(&run).to_string()))
+            }
         }
+    }
+
+    /// Whether a question of a run is over, however it ended. One whose history can not be read may have asked.
+    async fn asked_before(&self, run: &Run) -> bool {
+        if run.is_function() {
+            return self.asked_before_in_function(run).await;
+        }
+        let is_end = |event: &Event| {
+            matches!(event, Event::GateAnswered { .. } | Event::GateExpired { .. } | Event::GateCancelled { .. })
+        };
+        self.shared
+            .events_of(&run.id, 1, &super::Seal::default())
+            .await
+            .map_or(true, |events| events.iter().any(is_end))
     }
 
     /// Passes an answer on to the run that waits for it. Returns once it is written down.
@@ -425,7 +466,9 @@ impl Runs {
             Some(why) => return Err(refused(why.to_string())),
             None => {}
         }
-        if given.digest.as_ref().is_some_and(|digest| *digest != asked.info.digest) {
+        let is_of_another =
+            |digest: &String| digest.len() < SHORTEST_DIGEST || !asked.info.digest.starts_with(digest.as_str());
+        if given.digest.as_ref().is_some_and(is_of_another) {
             return Err(refused(format!(
                 "Gate '{0}' is shown otherwise than when this answer was given; read it again: steplatch gates show {0}",
                 asked.info.gate_id

@@ -127,7 +127,7 @@ pub(super) fn next_step(
             "human" => format!(
                 "The run waits for a person, who answers pending_gate in a terminal of their own with: steplatch gates \
                  answer {}. Tell them so; {wait} goes on when they have.",
-                gate.gate_id
+                gate.named()
             ),
             _ => {
                 let answer = if gate.form.is_some() { "form" } else { "answer" };

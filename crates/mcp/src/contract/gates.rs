@@ -254,7 +254,7 @@ pub(super) fn where_to_answer(gate: &GateInfo, daemon: &Steady, why: &str) -> St
         true => String::new(),
         false => format!(" --state-dir {}", quoted(&place.state().display().to_string())),
     };
-    let gate = &gate.gate_id;
+    let gate = gate.named();
     format!("{why} A person answers it in a terminal of their own, with: steplatch gates answer {gate}{folder}.")
 }
 

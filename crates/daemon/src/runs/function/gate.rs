@@ -181,6 +181,20 @@ impl Runs {
         }
     }
 
+    /// Whether a question of a function is over, however it ended. One whose history can not be read may have asked.
+    pub(in crate::runs) async fn asked_before_in_function(&self, run: &Run) -> bool {
+        let Ok(records) = self.shared.journal.read(&run.id, 1).await else { return true };
+        records.iter().any(|record| match Entry::read(record, &Seal::default()) {
+            Ok(Entry::Answered { asked: EntryAsked::Gate, .. }) | Err(_) => true,
+            Ok(_) => false,
+        })
+    }
+
+    /// Says who answered this gate of a function, or the last one where none is named.
+    pub(in crate::runs) async fn answered_in_function(&self, run: &Run, gate: Option<&str>) -> Option<String> {
+        self.answered_in(run, gate).await.map(|(_, answered)| answered)
+    }
+
     /// Returns who answered this gate, or the last one where none is named, and says so; nobody where its time was up.
     async fn answered_in(&self, run: &Run, gate: Option<&str>) -> Option<(Option<By>, String)> {
         let records = self.shared.journal.read(&run.id, 1).await.ok()?;

@@ -39,7 +39,7 @@ pub(in crate::contract) fn form(
     knows_titles: bool,
 ) -> Result<ElicitRequestParams, NoDialog> {
     let schema = match &gate.form {
-        Some(form) => form.clone(),
+        Some(form) => shown_form(form)?,
         None if gate.choices.is_empty() => json!({
             "type": "object",
             "properties": {ANSWER: {"type": "string", "title": "Your answer", "minLength": 1}},
@@ -61,7 +61,9 @@ pub(in crate::contract) fn form(
         }
     }
     let message = message(gate, wrong);
-    if gate.shortened || message.chars().count() > LONGEST_MESSAGE || message.lines().count() > MOST_LINES {
+    // Choices and texts of fields are read like the message, and what is hidden in them is judged by no one.
+    let all = format!("{message}\n{schema}");
+    if gate.shortened || gate.masked || all.chars().count() > LONGEST_MESSAGE || message.lines().count() > MOST_LINES {
         return Err(NoDialog::TooLong);
     }
     Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
@@ -78,6 +80,31 @@ fn untitled(field: &Value) -> Option<PrimitiveSchemaDefinition> {
     plain.description = text("description").map(Into::into);
     plain.default = text("default");
     Some(PrimitiveSchemaDefinition::Enum(EnumSchema::Legacy(plain)))
+}
+
+/// Returns a form with nothing in its texts that a client would carry out.
+///
+/// # Errors
+/// When a value to choose from is not the text that is shown for it.
+fn shown_form(form: &Value) -> Result<Value, NoDialog> {
+    fn show(name: &str, value: &mut Value) -> Result<(), NoDialog> {
+        match value {
+            Value::String(text) if ["title", "description", "enumNames"].contains(&name) => *text = visible(text),
+            Value::String(text) if visible(text) != *text => return Err(NoDialog::Form),
+            Value::Array(items) => items.iter_mut().try_for_each(|item| show(name, item))?,
+            Value::Object(fields) => {
+                if fields.keys().any(|key| visible(key) != *key) {
+                    return Err(NoDialog::Form);
+                }
+                fields.iter_mut().try_for_each(|(name, value)| show(name, value))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+    let mut shown = form.clone();
+    show("", &mut shown)?;
+    Ok(shown)
 }
 
 /// Returns the choices as they are shown, each different from the others.
@@ -144,7 +171,7 @@ pub(in crate::contract) fn read(gate: &GateInfo, result: ElicitResult) -> Dialog
         Some(text) => {
             let at = shown_choices(gate).iter().position(|shown| shown == text);
             let answer = at.map_or(text, |at| &gate.choices[at]).to_owned();
-            Dialog::Answered(AnswerGate { answer, ..named() })
+            Dialog::Answered(AnswerGate { answer, number: at.map(|at| at + 1), ..named() })
         }
         None => UNDECIDED,
     }
@@ -229,6 +256,23 @@ mod tests {
         assert_eq!(form(&with("x".repeat(5000)), None, true).unwrap_err(), NoDialog::TooLong);
         let shortened = GateInfo { shortened: true, ..gate() };
         assert_eq!(form(&shortened, None, true).unwrap_err(), NoDialog::TooLong);
+    }
+
+    #[test]
+    fn a_form_shows_nothing_that_works_or_hides() {
+        let with = |field: Value| {
+            let schema = json!({"type": "object", "properties": {"place": field}});
+            form(&GateInfo { form: Some(schema), choices: Vec::new(), ..gate() }, None, true)
+        };
+        let shown = with(json!({"type": "string", "title": "Go\u{1b}[2J", "description": "a\u{202e}b"})).unwrap();
+        let shown = serde_json::to_value(shown).unwrap()["requestedSchema"]["properties"]["place"].clone();
+        assert_eq!((&shown["title"], &shown["description"]), (&json!("Go␛[2J"), &json!("a·b")));
+        assert_eq!(with(json!({"type": "string", "enum": ["yes", "yes\u{200b}"]})).unwrap_err(), NoDialog::Form);
+        let long = "x".repeat(5000);
+        assert_eq!(with(json!({"type": "string", "description": long})).unwrap_err(), NoDialog::TooLong);
+        let many = GateInfo { choices: vec!["x".repeat(5000), "no".to_owned()], ..gate() };
+        assert_eq!(form(&many, None, true).unwrap_err(), NoDialog::TooLong);
+        assert_eq!(form(&GateInfo { masked: true, ..gate() }, None, true).unwrap_err(), NoDialog::TooLong);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use steplatch_protocol::{
     take_session,
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::AbortHandle;
 
 use crate::backlog::Backlog;
@@ -158,7 +159,9 @@ async fn read(
                         outgoing.send(&answer).await
                     }
                     Ok(Understood { command, sessions, warnings }) => {
-                        let task = Task { request_id, sessions, warnings, outgoing: outgoing.clone(), step };
+                        // Nothing more is read before: a command that waits for its turn would take more memory than its answer.
+                        let turn = outgoing.backlog.turn(&command).await;
+                        let task = Task { request_id, sessions, warnings, outgoing: outgoing.clone(), step, turn };
                         start(service, &caller, command, task, in_flight);
                         Ok(())
                     }
@@ -178,6 +181,8 @@ struct Task {
     warnings: Vec<String>,
     outgoing: Outgoing,
     step: Option<String>,
+    /// Kept until the answer is written.
+    turn: Option<OwnedSemaphorePermit>,
 }
 
 fn start(service: &Arc<Service>, caller: &Arc<Caller>, command: Command, task: Task, in_flight: &InFlight) {
@@ -189,8 +194,7 @@ fn start(service: &Arc<Service>, caller: &Arc<Caller>, command: Command, task: T
     let place = task.outgoing.backlog.command();
     let running = tokio::spawn(async move {
         let _place = place;
-        let Task { request_id, sessions, warnings, outgoing, step } = task;
-        outgoing.backlog.may_begin().await;
+        let Task { request_id, sessions, warnings, outgoing, step, turn: _turn } = task;
         let (answer, following) = match service.other_session(&caller, &sessions).await {
             Some(refused) => (refused, None),
             None => service.answer(&caller, command, step).await,

@@ -4,11 +4,14 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use steplatch_daemon::Configuration;
 use steplatch_protocol::{
-    AnswerGate, AnswerGateReply, Client, Decide, ExitTerminal, GetApprover, GetRun, GetScreenContent, Passphrase,
-    RunCommand, RunEvent, RunReply, RunWorkflow, SendInput, SendSignal, SetApprover, SetApproverReply, Subscribe,
+    AnswerGate, AnswerGateReply, Client, Decide, ExitTerminal, GetApprover, GetRun, GetScreenContent, ListWorkflowRuns,
+    Passphrase, RunCommand, RunEvent, RunReply, RunWorkflow, SendInput, SendSignal, SetApprover, SetApproverReply,
+    Subscribe,
 };
 use steplatch_testkit::{TestDaemon, user_name};
+use steplatch_workflow::Proof;
 
 /// A machine of one gate.
 fn asking(params: Value) -> Value {
@@ -327,5 +330,60 @@ async fn while_a_person_judges_a_terminal_no_agent_types_into_it() {
     let screen = screen.screen_content.unwrap_or_default();
     assert!(screen.contains("released-42") && !screen.contains("EVIL"), "{screen}");
     assert!(daemon.call(types("echo later\n")).await.success, "it is given back");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_setting_refuses_answers_that_are_not_proved_well_enough() {
+    let daemon = TestDaemon::new().await;
+    let person = daemon.somebody("person").await;
+    let asked = waits(&daemon, json!({"prompt": "Release?", "choices": ["yes", "no"]})).await;
+    // The test's client has no terminal.
+    for (proof, wanted) in [
+        (Proof::Dialog, "given in a dialog of an MCP client, or in a terminal of your own"),
+        (Proof::Terminal, "typed in a terminal of your own"),
+        (Proof::Passphrase, "given with the approver's passphrase"),
+    ] {
+        daemon.configure(Configuration { gate_proof: proof, ..Configuration::default() });
+        let refused = person.call(answer(&asked, "yes")).await.unwrap().error.unwrap();
+        assert!(
+            refused.contains(wanted) && refused.contains(&format!("gates.require = \"{}\"", proof.name())),
+            "{refused}"
+        );
+    }
+    assert!(sets(&person, Some("open sesame"), None).await.success);
+    let passphrase = Some(Passphrase("open sesame".to_owned()));
+    let taken = person.call(AnswerGate { passphrase, ..answer(&asked, "yes") }).await.unwrap();
+    assert!(taken.success, "{taken:?}");
+    let events = events_of(&daemon, &asked).await;
+    let answered = events.iter().find(|event| event.event_type == "gate_answered").unwrap();
+    assert_eq!(answered.data["proof"], "passphrase");
+    // What an agent may answer needs no proof.
+    let decided = waits(&daemon, json!({"prompt": "Go?", "answered_by": "anyone"})).await;
+    assert!(daemon.call(answer(&decided, "go")).await.success);
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn runs_that_wait_are_listed_page_by_page_and_none_is_left_out() {
+    // redteam M10: the oldest gates were not listed beyond a thousand runs.
+    let daemon = TestDaemon::new().await;
+    let mut asked = Vec::new();
+    for _ in 0..5 {
+        asked.push(waits(&daemon, json!({"prompt": "Go?"})).await.run_id);
+    }
+    let (mut listed, mut before) = (Vec::new(), None);
+    loop {
+        let state = Some("waiting".to_owned());
+        let page = ListWorkflowRuns { state, before: before.clone(), limit: Some(2), ..ListWorkflowRuns::default() };
+        let page: Vec<String> = daemon.call(page).await.runs.into_iter().map(|run| run.run_id).collect();
+        let Some(last) = page.last() else { break };
+        before = Some(last.clone());
+        listed.extend(page);
+    }
+    asked.reverse();
+    assert_eq!(listed, asked, "the newest first");
+    let unknown = ListWorkflowRuns { before: Some("run_x".to_owned()), ..ListWorkflowRuns::default() };
+    assert!(daemon.call(unknown).await.error.unwrap().contains("there is no run 'run_x'"));
     daemon.stop().await;
 }

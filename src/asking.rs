@@ -15,6 +15,8 @@ use crate::question::{chosen, is_shown_whole};
 pub(crate) struct Asking {
     gate: GateInfo,
     form: Option<Form>,
+    /// All of it is shown. It takes no answer otherwise.
+    is_whole: bool,
     step: Step,
 }
 
@@ -32,7 +34,8 @@ impl Asking {
     pub(crate) fn new(gate: GateInfo) -> Self {
         // A form that this version can not read is answered as text, which is then the JSON of it.
         let form = gate.form.as_ref().and_then(|form| Form::read(form).ok());
-        let mut asking = Self { gate, form, step: Step::Answer };
+        let is_whole = is_shown_whole(&gate);
+        let mut asking = Self { gate, form, is_whole, step: Step::Answer };
         asking.begin();
         asking
     }
@@ -48,7 +51,7 @@ impl Asking {
 
     /// Whether an empty line leaves the question open, rather than a field empty.
     pub(crate) fn may_be_left(&self) -> bool {
-        if !is_shown_whole(&self.gate) {
+        if !self.is_whole {
             return true;
         }
         match (&self.step, self.field()) {
@@ -70,7 +73,7 @@ impl Asking {
 
     /// What is said before the next line is asked for: about a field, and what there is to choose.
     pub(crate) fn lead(&self) -> Vec<String> {
-        if !is_shown_whole(&self.gate) {
+        if !self.is_whole {
             return Vec::new();
         }
         let Some(field) = self.field() else { return Vec::new() };
@@ -82,7 +85,7 @@ impl Asking {
     /// What the next line is asked for with.
     pub(crate) fn prompt(&self) -> String {
         match (&self.step, self.field()) {
-            _ if !is_shown_whole(&self.gate) => "press Enter to leave it open:".to_owned(),
+            _ if !self.is_whole => "press Enter to leave it open:".to_owned(),
             (Step::Passphrase(_), _) => "the approver's passphrase:".to_owned(),
             (_, Some(field)) => {
                 let wanted = match field.choices().len() {
@@ -106,7 +109,7 @@ impl Asking {
     /// # Errors
     /// With what is wrong with the line, which is to be typed again.
     pub(crate) fn line(&mut self, line: &str) -> Result<Option<AnswerGate>, String> {
-        if !is_shown_whole(&self.gate) {
+        if !self.is_whole {
             let gate = &self.gate.gate_id;
             return Err(format!(
                 "the question is not shown whole here; read it with: steplatch gates show {gate}, then answer it with: \

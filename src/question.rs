@@ -200,11 +200,7 @@ fn wrapped(text: &str, room: usize) -> Vec<String> {
 pub(crate) fn judged(gate: &GateInfo) -> Vec<String> {
     let mut lines = Vec::new();
     let all = gate.to_judge();
-    for (name, value) in &all {
-        let text = match value {
-            Value::String(text) => text.trim_end().to_owned(),
-            other => other.to_string(),
-        };
+    for (name, text) in &all {
         // A screen needs no name where there is nothing besides.
         if all.len() == 1 && ["screen_content", "match_text"].contains(name) {
             lines.extend(text.lines().map(visible));

@@ -82,15 +82,15 @@ impl Gates {
     }
 }
 
-/// What was named on the command line: a run, and one of its gates if that was said.
-struct Named {
+/// The name of a gate on the command line: its run, and the gate if more than the run was named.
+struct GateName {
     run: String,
     gate: Option<String>,
     /// What was shown of the gate: the beginning of its digest.
     digest: Option<String>,
 }
 
-impl Named {
+impl GateName {
     /// Reads the id of a gate, or of a run, or an unambiguous beginning of that.
     async fn read(place: &Place, text: &str) -> Result<Self, Failure> {
         let (text, digest) = match text.rsplit_once('@') {
@@ -109,7 +109,7 @@ impl Named {
 
 impl Show {
     async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
-        let Named { run, gate, .. } = Named::read(place, &self.gate).await?;
+        let GateName { run, gate, .. } = GateName::read(place, &self.gate).await?;
         let reply = front::ask(place, GetGate { run_id: run, gate_id: gate }).await?;
         let Some(gate) = reply.gate else {
             let error = reply.error.clone().unwrap_or_else(|| "the gate does not wait".to_owned());
@@ -190,7 +190,7 @@ pub(super) fn told(gate: &GateInfo, judge: &[String], indent: &str) -> Vec<Strin
 impl Answer {
     async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
         let Some(named) = &self.run else { return self.ask_all(place).await };
-        let Named { run: id, gate, digest } = Named::read(place, named).await?;
+        let GateName { run: id, gate, digest } = GateName::read(place, named).await?;
         let named_gate = gate.or_else(|| self.gate.clone());
         let record = front::ask(place, GetWorkflowRun { run_id: id.clone() }).await?;
         let Some(run) = record.run else { return Err(not_found(&id)) };

@@ -70,8 +70,8 @@ struct Tries {
 
 const VERSION: u32 = 1;
 
-/// Where a passphrase comes from. A wrong one holds up the next one from the same place only: who guesses over the network
-/// locks nobody out of their terminal.
+/// Where a passphrase comes from. A wrong one delays the next one from the same source only: guesses over the network do not delay
+/// an answer in a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The daemon's socket.
@@ -158,13 +158,16 @@ impl Approver {
         let Some(mut stored) = self.stored().await.map_err(NotPassed::Unreadable)? else { return Ok(false) };
         let Some(given) = given.filter(|given| !given.0.is_empty()) else { return Err(NotPassed::Missing) };
         let now = moment::now();
-        // A clock that was set back holds nobody up for longer than a wrong one does.
-        let is_over = |tries: &Tries| tries.until.is_none_or(|until| until.since(now).is_zero());
+        let left = |tries: &Tries| {
+            let left = tries.until.map(|until| until.since(now)).unwrap_or_default();
+            // A clock that was set back makes no pause longer than a wrong passphrase does.
+            left.min(LONGEST_PAUSE)
+        };
         let key = source.key(&stored.tries);
         let mut tries = stored.tries.get(&key).copied().unwrap_or_default();
-        let left = tries.until.map(|until| until.since(now)).unwrap_or_default().min(LONGEST_PAUSE);
-        if !left.is_zero() {
-            return Err(NotPassed::TooSoon(seconds(left)));
+        let pause = left(&tries);
+        if !pause.is_zero() {
+            return Err(NotPassed::TooSoon(seconds(pause)));
         }
         let (given, hash) = (given.clone(), stored.hash.clone());
         let right = apart(move || {
@@ -182,7 +185,7 @@ impl Approver {
         tracing::warn!(in_a_row = tries.wrong, from = key, "a wrong approver's passphrase was given");
         // Addresses that gave a few long ago make room for others.
         if stored.tries.len() >= MOST_ADDRESSES {
-            stored.tries.retain(|_, tries| !is_over(tries));
+            stored.tries.retain(|_, tries| !left(tries).is_zero());
         }
         stored.tries.insert(key, tries);
         self.note(stored).await?;

@@ -3,7 +3,7 @@
 use steplatch_workflow::Proof;
 
 /// Settings that are applied without a restart. Whoever starts the daemon sends a new one when they change.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Configuration {
     /// Whether proven workflows of the library are tools of their own.
     pub library_tools: bool,
@@ -11,10 +11,4 @@ pub struct Configuration {
     pub remotes: Vec<steplatch_remote::Config>,
     /// The weakest proof of a person that gates for people take.
     pub gate_proof: Proof,
-}
-
-impl Default for Configuration {
-    fn default() -> Self {
-        Self { library_tools: false, remotes: Vec::new(), gate_proof: Proof::None }
-    }
 }

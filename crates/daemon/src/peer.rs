@@ -6,6 +6,7 @@
 
 mod group;
 mod lineage;
+mod mounts;
 mod table;
 mod tcp;
 
@@ -20,7 +21,7 @@ pub(crate) use lineage::Process;
 pub(crate) use lineage::{Cut, Lineage};
 #[cfg(test)]
 pub(crate) use table::Evidence;
-pub(crate) use tcp::Found;
+pub(crate) use tcp::Location;
 
 /// The process that opened a connection.
 #[derive(Debug, Clone)]
@@ -83,10 +84,10 @@ fn has_ended(handle: &OwnedFd) -> bool {
 
 /// Returns the processes at the other end of a connection of TCP that came from this address. Blocks for a look at every
 /// descriptor of every process that may be looked at.
-pub(crate) fn at_address(peer: SocketAddr) -> Found<Vec<Peer>> {
+pub(crate) fn at_address(peer: SocketAddr) -> Location<Vec<Peer>> {
     match tcp::processes_at(peer) {
-        Found::Elsewhere => Found::Elsewhere,
-        Found::Here(processes) => Found::Here(processes.into_iter().map(|pid| Peer::read(pid, None)).collect()),
+        Location::Elsewhere => Location::Elsewhere,
+        Location::Here(processes) => Location::Here(processes.into_iter().map(|pid| Peer::read(pid, None)).collect()),
     }
 }
 

@@ -15,7 +15,7 @@ use steplatch_host::Hosts;
 use steplatch_ids::StepId;
 use tokio::sync::{Semaphore, watch};
 
-use crate::peer::{self, Cut, Found, Lineage, Peer, Program};
+use crate::peer::{self, Cut, Lineage, Location, Peer, Program};
 
 /// Why a caller is not taken for a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -118,9 +118,9 @@ impl Ours {
     /// every process.
     fn judge_address(&self, address: SocketAddr) -> Option<NoPerson> {
         match peer::at_address(address) {
-            Found::Elsewhere => None,
-            Found::Here(clients) if clients.is_empty() => Some(NoPerson::UnknownClient),
-            Found::Here(clients) => {
+            Location::Elsewhere => None,
+            Location::Here(clients) if clients.is_empty() => Some(NoPerson::UnknownClient),
+            Location::Here(clients) => {
                 let ours = self.now();
                 clients.iter().find_map(|client| judge(&client.lineage, &ours))
             }

@@ -10,7 +10,6 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, get, on, post};
 use axum::{Extension, Router};
-
 use steplatch_protocol::Peer;
 
 use crate::carry_out::{Given, Prepared};

@@ -298,16 +298,25 @@ impl GateInfo {
         }
     }
 
-    /// Returns what there is to judge, by name: the whole context. Of a question for agents that is about a screen, the screen only:
-    /// the rest is how the terminal was read.
+    /// Returns what there is to judge, by name, as text: the whole context. Of a question for agents that is about a screen, the
+    /// screen only: the rest is how the terminal was read.
     #[must_use]
-    pub fn to_judge(&self) -> Vec<(&str, &Value)> {
-        let all = self.context.iter().map(|(name, value)| (name.as_str(), value)).filter(|(_, value)| !value.is_null());
+    pub fn to_judge(&self) -> Vec<(&str, String)> {
         let screens = ["screen_content", "match_text"];
-        match screens.iter().find_map(|name| self.context.get_key_value(*name)) {
-            Some((name, screen)) if self.answered_by == "agent" => vec![(name.as_str(), screen)],
-            _ => all.collect(),
+        let screen = screens.iter().find_map(|name| self.context.get_key_value(*name));
+        match screen.filter(|_| self.answered_by == "agent") {
+            Some((name, screen)) => as_text(screen).map(|screen| (name.as_str(), screen)).into_iter().collect(),
+            None => self.context.iter().filter_map(|(name, value)| Some((name.as_str(), as_text(value)?))).collect(),
         }
+    }
+}
+
+/// Returns a value as people read it. There is nothing to read of one that is null.
+fn as_text(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.trim_end().to_owned()),
+        other => Some(other.to_string()),
     }
 }
 

@@ -344,10 +344,11 @@ pub struct By {
 }
 
 /// What proves that a person answered a gate, the weakest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
     /// Nothing but that no agent's way led there.
+    #[default]
     None,
     /// A dialog of an MCP client, which says that a person accepted it.
     Dialog,

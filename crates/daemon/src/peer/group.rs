@@ -9,6 +9,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::mounts::mounts;
+
 /// The name of the group of every daemon.
 const NAME: &str = "steplatch-kept";
 
@@ -42,17 +44,11 @@ fn group_of(groups: &str) -> Option<&str> {
     groups.lines().find_map(|line| line.strip_prefix("0::"))
 }
 
-/// Returns the folder of a group, by the list of what is mounted: proc_pid_mountinfo(5).
-fn folder_of(group: &str, mounts: &str) -> Option<PathBuf> {
-    mounts.lines().find_map(|line| {
-        let (of_mount, of_system) = line.split_once(" - ")?;
-        if of_system.split(' ').next()? != "cgroup2" {
-            return None;
-        }
-        let mut fields = of_mount.split(' ').skip(3);
-        let (root, mounted_at) = (fields.next()?, fields.next()?);
-        let below = Path::new(group).strip_prefix(root).ok()?;
-        Some(Path::new(mounted_at).join(below))
+/// Returns the folder of a group, by the list of what is mounted.
+fn folder_of(group: &str, list: &str) -> Option<PathBuf> {
+    mounts(list).filter(|mount| mount.kind == "cgroup2").find_map(|mount| {
+        let below = Path::new(group).strip_prefix(mount.root).ok()?;
+        Some(Path::new(mount.at).join(below))
     })
 }
 

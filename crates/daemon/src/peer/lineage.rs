@@ -64,10 +64,10 @@ pub(crate) fn read(table: &impl ProcessTable, pid: i32) -> Lineage {
         |&(pid, status): &(i32, Status)| Process { pid, started: status.started, evidence: table.evidence(pid) };
     let known: Vec<Process> = links.iter().map(process).collect();
     // What was read is theirs only if they have been there all the time.
-    let is_there = |process: &Process| table.status(process.pid).is_some_and(|now| now.started == process.started);
-    if !is_there(&known[0]) || table.status(pid).is_none_or(|now| now.has_ended) {
+    let now = |process: &Process| table.status(process.pid).filter(|now| now.started == process.started);
+    if now(&known[0]).is_none_or(|now| now.has_ended) {
         cut = Some(Cut::Gone);
-    } else if !known.iter().all(|process| process.pid == FIRST || is_there(process)) {
+    } else if known.iter().any(|process| process.pid != FIRST && now(process).is_none()) {
         cut = cut.or(Some(Cut::Changing));
     }
     Lineage { known, cut }

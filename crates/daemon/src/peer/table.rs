@@ -6,6 +6,7 @@ use std::io::Read as _;
 use steplatch_terminal::TERMINAL_VARIABLE;
 
 use super::group;
+use super::mounts::mounts;
 
 /// The most bytes of an environment that are read: Linux gives no program more (`_STK_LIM / 4 * 3`).
 const LONGEST_ENVIRONMENT: u64 = 6 * 1024 * 1024;
@@ -78,11 +79,11 @@ fn status_of(stat: &str) -> Option<Status> {
 }
 
 /// Whether `/proc` is mounted with `hidepid`, by the list of what is mounted: proc(5).
-fn hides_others(mounts: &str) -> bool {
-    let of_proc = mounts.lines().filter(|mount| mount.split(' ').nth(4) == Some("/proc"));
-    let mut options = of_proc.filter_map(|mount| mount.rsplit(' ').next());
+fn hides_others(list: &str) -> bool {
     let hides = |option: &str| option.strip_prefix("hidepid=").is_some_and(|how| !["0", "off"].contains(&how));
-    options.next_back().is_some_and(|options| options.split(',').any(hides))
+    // What was mounted last covers the others.
+    let of_proc = mounts(list).rfind(|mount| mount.at == "/proc");
+    of_proc.is_some_and(|mount| mount.options.split(',').any(hides))
 }
 
 /// Whether a process has the foreground of a terminal that controls it.

@@ -12,7 +12,7 @@ const UNUSED: [&str; 2] = ["06", "0A"];
 
 /// Where the other end of a connection is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Found<T> {
+pub(crate) enum Location<T> {
     /// On this machine. Empty where the processes can not be told.
     Here(T),
     /// On another machine, or in another network namespace of this one.
@@ -21,12 +21,12 @@ pub(crate) enum Found<T> {
 
 /// Returns the processes that have a connected socket with this address. Blocks for a look at every descriptor of every
 /// process that may be looked at.
-pub(super) fn processes_at(peer: SocketAddr) -> Found<Vec<i32>> {
+pub(super) fn processes_at(peer: SocketAddr) -> Location<Vec<i32>> {
     let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
     let tables: String = tables.iter().filter_map(|table| fs::read_to_string(table).ok()).collect();
     let sockets = sockets_at(&tables, peer);
     if sockets.is_empty() {
-        return if is_of_this_machine(peer) { Found::Here(Vec::new()) } else { Found::Elsewhere };
+        return if is_of_this_machine(peer) { Location::Here(Vec::new()) } else { Location::Elsewhere };
     }
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -36,7 +36,7 @@ pub(super) fn processes_at(peer: SocketAddr) -> Found<Vec<i32>> {
             target.to_str().is_some_and(|target| sockets.iter().any(|inode| target == format!("socket:[{inode}]")))
         })
     };
-    Found::Here(ids.filter(has_one).collect())
+    Location::Here(ids.filter(has_one).collect())
 }
 
 /// Whether an address is one of this machine's: only those can be bound to.
@@ -116,15 +116,15 @@ mod tests {
             let Ok(listener) = TcpListener::bind(address) else { continue };
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (_server, peer) = listener.accept().unwrap();
-            assert_eq!(processes_at(peer), Found::Here(vec![us]));
+            assert_eq!(processes_at(peer), Location::Here(vec![us]));
             drop(client);
         }
     }
 
     #[test]
     fn an_address_of_this_machine_without_a_socket_is_here_and_others_are_not() {
-        assert_eq!(processes_at("127.0.0.1:1".parse().unwrap()), Found::Here(Vec::new()));
+        assert_eq!(processes_at("127.0.0.1:1".parse().unwrap()), Location::Here(Vec::new()));
         // TEST-NET-3 of RFC 5737 is no machine's.
-        assert_eq!(processes_at("203.0.113.7:4711".parse().unwrap()), Found::Elsewhere);
+        assert_eq!(processes_at("203.0.113.7:4711".parse().unwrap()), Location::Elsewhere);
     }
 }

@@ -20,7 +20,7 @@ use crate::standing::NoPerson;
 /// How long an answer may take to be written down.
 pub(super) const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
-/// The hexadecimal digits of a digest that are told: 128 bits, of which no two are found that are alike.
+/// The hexadecimal digits of a digest: 128 bits, so that two questions with the same digest can not be made.
 const DIGEST_DIGITS: usize = 32;
 
 /// The fewest digits of a digest that name a question.
@@ -31,32 +31,36 @@ const MOST_LOOKED_AT: usize = 1000;
 
 /// Returns the question of a machine whole, secrets hidden.
 pub(super) fn info(run: &Run, gate: &Gate, secrets: &Secrets) -> GateInfo {
-    let mut context = gate.context.clone();
-    secrets.mask_fields(&mut context);
     let info = GateInfo {
         gate_id: gate.step.to_string(),
         run_id: run.id.to_string(),
-        prompt: secrets.masked(gate.prompt()),
-        choices: gate.choices().into_iter().map(|choice| secrets.masked(choice.to_owned())).collect(),
-        form: masked_form(gate.form(), secrets),
+        prompt: gate.prompt(),
+        choices: gate.choices().into_iter().map(str::to_owned).collect(),
+        form: gate.form().cloned(),
         answered_by: gate.answered_by().name().to_owned(),
         created_at: moment::told(gate.opened_at),
         expires_at: gate.expires_at().map(moment::told),
-        context,
+        context: gate.context.clone(),
         ..GateInfo::default()
     };
-    named(info, run)
+    shown(info, run, secrets)
 }
 
-/// Names a whole question of a run: what is shown of it, and the definition that says what follows. A secret that is learned
-/// later changes what is shown, and the name with it.
-pub(super) fn named(info: GateInfo, run: &Run) -> GateInfo {
+/// Hides the secrets in a whole question of a run, and adds the digest of what is shown of it and of the definition that says what
+/// follows. A secret that is learned later changes the digest.
+pub(super) fn shown(mut info: GateInfo, run: &Run, secrets: &Secrets) -> GateInfo {
+    secrets.mask_fields(&mut info.context);
+    info.prompt = secrets.masked(info.prompt);
+    info.choices = info.choices.into_iter().map(|choice| secrets.masked(choice)).collect();
+    if let Some(form) = &mut info.form {
+        secrets.mask_in(form);
+    }
     let definition = run.about.signature.as_ref().map(Signature::as_str);
     let GateInfo { gate_id, prompt, choices, form, answered_by, context, .. } = &info;
-    let all = serde_json::json!([gate_id, prompt, choices, form, answered_by, context, definition]);
-    let digest = Signature::of_text(&all.to_string()).as_str()[..DIGEST_DIGITS].to_owned();
-    let masked = all.to_string().contains(MASK);
-    GateInfo { digest, masked, ..info }
+    let all = serde_json::json!([gate_id, prompt, choices, form, answered_by, context, definition]).to_string();
+    info.masked = all.contains(MASK);
+    info.digest = Signature::of_text(&all).as_str()[..DIGEST_DIGITS].to_owned();
+    info
 }
 
 /// Leaves out of a question what reports have no room for.
@@ -65,13 +69,6 @@ fn reported(mut info: GateInfo) -> GateInfo {
     context.values_mut().for_each(|field| report::shorten(field, report::LONGEST_TEXT));
     info.shortened = context != info.context;
     GateInfo { context, ..info }
-}
-
-/// A form as it is told.
-pub(super) fn masked_form(form: Option<&Value>, secrets: &Secrets) -> Option<Value> {
-    let mut form = form?.clone();
-    secrets.mask_in(&mut form);
-    Some(form)
 }
 
 /// An answer, as somebody gives it.
@@ -114,9 +111,9 @@ impl Given {
     }
 }
 
-/// An answer that is taken.
-pub(super) struct Admitted {
-    /// What the run is told.
+/// An answer that passed every check.
+pub(super) struct VerifiedAnswer {
+    /// The choice, the text, or the JSON of the form.
     pub(super) choice: String,
     pub(super) by: By,
 }
@@ -429,7 +426,7 @@ impl Runs {
         }
         let form = gate.form().cloned();
         let asked = Asked { choices: gate.choices().into_iter().map(str::to_owned).collect(), form, info };
-        let Admitted { choice, by } = self.admitted(caller, approver, &asked, given).await?;
+        let VerifiedAnswer { choice, by } = self.admitted(caller, approver, &asked, given).await?;
         let input = Input::GateAnswered { step: gate.step.clone(), choice: choice.clone(), by: by.clone() };
         run.tell(input);
         run.reaches(|now| now.seq > before.seq || now.state.is_over(), TAKEN_WITHIN).await;
@@ -454,7 +451,7 @@ impl Runs {
         approver: &Approver,
         asked: &Asked,
         given: &Given,
-    ) -> Result<Admitted, NotTaken> {
+    ) -> Result<VerifiedAnswer, NotTaken> {
         let human = asked.info.answered_by == AnsweredBy::Human.name();
         // An agent that asks for leave does not give it to itself.
         if human && given.decides {
@@ -486,7 +483,7 @@ impl Runs {
             }
             proof = Some(shown);
         }
-        Ok(Admitted { choice, by: given.by(caller, proof).await })
+        Ok(VerifiedAnswer { choice, by: given.by(caller, proof).await })
     }
 
     /// Says who answered this gate before, or the last one where none is named, if somebody did.

@@ -16,7 +16,7 @@ use steplatch_protocol::{
 };
 
 use self::dialog::NoDialog;
-use super::tasks::AskedGates;
+use super::tasks::OpenQuestions;
 use super::waiting;
 use crate::offer::{Ask, Asker, Call, Came, Round};
 
@@ -39,7 +39,7 @@ pub(super) struct People {
     /// Gates whose dialog came back without an answer. Nobody is asked about one again and again because an agent looks
     /// at its run again and again.
     unanswered: Mutex<VecDeque<String>>,
-    pub(super) asked: AskedGates,
+    pub(super) asked: OpenQuestions,
 }
 
 /// Where a call stands while a person is asked.

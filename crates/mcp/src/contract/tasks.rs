@@ -35,10 +35,10 @@ const MOST_ASKED: usize = 1000;
 /// An answer counts only under the name that its question was given, which holds a random part: what never was a question of
 /// this server, or was one before a badly filled form, is no answer.
 #[derive(Debug, Default)]
-pub(super) struct AskedGates(Mutex<VecDeque<AskedGate>>);
+pub(super) struct OpenQuestions(Mutex<VecDeque<OpenQuestion>>);
 
 #[derive(Debug, Clone)]
-struct AskedGate {
+struct OpenQuestion {
     gate: String,
     /// The name of the question.
     key: String,
@@ -49,13 +49,13 @@ struct AskedGate {
     wrong: Option<String>,
 }
 
-impl AskedGates {
-    fn find(&self, gate: &GateInfo) -> Option<AskedGate> {
+impl OpenQuestions {
+    fn find(&self, gate: &GateInfo) -> Option<OpenQuestion> {
         let asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         asked.iter().find(|asked| asked.gate == gate.gate_id).cloned()
     }
 
-    fn put(&self, asked: AskedGate) {
+    fn put(&self, asked: OpenQuestion) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|other| other.gate != asked.gate);
         if all.len() == MOST_ASKED {
@@ -65,11 +65,11 @@ impl AskedGates {
     }
 
     /// Returns the question that a gate is just now, which is a new one if the gate is shown otherwise than before.
-    fn ask(&self, gate: &GateInfo) -> AskedGate {
+    fn ask(&self, gate: &GateInfo) -> OpenQuestion {
         match self.find(gate).filter(|asked| asked.digest == gate.digest) {
             Some(asked) => asked,
             None => {
-                let asked = AskedGate {
+                let asked = OpenQuestion {
                     gate: gate.gate_id.clone(),
                     key: format!("gate:{}:{}", gate.gate_id, random_name()),
                     digest: gate.digest.clone(),
@@ -83,10 +83,10 @@ impl AskedGates {
     }
 
     /// Notes that an answer was not taken. Returns how often that was so by now.
-    fn again(&self, asked: &AskedGate, wrong: &str) -> usize {
+    fn again(&self, asked: &OpenQuestion, wrong: &str) -> usize {
         let attempts = asked.attempts + 1;
         let key = format!("gate:{}:{}", asked.gate, random_name());
-        self.put(AskedGate { key, attempts, wrong: Some(wrong.to_owned()), ..asked.clone() });
+        self.put(OpenQuestion { key, attempts, wrong: Some(wrong.to_owned()), ..asked.clone() });
         attempts
     }
 }

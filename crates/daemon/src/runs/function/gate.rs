@@ -15,8 +15,7 @@ use crate::approver::Approver;
 use crate::caller::Caller;
 use crate::moment;
 use crate::runs::gate::{
-    Admitted, Asked, Given, NotTaken, TAKEN_WITHIN, already_answered, masked_form, named, not_waiting, not_written,
-    refused,
+    Asked, Given, NotTaken, TAKEN_WITHIN, VerifiedAnswer, already_answered, not_waiting, not_written, refused, shown,
 };
 use crate::runs::run::Run;
 use crate::runs::{Runs, Seal};
@@ -73,21 +72,19 @@ impl Question {
 
     /// Returns the question whole, secrets hidden.
     pub(in crate::runs) fn info(&self, run: &Run, secrets: &Secrets) -> GateInfo {
-        let mut context = self.context.clone();
-        secrets.mask_fields(&mut context);
         let info = GateInfo {
             gate_id: self.step.to_string(),
             run_id: self.step.run.to_string(),
-            prompt: secrets.masked(self.prompt.clone()),
-            choices: self.choices.iter().map(|choice| secrets.masked(choice.clone())).collect(),
-            form: masked_form(self.form.as_ref(), secrets),
+            prompt: self.prompt.clone(),
+            choices: self.choices.clone(),
+            form: self.form.clone(),
             answered_by: self.answered_by.clone(),
             created_at: moment::told(self.at),
             expires_at: self.expires_at.map(moment::told),
-            context,
+            context: self.context.clone(),
             ..GateInfo::default()
         };
-        named(info, run)
+        shown(info, run, secrets)
     }
 }
 
@@ -167,7 +164,7 @@ impl Runs {
             choices: question.choices.clone(),
             form: question.form.clone(),
         };
-        let Admitted { choice, by } = self.admitted(caller, approver, &asked, given).await?;
+        let VerifiedAnswer { choice, by } = self.admitted(caller, approver, &asked, given).await?;
         run.tell(Input::GateAnswered { step: question.step.clone(), choice, by: by.clone() });
         let waits = |question: &Question, open: &[Question]| open.iter().any(|open| open.step == question.step);
         run.reaches(|now| now.state.is_over() || !waits(question, &now.questions), TAKEN_WITHIN).await;
@@ -195,7 +192,7 @@ impl Runs {
         self.answered_in(run, gate).await.map(|(_, answered)| answered)
     }
 
-    /// Returns who answered this gate, or the last one where none is named, and says so; nobody where its time was up.
+    /// Returns who answered this gate, or the last one where none is and says so; nobody where its time was up.
     async fn answered_in(&self, run: &Run, gate: Option<&str>) -> Option<(Option<By>, String)> {
         let records = self.shared.journal.read(&run.id, 1).await.ok()?;
         let gate_of = |number: u64| step(&run.id, number).map(|step| step.to_string());

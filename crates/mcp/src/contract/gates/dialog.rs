@@ -124,11 +124,7 @@ fn message(gate: &GateInfo, wrong: Option<&str>) -> String {
         message.push_str(&format!("That was not taken: {}\n\n", visible(wrong)));
     }
     message.push_str(&lines_of(&gate.prompt, ""));
-    for (name, value) in gate.to_judge() {
-        let text = match value {
-            Value::String(text) => text.trim_end().to_owned(),
-            other => other.to_string(),
-        };
+    for (name, text) in gate.to_judge() {
         let name = if name == "screen_content" { "The screen it is about" } else { name };
         match text.contains('\n') {
             true => message.push_str(&format!("\n\n{}:\n{}", visible(name), lines_of(&text, "| "))),

@@ -1,0 +1,41 @@
+//! The list of what is mounted: proc_pid_mountinfo(5).
+
+/// One file system, as the kernel writes it: names with blanks in them are escaped, and stay so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mount<'t> {
+    /// The folder of the file system that is mounted.
+    pub(super) root: &'t str,
+    /// Where it is mounted.
+    pub(super) at: &'t str,
+    /// The type of the file system.
+    pub(super) kind: &'t str,
+    /// Its own options, separated by commas.
+    pub(super) options: &'t str,
+}
+
+/// Returns the mounts of a list. Lines that are none are left out.
+pub(super) fn mounts(list: &str) -> impl DoubleEndedIterator<Item = Mount<'_>> {
+    list.lines().filter_map(|line| {
+        let (of_mount, of_system) = line.split_once(" - ")?;
+        let mut fields = of_mount.split(' ');
+        let (root, at) = (fields.nth(3)?, fields.next()?);
+        let mut fields = of_system.split(' ');
+        let (kind, options) = (fields.next()?, fields.next_back()?);
+        Some(Mount { root, at, kind, options })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_is_read_whatever_stands_between_its_fields() {
+        let list = "31 20 0:29 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
+                    nonsense\n\
+                    20 1 0:20 /box /proc rw,nosuid shared:5 master:1 - proc proc rw,hidepid=2\n";
+        let read: Vec<Mount<'_>> = mounts(list).collect();
+        assert_eq!(read[0], Mount { root: "/", at: "/sys/fs/cgroup", kind: "tmpfs", options: "rw" });
+        assert_eq!(read[1..], [Mount { root: "/box", at: "/proc", kind: "proc", options: "rw,hidepid=2" }]);
+    }
+}

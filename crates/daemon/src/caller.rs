@@ -31,11 +31,11 @@ pub(crate) struct Caller {
     pub(crate) run: Option<RunId>,
 }
 
-/// The longest name of a client or a surface, in characters: it is told with every answer.
+/// The longest name of a client or a surface, in characters. Every answer carries both.
 const LONGEST_NAME: usize = 80;
 
-/// Returns a name that a client gave itself, as others may be told it: without what a terminal would carry out or turn around.
-fn told(name: &str) -> String {
+/// Removes control and format characters from a name that a client gave itself, and cuts it to [`LONGEST_NAME`].
+fn cleaned(name: &str) -> String {
     let shown = name.chars().filter(|character| !character.is_control() && !is_format(*character));
     shown.take(LONGEST_NAME).collect()
 }
@@ -125,11 +125,11 @@ impl Caller {
             .environment
             .map(|given| given.into_iter().map(|(key, value)| (OsString::from(key), OsString::from(value))).collect());
         Self {
-            name: Some(told(&hello.client)).filter(|name| !name.is_empty()),
+            name: Some(cleaned(&hello.client)).filter(|name| !name.is_empty()),
             folder: hello.cwd.map(PathBuf::from).filter(|folder| folder.is_absolute()).unwrap_or(unknown.folder),
             environment: environment.unwrap_or(unknown.environment),
             person: hello.person,
-            surface: hello.surface.as_deref().map(told),
+            surface: hello.surface.as_deref().map(cleaned),
             standing: Standing::internal(),
             peer: hello.peer,
             run: None,

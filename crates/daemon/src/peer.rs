@@ -2,7 +2,7 @@
 //!
 //! A gate for a person counts on this, so it is settled once, when the connection is
 //! accepted, from what the kernel says: a process can end, be adopted or hand its
-//! socket on before it asks for anything. What can not be told is refused.
+//! socket on before it asks for anything. A process that is not known is refused.
 
 mod group;
 mod lineage;
@@ -78,7 +78,7 @@ fn has_ended(handle: &OwnedFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut polled = [PollFd::new(handle, PollFlags::IN)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // What can not be told has ended.
+    // A descriptor that can not be polled counts as that of a process that has ended.
     !matches!(poll(&mut polled, Some(&at_once)), Ok(0))
 }
 

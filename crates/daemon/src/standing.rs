@@ -1,7 +1,7 @@
 //! Whether what opened a connection can be a person.
 //!
 //! Steplatch gives agents terminals and starts programs for them, so whatever runs in
-//! one of those is taken for an agent, and so is what can not be told. Everything
+//! one of those is taken for an agent, and so is a process with unknown ancestors. Everything
 //! else that runs as the user is taken for the user; what proves more is the
 //! approver's passphrase.
 

@@ -97,7 +97,7 @@ fn walk(table: &impl ProcessTable, links: &mut Vec<(i32, Status)>) -> Result<(),
             let parent = table.status(status.parent);
             let again = match table.status(child) {
                 Some(again) if again.started == status.started => again,
-                // One that has ended while it was read can not be told from one that has taken its id.
+                // A process that has ended and another one that has taken its id look the same.
                 _ => return Err(if links.len() == 1 { Cut::Gone } else { Cut::Changing }),
             };
             match parent {

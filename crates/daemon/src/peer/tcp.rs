@@ -13,7 +13,7 @@ const UNUSED: [&str; 2] = ["06", "0A"];
 /// Where the other end of a connection is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Location<T> {
-    /// On this machine. Empty where the processes can not be told.
+    /// On this machine. Empty where the processes are not known.
     Here(T),
     /// On another machine, or in another network namespace of this one.
     Elsewhere,

@@ -1,7 +1,7 @@
 //! Words, ids and times of replies and events that programs go by.
 //!
 //! A secret that is a part of one of them hides nothing there, and would break the reply: with the secret `completed`, no run
-//! would be seen to complete. They are told by the name of their field and by what stands in it, so a field of a program's output
+//! would be seen to complete. The name of the field and its text decide together, so a field of a program's output
 //! that has such a name is masked like any other text.
 
 use steplatch_ids::{RunId, StepId, TerminalId};

@@ -175,3 +175,39 @@ fn so_many_runs_are_below_one_at_once_and_no_more() {
     let cancelled = story.agent.calls("cancel_run", json!({"run_id": run["run_id"]}));
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
 }
+
+#[test]
+fn a_workflow_that_was_edited_after_the_approval_is_not_run() {
+    // redteam M6, of a function: by a literal name, and by one that is computed.
+    for name in ["'deploy'", "ctx.params['name']"] {
+        let story = Story::of(
+            &format!(
+                "await ctx.gate('Deploy?', choices=['yes'])\n\
+                 try:\n    return (await ctx.run_workflow({name}))['final_state']\n\
+                 except Exception as error:\n    return str(error)"
+            ),
+            "",
+        );
+        let saves = |last: &str| {
+            let state = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
+            let machine =
+                json!({"name": "deploy", "description": "Deploys", "initial_state": last, "states": {last: state}});
+            let created = json!({"workflow_definition": machine, "overwrite_existing": true});
+            assert_eq!(story.agent.calls("create_workflow", created)["success"], true);
+        };
+        let begins = || {
+            let waiting = story.begins_with(json!({"wait_seconds": 60, "initial_variables": {"name": "deploy"}}));
+            assert_eq!(waiting["status"], "waiting", "{waiting}");
+            waiting
+        };
+        saves("approved");
+        let (first, second) = (begins(), begins());
+        story.answers(&first, "yes").well();
+        assert_eq!(story.looks(&first, 60.0)["result"], "approved");
+        saves("evil");
+        story.kills_the_daemon();
+        story.answers(&second, "yes").well();
+        let result = story.looks(&second, 60.0)["result"].to_string();
+        assert!(result.contains("Workflow 'deploy' was changed after this run was started"), "{name}: {result}");
+    }
+}

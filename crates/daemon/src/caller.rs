@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use nix::unistd::User;
 use steplatch_ids::RunId;
@@ -11,6 +12,7 @@ use steplatch_workflow::Proof;
 
 use crate::approver::Source;
 use crate::peer::Program;
+use crate::runs::Pins;
 use crate::standing::{NoPerson, Standing};
 
 /// A client as it introduced itself. What it opens begins in its folder, with its environment.
@@ -29,6 +31,8 @@ pub(crate) struct Caller {
     pub(crate) peer: Option<SocketAddr>,
     /// The run in whose name the daemon itself asks.
     pub(crate) run: Option<RunId>,
+    /// What the definitions meant that this run refers to, when the first run above it began.
+    pub(crate) pins: Option<Arc<Pins>>,
 }
 
 /// The longest name of a client or a surface, in characters. Every answer carries both.
@@ -116,6 +120,7 @@ impl Caller {
             standing: Standing::internal(),
             peer: None,
             run: None,
+            pins: None,
         }
     }
 
@@ -133,6 +138,7 @@ impl Caller {
             standing: Standing::internal(),
             peer: hello.peer,
             run: None,
+            pins: None,
         }
     }
 }

@@ -88,12 +88,16 @@ impl Workflows {
 
     /// Returns the names that `caller` may use, sorted, the first 50 of them. A library that can not be read has none.
     pub(crate) async fn available(&self, caller: &Caller) -> Vec<String> {
-        let Ok(project) = self.projects.of(caller).await else { return Vec::new() };
-        let asker = Asker::of(caller);
-        let names = self.disk.reading(move || names(&asker.folders(), &project)).await;
-        let mut names = names.unwrap_or_default();
+        let mut names = self.names(caller).await;
         names.truncate(NAMES_LISTED);
         names
+    }
+
+    /// Returns all names that `caller` may use, sorted. A library that can not be read has none.
+    pub(crate) async fn names(&self, caller: &Caller) -> Vec<String> {
+        let Ok(project) = self.projects.of(caller).await else { return Vec::new() };
+        let asker = Asker::of(caller);
+        self.disk.reading(move || names(&asker.folders(), &project)).await.unwrap_or_default()
     }
 
     /// Returns the folder in which workflows of `caller` are saved. Blocks for a few looks at the file system.

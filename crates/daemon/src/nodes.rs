@@ -31,6 +31,7 @@ use tokio_util::task::TaskTracker;
 use crate::caller::Caller;
 use crate::runs::Runs;
 use ledger::{Asked, Ledger, NoReply};
+pub(crate) use nesting::calls;
 pub(crate) use panes::Panes;
 pub(crate) use performer::{Hands, Performer};
 pub(crate) use project::{Broken, Declared, FunctionWorkflow, Project};

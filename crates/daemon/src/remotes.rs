@@ -130,6 +130,11 @@ impl Remotes {
         Some(listed.tool(&service.name))
     }
 
+    /// Returns the names of the tools of all services that are used.
+    pub(crate) fn tool_names(&self) -> impl Iterator<Item = String> {
+        self.offered().into_iter().map(|(_, listed)| listed.tool)
+    }
+
     /// Returns the names that saved workflows have as tools, by their own names.
     pub(crate) async fn library_names(&self, workflows: Vec<String>) -> BTreeMap<String, String> {
         let remotes = self.clone();

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use steplatch_daemon::Configuration;
 use steplatch_protocol::{
-    AnswerGate, AnswerGateReply, Client, Decide, ExitTerminal, GetApprover, GetRun, GetScreenContent, ListWorkflowRuns,
-    Passphrase, RunCommand, RunEvent, RunReply, RunWorkflow, SendInput, SendSignal, SetApprover, SetApproverReply,
-    Subscribe,
+    AnswerGate, AnswerGateReply, Client, CreateWorkflow, Decide, ExitTerminal, GetApprover, GetRun, GetScreenContent,
+    ListWorkflowRuns, Passphrase, RunCommand, RunEvent, RunReply, RunWorkflow, SendInput, SendSignal, SetApprover,
+    SetApproverReply, Subscribe,
 };
 use steplatch_testkit::{TestDaemon, user_name};
 use steplatch_workflow::Proof;
@@ -386,4 +386,116 @@ async fn runs_that_wait_are_listed_page_by_page_and_none_is_left_out() {
     let unknown = ListWorkflowRuns { before: Some("run_x".to_owned()), ..ListWorkflowRuns::default() };
     assert!(daemon.call(unknown).await.error.unwrap().contains("there is no run 'run_x'"));
     daemon.stop().await;
+}
+
+/// A machine that asks first, and then does what `action` says; it fails if that does not succeed.
+fn approved(action: &Value) -> Value {
+    let ways = |next: &str| json!([{"condition": {"success": true}, "next_state": next}]);
+    json!({"name": "approved", "initial_state": "ask", "states": {
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Go?", "choices": ["yes"]}}, "transitions": ways("act")},
+        "act": {"action": action, "transitions": ways("done")},
+        "done": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
+    }})
+}
+
+/// A machine that calls a node.
+fn calls_node(name: &str, node: &str) -> Value {
+    json!({"name": name, "description": "Calls a node", "initial_state": "only", "states": {
+        "only": {"action": {"tool": "run_node", "params": {"node_id": node, "input": "x"}}},
+    }})
+}
+
+/// Writes the nodes of a project; `command` is what its node `leaf` does.
+fn declares(daemon: &TestDaemon, command: &str) {
+    let declared = format!(
+        "[nodes.leaf]\ntype = \"bash\"\ncommand = \"{command}\"\n\
+         [nodes.other]\ntype = \"bash\"\ncommand = \"true # {command}\"\n\
+         [graphs.tree]\nsteps = [{{ id = \"one\", node = \"leaf\" }}]\n"
+    );
+    std::fs::write(daemon.place().state().parent().unwrap().join("steplatch.toml"), declared).unwrap();
+}
+
+/// Which definition is another one after the answer to the gate before it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Edit {
+    Nothing,
+    Unrelated,
+    Leaf,
+    Child,
+}
+
+#[tokio::test]
+async fn what_a_definition_names_is_what_it_was_when_the_run_started() {
+    // redteam M6: what was edited after the approval was executed.
+    let cases = [
+        (
+            json!({"tool": "run_node", "params": {"node_id": "leaf", "input": ""}}),
+            Edit::Leaf,
+            "Node 'leaf' was changed",
+        ),
+        (
+            json!({"tool": "run_graph", "params": {"graph_id": "tree", "input": ""}}),
+            Edit::Leaf,
+            "Node 'leaf' was changed",
+        ),
+        (
+            json!({"tool": "run_workflow", "params": {"workflow_name": "child"}}),
+            Edit::Child,
+            "Workflow 'child' was changed",
+        ),
+        // A node that only the child names, and a name that is computed.
+        (json!({"tool": "run_workflow", "params": {"workflow_name": "child"}}), Edit::Leaf, "Node 'leaf' was changed"),
+        (
+            json!({"tool": "run_workflow", "params": {"workflow_name": "{which}"}}),
+            Edit::Child,
+            "Workflow 'child' was changed",
+        ),
+        (json!({"tool": "run_workflow", "params": {"workflow_name": "child"}}), Edit::Nothing, ""),
+        (json!({"tool": "run_graph", "params": {"graph_id": "tree", "input": ""}}), Edit::Unrelated, ""),
+    ];
+    for (action, edit, wanted) in cases {
+        let mut daemon = TestDaemon::new().await;
+        let creates = |name: &str, node: &str| CreateWorkflow {
+            workflow_definition: calls_node(name, node),
+            overwrite_existing: true,
+        };
+        declares(&daemon, "echo was approved");
+        let created = daemon.call(creates("child", "leaf")).await;
+        assert!(created.success, "{created:?}");
+        let verb = RunWorkflow {
+            workflow_definition: Some(approved(&action)),
+            initial_variables: Some([("which".to_owned(), "child".to_owned())].into()),
+            wait_seconds: Some(60.0),
+            save_on_success: false,
+            ..RunWorkflow::default()
+        };
+        let asked = daemon.call(verb.clone()).await;
+        assert_eq!(asked.status, "waiting", "{asked:?}");
+        match edit {
+            Edit::Nothing => {}
+            Edit::Unrelated => assert!(daemon.call(creates("unrelated", "other")).await.success),
+            Edit::Leaf => declares(&daemon, "echo EVIL"),
+            Edit::Child => assert!(daemon.call(creates("child", "other")).await.success),
+        }
+        // The next daemon knows it as well.
+        if action["tool"] != "run_graph" {
+            daemon = daemon.restarted().await;
+        }
+        let person = daemon.somebody("person").await;
+        assert!(person.call(answer(&asked, "yes")).await.unwrap().success);
+        let ended = end_of(&daemon, &asked).await;
+        let text = serde_json::to_string(&ended).unwrap();
+        if wanted.is_empty() {
+            assert!(ended.status == "completed" && text.contains("was approved"), "{edit:?} {ended:#?}");
+        } else {
+            assert!(ended.status == "failed" && text.contains(wanted) && !text.contains("EVIL"), "{action} {ended:#?}");
+            // A run that begins now has the definitions of now.
+            let again = daemon.call(verb).await;
+            let digests = [&asked, &again].map(|run| run.pending_gate.clone().unwrap().digest);
+            assert_ne!(digests[0], digests[1], "what follows is part of what is approved");
+            assert!(person.call(answer(&again, "yes")).await.unwrap().success);
+            assert_eq!(end_of(&daemon, &again).await.status, "completed");
+        }
+        daemon.stop().await;
+    }
 }

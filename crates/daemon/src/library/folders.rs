@@ -364,6 +364,7 @@ mod tests {
             standing: Standing::internal(),
             peer: None,
             run: None,
+            pins: None,
         };
         assert_eq!(Asker::of(&caller), Asker { named: Some("/l".into()), ..at("/p") });
     }

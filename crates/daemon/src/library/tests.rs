@@ -26,6 +26,7 @@ fn caller(folder: &TempDir, name: &str) -> Caller {
         standing: Standing::internal(),
         peer: None,
         run: None,
+        pins: None,
     }
 }
 

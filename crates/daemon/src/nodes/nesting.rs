@@ -11,7 +11,7 @@ use super::project::Declared;
 const MOST_LEVELS: usize = 16;
 
 /// Returns the nodes that a graph may call, each with the place of its step.
-pub(super) fn calls(graph: &Graph) -> impl Iterator<Item = (usize, &str)> {
+pub(crate) fn calls(graph: &Graph) -> impl Iterator<Item = (usize, &str)> {
     graph.steps().iter().enumerate().flat_map(|(index, step)| {
         let called = [Some(&step.node), step.on_error.fallback()];
         called.into_iter().flatten().map(move |node| (index, node.as_str()))

@@ -14,6 +14,7 @@ use super::catalog::TerminalTools;
 use super::drive::{Driver, Found, Parts};
 use super::function::{FoundFunction, Given};
 use super::origin::Origin;
+use super::pins::References;
 use super::remote::FoundRemote;
 use super::run::{About, Run};
 use super::source::Source;
@@ -74,6 +75,7 @@ impl Shared {
         if self.stopping.is_cancelled() {
             return Err("the daemon is stopping; ask again".to_owned());
         }
+        let caller = self.pinned(caller, || References::of_machine(definition.document())).await?;
         let id = start.run.clone();
         let variables = || Given { input: Value::Object(start.variables.clone()), params: Map::new() };
         let Given { mut input, mut params } = given.unwrap_or_else(variables);
@@ -89,6 +91,7 @@ impl Shared {
             params,
             parent: start.parent.clone(),
             signature: Some(Signature::of(definition.document())),
+            pins: caller.pins.as_ref().and_then(|pins| pins.signature()),
             request: StartKey::request(key.as_ref()),
             source,
         };

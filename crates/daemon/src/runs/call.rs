@@ -41,6 +41,9 @@ pub(super) async fn perform(shared: &Arc<Shared>, caller: &Arc<Caller>, wanted: 
         Ok(project) => project,
         Err(error) => return refused(error),
     };
+    if let Some(Err(error)) = caller.pins.as_ref().map(|pins| pins.check_node(&project, &id)) {
+        return refused(error);
+    }
     match project.kind(&id) {
         Some(NodeKind::Graph(_)) => {}
         Some(NodeKind::Function(_)) if !graph => {}

@@ -55,7 +55,7 @@ pub(super) fn shown(mut info: GateInfo, run: &Run, secrets: &Secrets) -> GateInf
     if let Some(form) = &mut info.form {
         secrets.mask_in(form);
     }
-    let definition = run.about.signature.as_ref().map(Signature::as_str);
+    let definition = (&run.about.signature, &run.about.pins);
     let GateInfo { gate_id, prompt, choices, form, answered_by, context, .. } = &info;
     let all = serde_json::json!([gate_id, prompt, choices, form, answered_by, context, definition]).to_string();
     info.masked = all.contains(MASK);

@@ -2,12 +2,13 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use steplatch_workflow::{Definition, State};
 
-use super::Seal;
+use super::{Pins, Seal};
 use crate::caller::Caller;
 use crate::standing::Standing;
 
@@ -23,6 +24,9 @@ pub(super) struct Origin {
     person: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     secrets: Vec<String>,
+    /// What definitions meant at the start; nothing in what older daemons wrote.
+    #[serde(default, skip_serializing_if = "Pins::is_empty")]
+    pins: Pins,
 }
 
 impl Origin {
@@ -46,7 +50,7 @@ impl Origin {
     }
 
     fn with(caller: &Caller, environment: &[(OsString, OsString)], secrets: &[String]) -> Self {
-        let Caller { name, folder, person, .. } = caller;
+        let Caller { name, folder, person, pins, .. } = caller;
         let text = |text: &OsString| text.to_str().map(str::to_owned);
         Self {
             name: name.clone(),
@@ -54,6 +58,7 @@ impl Origin {
             environment: environment.iter().filter_map(|(key, value)| Some((text(key)?, text(value)?))).collect(),
             person: *person,
             secrets: secrets.to_vec(),
+            pins: pins.as_deref().cloned().unwrap_or_default(),
         }
     }
 
@@ -66,16 +71,13 @@ impl Origin {
         serde_json::to_string(self).unwrap_or_else(|_| {
             // A folder whose name is no text can not be written down; the rest can.
             let folder = PathBuf::from("/");
-            let Self { name, environment, person, secrets, .. } = self;
-            let (name, environment, secrets) = (name.clone(), environment.clone(), secrets.clone());
-            serde_json::to_string(&Self { name, folder, environment, person: *person, secrets })
-                .expect("everything else is text")
+            serde_json::to_string(&Self { folder, ..self.clone() }).expect("everything else is text")
         })
     }
 
     /// Returns who began the run, and what it must not show.
     pub(super) fn into_parts(self) -> (Caller, Seal) {
-        let Self { name, folder, environment, person, secrets } = self;
+        let Self { name, folder, environment, person, secrets, pins } = self;
         let environment = environment.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         (
             Caller {
@@ -87,6 +89,7 @@ impl Origin {
                 standing: Standing::internal(),
                 peer: None,
                 run: None,
+                pins: Some(Arc::new(pins)).filter(|pins| !pins.is_empty()),
             },
             Seal::knowing(secrets),
         )

@@ -52,6 +52,9 @@ pub(super) struct About {
     /// What its definition does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) signature: Option<Signature>,
+    /// What the definitions were that it refers to when it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) pins: Option<Signature>,
     /// What was asked for, if it began under an idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) request: Option<Signature>,
@@ -246,6 +249,7 @@ impl Run {
                     params: Map::new(),
                     parent: None,
                     signature: None,
+                    pins: None,
                     request: None,
                     source: Source::Given,
                 };

@@ -164,8 +164,16 @@ impl Shared {
     /// Returns what `caller` means by a name: a saved workflow, else the tool of a remote one.
     ///
     /// # Errors
-    /// In whole sentences: when there is none, with the names that there are; or when its file is broken.
+    /// In whole sentences: when there is none, with the names that there are; when its file is broken; or when the caller
+    /// is a run, and the name meant something else when that began.
     pub(super) async fn named(&self, caller: &Caller, name: &str) -> Result<Named, String> {
+        let found = self.meaning_of(caller, name).await?;
+        caller.pins.as_ref().map_or(Ok(()), |pins| pins.check_workflow(name, &found))?;
+        Ok(found)
+    }
+
+    /// Returns what a name means now, as [`Self::named`].
+    pub(super) async fn meaning_of(&self, caller: &Caller, name: &str) -> Result<Named, String> {
         match self.workflows.find(caller, name).await {
             Ok(Found::Machine(saved)) => Ok(Named::Machine(saved)),
             Ok(Found::Function(workflow)) => Ok(Named::Function(workflow)),

@@ -24,6 +24,7 @@ use crate::moment;
 use crate::nodes::{FunctionWorkflow, Project, python};
 use crate::runs::drive::ENTRY_VERSION;
 use crate::runs::origin::Origin;
+use crate::runs::pins::References;
 use crate::runs::run::{About, Progress, Run, RunState};
 use crate::runs::seal::LiveSeal;
 use crate::runs::source::{Source, read};
@@ -187,6 +188,7 @@ impl Shared {
             return Err("the daemon is stopping; ask again".to_owned());
         }
         let declared = Arc::new(Declared::read(&started.nodes, &self.hands, &started.run)?);
+        let caller = self.pinned(caller, || References::of_functions(&started.text, &started.nodes)).await?;
         let mut about = About {
             workflow: started.workflow.clone(),
             started: started.at,
@@ -194,6 +196,7 @@ impl Shared {
             params: started.params.clone(),
             parent,
             signature: (!started.is_call).then(|| Signature::of_text(&started.text)),
+            pins: caller.pins.as_ref().and_then(|pins| pins.signature_with(&started.nodes)),
             request: StartKey::request(key.as_ref()),
             source,
         };
@@ -399,6 +402,7 @@ impl Started {
 pub(super) async fn nodes_of(shared: &Shared, caller: &Caller, declared: &[Declaration]) -> Result<Vec<Value>, String> {
     let mut nodes: Vec<Value> = declared.iter().filter_map(|declared| python::document(declared, None)).collect();
     let project = shared.projects.of(caller).await?;
+    caller.pins.as_ref().map_or(Ok(()), |pins| pins.check_nodes(&project))?;
     let is_own = |id: &Value| declared.iter().any(|declared| *id == *declared.id);
     nodes.extend(project.documents().into_iter().filter(|node| !is_own(&node["id"])));
     Ok(nodes)

@@ -88,7 +88,8 @@ impl Shared {
         let source = Source::Remote { service: began.service.clone() };
         let (workflow, params) = (tool.name, Map::new());
         let request = StartKey::request(key.as_ref());
-        let mut about = About { workflow, started: began.at, input, params, parent, signature: None, request, source };
+        let mut about =
+            About { workflow, started: began.at, input, params, parent, signature: None, pins: None, request, source };
         about.mask(&self.secrets);
         let (run, inputs, progress) = Run::driven(run, about.clone());
         let run = Arc::new(run);

@@ -156,10 +156,8 @@ pub(crate) fn shown(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
         let rows = wrapped(line.trim_start(), room(6 + indent.len()));
         lines.extend(rows.into_iter().map(|row| format!("    {QUIET}│{QUIET:#} {indent}{row}")));
     }
-    if gate.masked {
-        lines.push(format!(
-            "    {QUIET}parts of this are hidden as secrets (••••••): who typed them as secret could see them{QUIET:#}"
-        ));
+    for remark in gate.remarks() {
+        lines.extend(wrapped(&remark, room(4)).into_iter().map(|row| format!("    {QUIET}{row}{QUIET:#}")));
     }
     let digits = gate.choices.len().to_string().len();
     for (n, choice) in gate.choices.iter().enumerate() {

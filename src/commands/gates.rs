@@ -178,11 +178,7 @@ pub(super) fn told(gate: &GateInfo, judge: &[String], indent: &str) -> Vec<Strin
         None if gate.choices.is_empty() => "TEXT",
         None => "NUMBER",
     };
-    if gate.masked {
-        lines.push(format!(
-            "{indent}{QUIET}parts of this are hidden as secrets: who typed them as secret could see them{QUIET:#}"
-        ));
-    }
+    lines.extend(gate.remarks().into_iter().map(|remark| format!("{indent}{QUIET}{remark}{QUIET:#}")));
     lines.push(format!("{indent}{QUIET}answer with: steplatch gates answer {} {answer}{QUIET:#}", gate.named()));
     lines
 }

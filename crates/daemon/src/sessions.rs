@@ -19,12 +19,13 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use steplatch_host::{AskError, HostStatus, HostedTerminal, Hosts, Refusal};
-use steplatch_ids::TerminalId;
+use steplatch_ids::{RunId, TerminalId};
 use steplatch_picture::TooLarge;
 use steplatch_protocol::{
     AbsenceInfo, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
     ListTerminalSessionsReply, OpenTerminal, OpenTerminalReply, ResizeTerminal, ResizeTerminalReply, ScreenFormat,
-    SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo, Survivor, WriteTerminal, WriteTerminalReply,
+    SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo, Survivor, TypedInput, WriteTerminal,
+    WriteTerminalReply,
 };
 use steplatch_terminal::{
     Closing, Description, Excerpt, HandedBack, Hidden, HoldKey, Input, Limit, Part, Picture, Quiet, Settle, Size, Spec,
@@ -291,8 +292,11 @@ impl Sessions {
             }
         };
         let keys = verb.keys.unwrap_or_default();
-        let input = Input { text: verb.input_text, keys, raw: Vec::new(), settle, step, holder: None };
+        let run = caller.run.as_ref().map(RunId::to_string);
+        let input = Input { text: verb.input_text, keys, raw: Vec::new(), settle, step, run, holder: None };
+        let bytes = input.text.len() + input.keys.len();
         let sent = terminal.send(input).await?;
+        self.count_input(caller, &terminal, bytes).await;
         let handed_back = self.absence(caller, &terminal, &sent.view).await;
         let View { screen, exit, busy, exit_code, awaiting_input, password, .. } = sent.view;
         Ok(SendInputReply {
@@ -449,6 +453,15 @@ impl Sessions {
         Ok(terminal)
     }
 
+    /// Counts what a person typed into a terminal that a run holds while it asks a question.
+    async fn count_input(&self, caller: &Caller, terminal: &HostedTerminal, bytes: usize) {
+        let session_id = terminal.id().to_string();
+        if caller.run.is_none() && self.held.holder(&session_id, None).is_some() {
+            let (by, bytes, last_at) = (caller.who().await, bytes as u64, moment::now_told());
+            self.held.count(&TypedInput { session_id, by, bytes, last_at });
+        }
+    }
+
     /// Finds a session that this caller may act on: a program may not while a person holds it.
     async fn free_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, Trouble> {
         let terminal = self.open_for(caller, session).await?;
@@ -518,7 +531,10 @@ impl Sessions {
         let written = async {
             let raw = STANDARD.decode(&verb.bytes).map_err(|error| format!("bytes are not base 64: {error}"))?;
             let input = Input { raw, holder: verb.hold_key.map(HoldKey), step, ..Input::default() };
-            Ok::<_, Trouble>(self.open_for(caller, &verb.session_id).await?.send(input).await.map(drop)?)
+            let (terminal, bytes) = (self.open_for(caller, &verb.session_id).await?, input.raw.len());
+            terminal.send(input).await?;
+            self.count_input(caller, &terminal, bytes).await;
+            Ok::<_, Trouble>(())
         };
         let error = self.failure(&verb.session_id, written.await).await;
         WriteTerminalReply { success: error.is_none(), error }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use steplatch_daemon::Configuration;
 use steplatch_protocol::{
-    AnswerGate, AnswerGateReply, Client, CreateWorkflow, Decide, ExitTerminal, GetApprover, GetRun, GetScreenContent,
-    ListWorkflowRuns, Passphrase, RunCommand, RunEvent, RunReply, RunWorkflow, SendInput, SendSignal, SetApprover,
-    SetApproverReply, Subscribe,
+    AnswerGate, AnswerGateReply, Client, CreateWorkflow, Decide, ExitTerminal, GetApprover, GetGate, GetRun,
+    GetScreenContent, ListWorkflowRuns, Passphrase, RunCommand, RunEvent, RunReply, RunWorkflow, SendInput, SendSignal,
+    SetApprover, SetApproverReply, Subscribe,
 };
 use steplatch_testkit::{TestDaemon, user_name};
 use steplatch_workflow::Proof;
@@ -270,6 +270,8 @@ async fn while_a_person_judges_a_terminal_no_agent_types_into_it() {
     let daemon = TestDaemon::new().await;
     let definition = json!({"name": "release", "initial_state": "open", "states": {
         "open": {"action": {"tool": "open_terminal", "params": {"shell": "bash"}},
+                 "transitions": [{"condition": "success", "next_state": "wait"}]},
+        "wait": {"action": {"tool": "gate", "params": {"prompt": "Ready?", "answered_by": "agent"}},
                  "transitions": [{"condition": "success", "next_state": "ask"}]},
         "ask": {"action": {"tool": "gate", "params": {"prompt": "Release?", "choices": ["yes"]}},
                 "transitions": [{"condition": "success", "next_state": "go"}]},
@@ -289,6 +291,12 @@ async fn while_a_person_judges_a_terminal_no_agent_types_into_it() {
     let session_id = asked.session_id.clone().unwrap();
     let types =
         |text: &str| SendInput { session_id: session_id.clone(), input_text: text.into(), ..SendInput::default() };
+    // Half a line, before the question: the action of the run begins on an empty one.
+    assert!(daemon.call(types("echo EVIL; ")).await.success);
+    let ready = Decide { run_id: asked.run_id.clone(), answer: "ready".to_owned(), ..Decide::default() };
+    assert!(daemon.call(ready).await.success);
+    let asked = end_of(&daemon, &asked).await;
+    assert_eq!(asked.pending_gate.as_ref().unwrap().prompt, "Release?");
     let refused = [
         daemon.call(types("echo EVIL; ")).await.error,
         daemon
@@ -323,12 +331,18 @@ async fn while_a_person_judges_a_terminal_no_agent_types_into_it() {
     assert_eq!(daemon.call(around).await.status, "failed");
     let person = daemon.somebody("person").await;
     assert!(person.call(types("echo looked; ")).await.unwrap().success, "a person may look around");
+    let look = GetGate { run_id: asked.run_id.clone(), ..GetGate::default() };
+    let gate = person.call(look).await.unwrap().gate.unwrap();
+    let [typed] = &gate.typed[..] else { panic!("{gate:?}") };
+    assert_eq!((&typed.session_id, &typed.by, typed.bytes), (&session_id, &user_name(), 13));
+    assert!(gate.remarks()[0].starts_with(&format!("since the question, {} typed 13 bytes", user_name())));
     assert!(person.call(answer(&asked, "yes")).await.unwrap().success);
     let ended = end_of(&daemon, &asked).await;
     assert_eq!(ended.status, "completed", "{ended:?}");
     let screen = daemon.call(GetScreenContent { session_id: session_id.clone(), ..GetScreenContent::default() }).await;
     let screen = screen.screen_content.unwrap_or_default();
-    assert!(screen.contains("released-42") && !screen.contains("EVIL"), "{screen}");
+    let printed = |text: &str| screen.lines().any(|line| line.trim() == text);
+    assert!(printed("released-42") && !printed("EVIL") && !printed("looked"), "{screen}");
     assert!(daemon.call(types("echo later\n")).await.success, "it is given back");
     daemon.stop().await;
 }

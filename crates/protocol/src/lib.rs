@@ -56,7 +56,7 @@ pub use runs::{
     AnswerGate, AnswerGateReply, CancelWorkflow, CancelWorkflowReply, Decide, ExecuteWorkflow, ExecuteWorkflowReply,
     GateInfo, GetGate, GetGateReply, GetRun, GetWorkflowRun, GetWorkflowRunReply, ListWorkflowRuns,
     ListWorkflowRunsReply, PauseInfo, PauseWorkflow, PauseWorkflowReply, RUN_WAIT_SECONDS, ResumeWorkflow, RunEvent,
-    RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply, Until,
+    RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply, TypedInput, Until,
 };
 pub use schema::{offered, parameters, reply};
 pub use session::{DEFAULT_SESSION, take_session};

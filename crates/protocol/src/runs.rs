@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::approver::Passphrase;
+use crate::visible;
 
 fn is_false(value: &bool) -> bool {
     !*value
@@ -282,9 +283,25 @@ pub struct GateInfo {
     /// Whether parts of it are hidden as secrets
     #[serde(default, skip_serializing_if = "is_false")]
     pub masked: bool,
+    /// What people have typed since the question into the terminals of the run
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub typed: Vec<TypedInput>,
     /// Names all that is asked, and the workflow that asks
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub digest: String,
+}
+
+/// How much one person has typed into one terminal.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TypedInput {
+    /// The terminal
+    pub session_id: String,
+    /// Who typed
+    pub by: String,
+    /// How many bytes; a key may be several
+    pub bytes: u64,
+    /// When the last of it was typed (ISO 8601, UTC)
+    pub last_at: String,
 }
 
 impl GateInfo {
@@ -296,6 +313,21 @@ impl GateInfo {
             Some(digest) => format!("{}@{digest}", self.gate_id),
             None => self.gate_id.clone(),
         }
+    }
+
+    /// Returns what a person should know before they answer, besides the question itself, a sentence each.
+    #[must_use]
+    pub fn remarks(&self) -> Vec<String> {
+        let masked = "parts of this are hidden as secrets (••••••): who typed them as secret could see them";
+        let typed = |input: &TypedInput| {
+            let TypedInput { session_id, by, bytes, last_at } = input;
+            let unit = if *bytes == 1 { "byte" } else { "bytes" };
+            visible(&format!(
+                "since the question, {by} typed {bytes} {unit} into terminal {session_id}, the last at {last_at}"
+            ))
+        };
+        let masked = self.masked.then(|| masked.to_owned());
+        masked.into_iter().chain(self.typed.iter().map(typed)).collect()
     }
 
     /// Returns what there is to judge, by name, as text: the whole context. Of a question for agents that is about a screen, the

@@ -99,6 +99,14 @@ pub enum InputError {
     /// Somebody else holds the terminal.
     #[error("{} holds the terminal", .0.name)]
     Held(Holder),
+    /// It is a run's, and others have edited a line at the prompt, which no key takes away for certain.
+    #[error(
+        "others have begun a line at its prompt, so nothing was typed behind it; take it away (ctrl-c) or enter it: {text}"
+    )]
+    LineStands {
+        /// What stands there.
+        text: String,
+    },
     /// An earlier request for this step began to type it, and whether the program got all of it is unknown.
     #[error("it was begun before, and how much of it reached the program is not known")]
     InDoubt,
@@ -121,6 +129,10 @@ pub struct Input {
     pub settle: Option<Settle>,
     /// The step that this input belongs to. Asked for again, it is not typed again: the answer is what became of it.
     pub step: Option<String>,
+    /// The run that types. At the prompt of a shell that marks it, its input begins on an empty line: what others have typed
+    /// there is taken away first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
     /// Proves that one holds the terminal.
     pub holder: Option<HoldKey>,
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use steplatch_pattern::Pattern;
 use steplatch_terminal::{
-    CommandRequest, Input, Integration, Limit, Opened, Options, Part, Quiet, Ran, Reason, RunError, Size, Spec,
-    Terminal, Terminals, Until, Variable, VariablesError, View, Wait, Waited,
+    CommandRequest, Input, InputError, Integration, Limit, Opened, Options, Part, Quiet, Ran, Reason, RunError, Size,
+    Spec, Terminal, Terminals, Until, Variable, VariablesError, View, Wait, Waited,
 };
 use tempfile::TempDir;
 
@@ -121,7 +121,7 @@ impl Session {
     async fn sees(&self, pattern: &str) -> String {
         let (waited, view) = self.waits(wait_for(pattern)).await;
         let found = waited.found.unwrap_or_else(|| panic!("no {pattern:?} ({:?}) on:\n{}", waited.reason, view.screen));
-        assert!(!found.in_echo, "{pattern:?} was only typed");
+        assert!(!found.in_echo, "{pattern:?} was only typed:\n{}", view.screen);
         found.text
     }
 
@@ -1151,5 +1151,39 @@ async fn a_program_that_asks_and_reads_is_answered_in_every_shell() {
         let session = world.open(&[shell]).await;
         let ran = session.runs("python3 ~/asks.py").await;
         assert_eq!(ran.output.matches("answered True").count(), 2, "{shell}: {}", ran.output);
+    }
+}
+
+#[tokio::test]
+async fn what_a_run_types_at_a_prompt_begins_on_an_empty_line() {
+    // redteam H9: what an agent had typed before the prompt of a command was executed with it.
+    let world = World::new();
+    let by_run = |text: &str| Input { text: text.into(), run: Some("run_a".into()), ..Input::default() };
+    for (shell, editing) in [("bash", "true"), ("zsh", "true"), ("fish", "true"), ("bash", "set -o vi")] {
+        let session = world.open(&[shell]).await;
+        session.gives(editing).await;
+        session.types("printf 'EV%s\\n' IL; ").await;
+        session.0.send(by_run("printf 'fi%s\\n' ne\n")).await.unwrap();
+        session.sees("(?m)^fine$").await;
+        session.prompt().await;
+        // What the run itself has typed stays.
+        session.0.send(by_run("printf '%s+%s\\n' one ")).await.unwrap();
+        session.0.send(by_run("two\n")).await.unwrap();
+        session.sees(r"one\+two").await;
+        session.prompt().await;
+        let printed = session.history().await;
+        assert!(!printed.contains("EVIL"), "{shell}, {editing}:\n{printed}");
+        // Keys that move in the line or search the history: no key takes away what they leave in every mode of every shell.
+        for others in ["\x1b[A", "\x12older"] {
+            let session = world.open(&[shell]).await;
+            session.gives(editing).await;
+            session.gives("echo an older line").await;
+            let lines = |view: &View| view.screen.matches("older line").count();
+            let before = lines(&session.view().await);
+            session.types(others).await;
+            session.comes_to("the older line is shown", |view| lines(view) > before).await;
+            let refused = session.0.send(by_run("echo EVIL\n")).await;
+            assert!(matches!(refused, Err(InputError::LineStands { .. })), "{shell}, {editing}: {refused:?}");
+        }
     }
 }

@@ -371,12 +371,14 @@ impl Driver {
 
     /// Tells how far the run is. While a person is asked, its terminals are held.
     fn publish(&self) {
-        let is_for_person = |gate: &Gate| gate.answered_by() == AnsweredBy::Human;
-        let held = match self.history.gate().filter(|gate| is_for_person(gate)) {
-            Some(_) => self.history.sessions().map(str::to_owned).collect(),
-            None => Vec::new(),
-        };
-        self.shared.sessions.held().hold(&self.run, held);
+        let is_for_person = |gate: &&Gate| gate.answered_by() == AnsweredBy::Human;
+        let held = self.shared.sessions.held();
+        match self.history.gate().filter(is_for_person) {
+            Some(gate) => {
+                held.hold(&self.run, gate.step.to_string(), self.history.sessions().map(str::to_owned).collect());
+            }
+            None => held.release(&self.run),
+        }
         self.progress.send_replace(self.now());
         self.shared.changes.run(&self.run);
     }

@@ -287,7 +287,10 @@ impl Runs {
         let secrets = &self.shared.secrets;
         let gates = |run: &Arc<Run>| -> Vec<GateInfo> {
             let progress = run.progress();
-            let gate = progress.gate.iter().map(|gate| info(run, gate, secrets));
+            let gate = progress.gate.iter().map(|gate| {
+                let info = info(run, gate, secrets);
+                GateInfo { typed: self.shared.sessions.held().typed(&run.id, &info.gate_id), ..info }
+            });
             gate.chain(progress.questions.iter().map(|question| question.info(run, secrets))).collect()
         };
         let mut pending: Vec<GateInfo> = self.asking(run).iter().flat_map(gates).collect();

@@ -13,6 +13,13 @@ pub(super) struct Draft {
     cleared: bool,
     /// It was typed before the prompt that stands now, and may have been read by what ran then.
     ahead: bool,
+    /// The run that typed all of it.
+    by: Option<String>,
+}
+
+/// Whether a key ends the line: Enter, and what gives it up, Ctrl-C. The shell begins a new one.
+fn is_end(byte: u8) -> bool {
+    matches!(byte, b'\r' | b'\n' | 0x03)
 }
 
 /// No more of a draft than this is kept; it is longer then, and that is enough to know.
@@ -21,17 +28,64 @@ const LONGEST: usize = 4096;
 /// Blanks between the end of a line and a prompt at the right; nobody begins a command with so many.
 const GAP: &str = "    ";
 
+/// Returns the line that is seen behind a prompt. Behind a gap stands a prompt at the right.
+fn line_of(seen: String) -> String {
+    if seen.starts_with(GAP) { String::new() } else { seen.trim().to_owned() }
+}
+
 impl Draft {
-    /// Takes in what was typed.
-    pub(super) fn type_in(&mut self, bytes: &[u8]) {
+    /// Takes in what was typed by a run, or by something else.
+    pub(super) fn type_in(&mut self, bytes: &[u8], by: Option<&str>) {
+        if self.is_empty() {
+            self.by = by.map(str::to_owned);
+        } else if self.by.as_deref() != by {
+            self.by = None;
+        }
+        self.type_bytes(bytes);
+        if !self.is_empty() && self.by.is_none() {
+            // The last line of several is the typist's alone.
+            self.by = by.filter(|_| bytes.iter().any(|byte| is_end(*byte))).map(str::to_owned);
+        }
+    }
+
+    /// Whether nothing was typed, as far as keys tell.
+    fn is_empty(&self) -> bool {
+        self.text.is_empty() && !self.edited
+    }
+
+    /// Whether this run typed all of it.
+    pub(super) fn is_by(&self, run: &str) -> bool {
+        self.by.as_deref() == Some(run)
+    }
+
+    /// Forgets what stands, and returns the keys that take it away: Ctrl-U, from the end of the line. `seen` looks at what the
+    /// screen shows behind the prompt, where that is known.
+    ///
+    /// # Errors
+    /// With what stands, after keys that may have moved the cursor or begun a search: no key takes that away in every mode of
+    /// every shell.
+    pub(super) fn clear(&mut self, seen: impl FnOnce() -> Option<String>) -> Result<&'static [u8], String> {
+        if self.is_empty() {
+            return Ok(b"");
+        }
+        let stands = self.edited.then(|| seen().map(line_of)).filter(|seen| seen.as_deref() != Some(""));
+        match stands {
+            Some(seen) => Err(seen.unwrap_or_else(|| String::from_utf8_lossy(&self.text).into_owned())),
+            None => {
+                *self = Self::default();
+                Ok(b"\x15")
+            }
+        }
+    }
+
+    fn type_bytes(&mut self, bytes: &[u8]) {
         if self.ahead && !bytes.is_empty() {
             self.ahead = false;
         }
         for &byte in bytes {
             self.cleared = byte == 0x15;
             match byte {
-                // Enter, and what gives a line up: Ctrl-C. The shell begins a new one.
-                b'\r' | b'\n' | 0x03 => *self = Self::default(),
+                byte if is_end(byte) => *self = Self::default(),
                 // Backspace takes a character.
                 0x08 | 0x7f if !self.edited => {
                     while let Some(last) = self.text.pop() {
@@ -51,17 +105,16 @@ impl Draft {
 
     /// Notes that a new prompt stands. What was typed before it may be on its line, or may have been read.
     pub(super) fn comes_to_prompt(&mut self) {
-        self.ahead = !self.text.is_empty() || self.edited;
+        self.ahead = !self.is_empty();
     }
 
     /// Returns what stands on the line. `seen` looks at what the screen shows behind the prompt, where that is known.
     pub(super) fn standing(&self, seen: impl FnOnce() -> Option<String>) -> Option<String> {
         let text = String::from_utf8_lossy(&self.text).into_owned();
-        if text.is_empty() && !self.edited {
+        if self.is_empty() {
             return None;
         }
-        // Behind a gap stands a prompt at the right.
-        let seen = seen().map(|seen| if seen.starts_with(GAP) { String::new() } else { seen.trim().to_owned() });
+        let seen = seen().map(line_of);
         // Typed ahead: on the line if it can be seen there.
         if self.ahead && (text.is_empty() || !seen.as_ref().is_some_and(|seen| seen.contains(&text))) {
             return None;
@@ -82,7 +135,7 @@ mod tests {
 
     fn typed(keys: &[u8]) -> Option<String> {
         let mut draft = Draft::default();
-        draft.type_in(keys);
+        draft.type_in(keys, None);
         draft.standing(|| None)
     }
 
@@ -99,23 +152,54 @@ mod tests {
     }
 
     #[test]
+    fn a_line_is_a_runs_own_while_nothing_else_typed_into_it() {
+        let mut draft = Draft::default();
+        draft.type_in(b"make ", Some("run"));
+        assert!(draft.is_by("run") && !draft.is_by("other"));
+        draft.type_in(b"all", Some("run"));
+        assert!(draft.is_by("run"));
+        draft.type_in(b"; ", None);
+        draft.type_in(b"x", Some("run"));
+        assert!(!draft.is_by("run"), "a part of it is somebody else's");
+        draft.type_in(b"\recho ", Some("run"));
+        assert!(draft.is_by("run"), "a new line");
+        draft.type_in(b"\x15", None);
+        draft.type_in(b"ls", Some("run"));
+        assert!(draft.is_by("run"), "an empty line is nobody's");
+    }
+
+    #[test]
+    fn what_was_only_typed_is_taken_away_and_what_was_edited_is_named() {
+        let clears = |keys: &[u8], seen: Option<&str>| {
+            let mut draft = Draft::default();
+            draft.type_in(keys, None);
+            draft.clear(|| seen.map(str::to_owned))
+        };
+        assert_eq!(clears(b"", None), Ok(&b""[..]));
+        assert_eq!(clears(b"ls -l", Some("")), Ok(&b"\x15"[..]), "it may not have been drawn yet");
+        assert_eq!(clears(b"\x1b[A\x1b[B", Some("      right")), Ok(&b"\x15"[..]));
+        assert_eq!(clears(b"\x1b[A", Some("echo before ")), Err("echo before".to_owned()));
+        assert_eq!(clears(b"\x12echo", None), Err("echo".to_owned()));
+    }
+
+    #[test]
     fn what_was_typed_ahead_stands_only_if_it_can_be_seen() {
         let mut draft = Draft::default();
-        draft.type_in(b"yes");
+        draft.type_in(b"yes", None);
         draft.comes_to_prompt();
         assert_eq!(draft.standing(|| Some(String::new())), None, "a program has read it");
         assert_eq!(draft.standing(|| Some("yes".into())).as_deref(), Some("yes"));
-        draft.type_in(b"!");
+        draft.type_in(b"!", None);
         assert_eq!(draft.standing(|| None).as_deref(), Some("yes!"));
     }
 
     #[test]
     fn after_keys_that_are_not_understood_the_screen_says_what_stands() {
         let mut draft = Draft::default();
-        draft.type_in(b"\x1b[A");
+        draft.type_in(b"\x1b[A", None);
         assert_eq!(draft.standing(|| Some("echo before ".into())).as_deref(), Some("echo before"));
         assert!(draft.standing(|| Some(String::new())).is_some(), "it may not have been drawn yet");
-        draft.type_in(b"\x15");
+        draft.type_in(b"\x15", None);
         assert_eq!(draft.standing(|| Some("left".into())).as_deref(), Some("left"), "it took only a part");
         assert_eq!(draft.standing(|| Some(" ".into())), None);
         assert!(draft.standing(|| None).is_some(), "nobody knows");

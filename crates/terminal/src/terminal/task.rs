@@ -500,18 +500,23 @@ impl Task {
             Ok(typed) => typed,
             Err(error) => return drop(reply.send(Err(error))),
         };
-        let bytes = &typed.bytes;
         if let Some(exit) = self.exit() {
             return drop(reply.send(Err(InputError::Ended(Some(exit)))));
         }
         if self.closed {
             return drop(reply.send(Err(InputError::Ended(None))));
         }
+        let bytes = &typed.bytes;
         if bytes.len() > MOST_WAITING_INPUT {
             return drop(reply.send(Err(InputError::TooLong { most: MOST_WAITING_INPUT })));
         }
         if self.outgoing.len() + bytes.len() > MOST_WAITING_INPUT {
             return drop(reply.send(Err(InputError::Full { waiting: self.outgoing.len() })));
+        }
+        if let Some(run) = &input.run
+            && let Err(error) = self.clear_line_for(run)
+        {
+            return drop(reply.send(Err(error)));
         }
         let offset = self.intake.transcript.history().end();
         let unseen = self.pty.line_discipline().is_some_and(Discipline::is_unseen);
@@ -533,7 +538,7 @@ impl Task {
             self.ledger.intend(step, !input.raw.is_empty(), offset, self.shell.prompts, upto);
         }
         let prompts = self.shell.prompts;
-        self.shell.draft.type_in(bytes);
+        self.shell.draft.type_in(bytes, input.run.as_deref());
         let lines = bytes.iter().filter(|byte| **byte == b'\r').count();
         if lines > 0 {
             self.shell.send_off(lines);
@@ -542,6 +547,18 @@ impl Task {
         self.outgoing.type_in(&typed);
         self.write_waiting();
         self.settle(offset, prompts, input, reply);
+    }
+
+    /// Takes away what stands at the prompt, unless this run typed all of it.
+    ///
+    /// # Errors
+    /// When no keys do that for certain.
+    fn clear_line_for(&mut self, run: &str) -> Result<(), InputError> {
+        if self.shell.is_idle() && !self.shell.draft.is_by(run) {
+            let keys = self.shell.draft.clear(|| self.intake.behind_prompt());
+            self.outgoing.extend(keys.map_err(|text| InputError::LineStands { text })?.iter().copied());
+        }
+        Ok(())
     }
 
     /// Answers once the program has, as far as `input` asks for that.

@@ -131,6 +131,7 @@ fn message(gate: &GateInfo, wrong: Option<&str>) -> String {
             false => message.push_str(&format!("\n\n{}: {}", visible(name), visible(&text))),
         }
     }
+    gate.remarks().into_iter().for_each(|remark| message.push_str(&format!("\n\n({remark})")));
     message.push_str(&format!("\n\n(gate {})", gate.gate_id));
     message
 }

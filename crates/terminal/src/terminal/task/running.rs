@@ -291,7 +291,7 @@ impl Task {
             expanded: running.kind == Kind::Zsh && line.contains("!\""),
             ..running
         });
-        self.shell.draft.type_in(b"\r");
+        self.shell.draft.type_in(b"\r", None);
         self.shell.send_off(1 + asks);
         self.outgoing.extend(keys);
         self.write_waiting();

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     /// What a client pays, in bytes, for knowing the tools. Raise it with a reason.
-    const BUDGET: usize = 27_500;
+    const BUDGET: usize = 27_600;
 
     #[test]
     fn the_list_of_tools_is_the_committed_one() {

@@ -218,6 +218,35 @@ fn a_person_is_asked_for_a_form_field_by_field() {
 }
 
 #[test]
+fn what_was_typed_before_a_question_was_shown_is_no_answer_to_it() {
+    let (outer, story) = (Home::new(STEPLATCH), Story::new());
+    let agent = Agent::new(&outer);
+    let next = |state: &str| json!([{"condition": "success", "next_state": state}]);
+    let machine = json!({"name": "late", "initial_state": "open", "states": {
+        "open": {"action": {"tool": "open_terminal", "params": {"command": ["cat"]}}, "transitions": next("wait")},
+        "wait": {"action": {"tool": "await_output", "params": {"pattern": "ready", "timeout": 60}}, "transitions": next("ask")},
+        "ask": {"action": {"tool": "gate", "params": {"prompt": "Delete all of it?", "choices": ["yes", "no"]}}},
+    }});
+    std::fs::write(story.home.path().join("late.json"), machine.to_string()).unwrap();
+    let person = Person::runs(&agent, &story.home, STEPLATCH, "run late.json");
+    let session = || story.agent.calls("list_terminal_sessions", json!({}))["sessions"][0]["session_id"].clone();
+    let began = std::time::Instant::now();
+    while session().is_null() {
+        assert!(began.elapsed() < std::time::Duration::from_secs(60), "the run opens no terminal");
+    }
+    // Lines typed ahead, in the belief that they are for something else. Their echo shows that they have arrived.
+    person.types("1");
+    person.types("yes");
+    person.shows("yes");
+    story.agent.calls("send_input", json!({"session_id": session(), "input_text": "ready\n"}));
+    person.sees("Delete all of it\\?");
+    person.sees("2  no");
+    person.types("2");
+    let screen = person.sees("exit-code-");
+    assert!(screen.contains("answered: no"), "{screen}");
+}
+
+#[test]
 fn without_arguments_everything_that_waits_is_asked() {
     let (outer, story) = (Home::new(STEPLATCH), Story::new());
     let agent = Agent::new(&outer);

@@ -182,6 +182,51 @@ fn a_process_that_left_everything_behind_is_ended_with_its_terminal_or_named() {
 }
 
 #[test]
+fn a_process_that_only_calls_itself_a_daemon_is_ended_with_its_terminal() {
+    // redteam L2: name and arguments are a process's own words.
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let folder = home.path().join("copied");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::copy("/bin/bash", folder.join("steplatch")).unwrap();
+    std::fs::write(folder.join("daemon"), "trap '' HUP TERM; echo number $$; while :; do sleep 100; done\n").unwrap();
+    let opened = agent.calls("open_terminal", json!({"working_directory": folder}));
+    let session = opened["session_id"].as_str().unwrap();
+    let stray = number_printed(&agent, session, "(env -i setsid ./steplatch daemon serve &)");
+    let closed = agent.calls("exit_terminal", json!({"session_id": session}));
+    assert_eq!((&closed["survivors"], lives(stray)), (&json!([]), false), "{closed}");
+}
+
+#[test]
+fn a_daemon_whose_state_another_one_has_taken_over_ends_and_leaves_it_all() {
+    // redteam L4: the first one stayed for ever, and its clients were told to wait.
+    let home = Home::new(STEPLATCH);
+    let agent = Agent::new(&home);
+    let opened = agent.calls("open_terminal", json!({}));
+    let status = home.runs(&["daemon", "status", "--json"]).json();
+    let first = i32::try_from(status["pid"].as_i64().unwrap()).unwrap();
+    std::fs::remove_file(std::path::Path::new(status["state_dir"].as_str().unwrap()).join("daemon.lock")).unwrap();
+    let mut second = home.steplatch().args(["daemon", "serve"]).stdin(Stdio::null()).spawn().unwrap();
+    next_daemon(&home, first.into());
+    // The agent is still connected to the first one, which can not write its run down.
+    let machine = json!({"name": "short", "initial_state": "only", "states": {
+        "only": {"action": {"tool": "sleep", "params": {"seconds": 0}}},
+    }});
+    let arguments = json!({"workflow_definition": machine, "wait_seconds": 60, "save_on_success": false});
+    let ran = agent.calls("run_workflow", arguments.clone());
+    let began = std::time::Instant::now();
+    while lives(first) {
+        assert!(began.elapsed() < Duration::from_secs(60), "the first daemon stays: {ran}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(agent.calls("run_workflow", arguments)["status"], "completed");
+    let listed = agent.calls("list_terminal_sessions", json!({}));
+    assert_eq!(listed["sessions"][0]["session_id"], opened["session_id"], "the terminal is the next daemon's");
+    second.kill().unwrap();
+    second.wait().unwrap();
+}
+
+#[test]
 fn terminals_are_found_from_another_runtime_folder_and_after_it_was_cleared_away() {
     let home = Home::new(STEPLATCH);
     let agent = Agent::new(&home);

@@ -1,6 +1,7 @@
 //! Who answers a gate over HTTP.
 
 use std::io::Write as _;
+use std::net::UdpSocket;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
@@ -71,8 +72,8 @@ fn a_gate_for_people_is_answered_with_their_passphrase_only() {
 
 /// A client of MCP that has dialogs and answers them itself.
 const CLIENT: &str = r#"
-import json, sys, urllib.error, urllib.request
-port, token, run = sys.argv[1:]
+import http.client, json, sys
+port, token, run, source = sys.argv[1:]
 meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
         "io.modelcontextprotocol/clientInfo": {"name": "somebody", "version": "1"}}
@@ -83,8 +84,9 @@ headers = {"Authorization": "Bearer " + token, "Content-Type": "application/json
 def call(**more):
     params = {"name": "get_run", "arguments": {"run_id": run, "wait_seconds": 5}, "_meta": meta, **more}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
-    asked = urllib.request.Request(f"http://127.0.0.1:{port}/mcp", body, headers)
-    text = urllib.request.urlopen(asked, timeout=60).read().decode()
+    way = http.client.HTTPConnection("127.0.0.1", int(port), timeout=60, source_address=(source, 0))
+    way.request("POST", "/mcp", body, headers)
+    text = way.getresponse().read().decode()
     lines = [line.removeprefix("data: ") for line in text.splitlines() if '"result"' in line]
     return json.loads(lines[-1])["result"]
 
@@ -97,25 +99,84 @@ print("it", done["structuredContent"]["status"] + ":", done["structuredContent"]
 #[test]
 fn a_dialog_over_http_is_believed_unless_it_comes_out_of_a_terminal_that_is_kept() {
     let serving = Serving::new();
-    let run = serving.starts(&asking("human"));
-    serving.waits_for(&run);
     let script = serving.home.path().join("client.py");
     std::fs::write(&script, CLIENT).unwrap();
     let (port, script) = (serving.port.to_string(), script.display().to_string());
-    let typed = format!("python3 {script} {port} {} {run}", serving.token);
     serving.home.runs(&["terminal", "open", "--name", "agent"]).well();
-    let inside = serving.home.runs(&["terminal", "run", "agent", "sh", "-c", &typed]);
-    assert!(
-        inside.stdout.contains("it waiting:") && inside.stdout.contains("a terminal that steplatch keeps"),
-        "{inside:?}"
-    );
-    assert_eq!(serving.waits_for(&run)["status"], "waiting");
+    // redteam H4: from an address that is not the server's, but this machine's all the same.
+    let sources = ["127.0.0.1".to_owned(), "127.0.0.2".to_owned()].into_iter().chain(own_address());
+    for source in sources {
+        // A client is asked once about a gate.
+        let run = serving.starts(&asking("human"));
+        serving.waits_for(&run);
+        let typed = format!("python3 {script} {port} {} {run} {source}", serving.token);
+        let inside = serving.home.runs(&["terminal", "run", "agent", "sh", "-c", &typed]);
+        assert!(
+            inside.stdout.contains("it waiting:") && inside.stdout.contains("a terminal that steplatch keeps"),
+            "{source}: {inside:?}"
+        );
+        assert_eq!(serving.waits_for(&run)["status"], "waiting");
+    }
 
-    // It is not asked again about a gate that it was asked about in vain, so there is another one.
+    // Elsewhere it is believed.
     let run = serving.starts(&asking("human"));
     serving.waits_for(&run);
     let mut outside = std::process::Command::new("python3");
-    let said = outside.args([&script, &port, &serving.token, &run]).output().unwrap();
+    let said = outside.args([&script, &port, &serving.token, &run, "127.0.0.1"]).output().unwrap();
     let told = String::from_utf8_lossy(&said.stdout).into_owned();
     assert!(told.contains("it completed:"), "{told}{}", String::from_utf8_lossy(&said.stderr));
+}
+
+/// An address of this machine beyond loopback, where it has one. Nothing is sent.
+fn own_address() -> Option<String> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    socket.local_addr().ok().map(|address| address.ip().to_string())
+}
+
+#[test]
+fn the_daemon_itself_is_no_client_that_shows_a_person_a_dialog() {
+    // redteam H5: a node of type http posted the answer of a dialog that was shown to no one.
+    let serving = Serving::new();
+    let run = serving.starts(&asking("human"));
+    serving.waits_for(&run);
+    let headers = json!({
+        "Authorization": format!("Bearer {}", serving.token),
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "get_run",
+    });
+    let url = format!("http://127.0.0.1:{}/mcp", serving.port);
+    let declared = json!({"nodes": {"post": {"type": "http", "method": "POST", "url": url, "headers": headers, "body": "{input}"}}});
+    std::fs::write(serving.home.path().join("steplatch.json"), declared.to_string()).unwrap();
+    let posts = |more: Value| {
+        let mut params = json!({
+            "name": "get_run",
+            "arguments": {"run_id": run, "wait_seconds": 1},
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+                "io.modelcontextprotocol/clientInfo": {"name": "somebody", "version": "1"},
+            },
+        });
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+        let called = serving.home.runs(&["nodes", "run", "post", &body, "--json"]).json();
+        assert_eq!(called["success"], true, "{called}");
+        let text = called["output"].as_str().unwrap().to_owned();
+        let line = text.lines().rfind(|line| line.contains("\"result\"")).unwrap_or_else(|| panic!("{text}"));
+        serde_json::from_str::<Value>(line.trim_start_matches("data: ")).unwrap()["result"].take()
+    };
+    let mut result = posts(json!({}));
+    if let Some(requests) = result["inputRequests"].as_object() {
+        let key = requests.keys().next().unwrap();
+        let accepted = json!({key: {"action": "accept", "content": {"decision": "yes"}}});
+        result = posts(json!({"requestState": result["requestState"], "inputResponses": accepted}));
+    }
+    assert_eq!(result["structuredContent"]["status"], "waiting", "{result}");
+    let next_step = result["structuredContent"]["next_step"].as_str().unwrap();
+    assert!(next_step.contains("was started by steplatch"), "{next_step}");
+    assert_eq!(serving.waits_for(&run)["status"], "waiting");
 }

@@ -48,6 +48,15 @@ pub enum Ending {
     CloseTerminals,
     /// They go on, and the next daemon finds them.
     KeepTerminals,
+    /// The same, and another daemon serves this state already: the journal and the socket are its own.
+    GiveWay,
+}
+
+impl Ending {
+    /// Whether terminals go on.
+    pub(crate) fn keeps_terminals(self) -> bool {
+        self != Self::CloseTerminals
+    }
 }
 
 /// Why a daemon did not start.
@@ -201,8 +210,10 @@ impl Daemon {
                 ending = self.service.stopped() => break ending,
             }
         };
-        // Nobody finds us any more, and who is connected gets an end of stream.
-        let _ = std::fs::remove_file(self.service.place.socket());
+        // No client finds us any more, and those that are connected get an end of stream.
+        if ending != Ending::GiveWay {
+            let _ = std::fs::remove_file(self.service.place.socket());
+        }
         self.service.close(ending).await;
         Ok(())
     }

@@ -40,12 +40,14 @@ use steplatch_protocol::{
 };
 use steplatch_store::{Journal, OpenError};
 use steplatch_workflow::{InvalidLimits, Limits, Start};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 pub(crate) use event::RunEvents;
 
 use crate::caller::Caller;
 use crate::changes::Changes;
+use crate::daemon::Ending;
 use crate::library::Workflows;
 use crate::nodes::{Hands, Nodes, Project, Projects};
 use crate::remotes::{RemoteIds, Remotes};
@@ -94,6 +96,8 @@ pub(crate) struct Surroundings {
     pub(crate) remotes: Remotes,
     pub(crate) secrets: Arc<Secrets>,
     pub(crate) changes: Changes,
+    /// Ends the daemon.
+    pub(crate) stop: watch::Sender<Option<Ending>>,
 }
 
 /// All runs.

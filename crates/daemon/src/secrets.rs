@@ -5,11 +5,13 @@
 //! here. A secret of fewer than [`SHORTEST`] characters is not removed, because
 //! that would black out half of every text.
 
+mod encodings;
 mod own_words;
 mod stream;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use encodings::encodings;
 use serde_json::{Map, Value};
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{Hidden, Picture};
@@ -28,6 +30,9 @@ const MOST_TYPED: usize = 1000;
 
 /// How many are remembered in all. Runs bring most of them: what is secret in their input.
 const MOST: usize = 50_000;
+
+/// The encodings of so many secrets are hidden as well. Each has up to nine, and every text is searched for all of them.
+const MOST_ENCODED: usize = 1000;
 
 /// What stands in the place of a secret.
 pub(crate) const MASK: &str = "••••••";
@@ -56,7 +61,7 @@ struct Kept {
     arrived: Vec<Hidden>,
     /// How many of them were typed by tools.
     typed: usize,
-    /// The longest first: one that contains another must not leave its rest behind.
+    /// With their encodings, the longest first: one that contains another must not leave its rest behind.
     values: Vec<Hidden>,
 }
 
@@ -106,8 +111,11 @@ impl Secrets {
         if kept.arrived.contains(&hidden) {
             return;
         }
-        let place = kept.values.partition_point(|known| known.text.len() >= hidden.text.len());
-        kept.values.insert(place, hidden.clone());
+        let encodings = if kept.arrived.len() < MOST_ENCODED { encodings(&hidden.text) } else { Vec::new() };
+        for text in encodings.into_iter().chain([hidden.text.clone()]) {
+            let place = kept.values.partition_point(|known| known.text.len() >= text.len());
+            kept.values.insert(place, Hidden { terminal: hidden.terminal.clone(), text });
+        }
         if hidden.terminal.is_none() {
             self.learned.send_modify(|learned| *learned += 1);
         }
@@ -128,9 +136,18 @@ impl Secrets {
         (everywhere.take(fresh).map(|hidden| hidden.text.clone()).collect(), learned)
     }
 
-    /// Returns all secrets that count here, the longest first.
+    /// Returns all secrets that count here, without their encodings, the longest first.
     pub(crate) fn known(&self) -> Vec<String> {
-        self.values()
+        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        let counting = kept.arrived.iter().filter(|hidden| self.counts(hidden));
+        let mut known: Vec<String> = counting.map(|hidden| hidden.text.clone()).collect();
+        known.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        known
+    }
+
+    /// Whether a secret counts here.
+    fn counts(&self, hidden: &Hidden) -> bool {
+        hidden.terminal.is_none() || hidden.terminal == self.terminal
     }
 
     /// Returns what must not be seen in the text of one terminal.
@@ -138,11 +155,10 @@ impl Secrets {
         Self { kept: self.kept.clone(), learned: self.learned.clone(), terminal: Some(terminal.clone()) }
     }
 
-    /// Returns the secrets that count here, the longest first.
+    /// Returns the secrets that count here, with their encodings, the longest first.
     fn values(&self) -> Vec<String> {
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
-        let counts = |hidden: &&Hidden| hidden.terminal.is_none() || hidden.terminal == self.terminal;
-        kept.values.iter().filter(counts).map(|hidden| hidden.text.clone()).collect()
+        kept.values.iter().filter(|hidden| self.counts(hidden)).map(|hidden| hidden.text.clone()).collect()
     }
 
     /// Shows the secrets, the longest first, to somebody who looks for them in a way of their own.
@@ -443,7 +459,7 @@ mod tests {
             }
         }
         assert_eq!(secrets.masked_portion(text, 2..text.len()), format!("e {MASK} of {MASK}."));
-        assert_eq!(secrets.reach(), 11);
+        assert_eq!(secrets.reach(), 23);
         assert_eq!(Secrets::default().masked_portion("abc", 1..2), "b");
     }
 

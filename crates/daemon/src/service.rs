@@ -159,6 +159,7 @@ impl Service {
             remotes: remotes.clone(),
             secrets: secrets.clone(),
             changes,
+            stop: stop.clone(),
         };
         let runs = Runs::open(place.journal(), surroundings, keep).await?;
         runs.recover().await;
@@ -195,7 +196,7 @@ impl Service {
     pub(crate) async fn close(&self, ending: Ending) {
         self.runs.leave().await;
         self.nodes.close().await;
-        if ending == Ending::CloseTerminals {
+        if !ending.keeps_terminals() {
             self.sessions.close_all().await;
         }
     }

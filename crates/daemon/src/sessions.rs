@@ -88,7 +88,7 @@ impl Sessions {
 
     /// Whether terminals, and what their clients were at, are left to the next daemon.
     fn is_leaving_all(&self) -> bool {
-        *self.ending.borrow() == Some(Ending::KeepTerminals)
+        self.ending.borrow().is_some_and(Ending::keeps_terminals)
     }
 
     /// Returns the terminals that runs hold while a person is asked.

@@ -21,6 +21,7 @@ mod keys;
 mod lines;
 #[doc(hidden)]
 pub mod measured;
+mod memory;
 mod process;
 mod screen;
 mod terminal;
@@ -33,6 +34,7 @@ pub use exchange::{Variable, VariablesError};
 pub use hushed::{Hidden, Hushed};
 pub use integration::Integration;
 pub use keys::UnknownKey;
+pub use memory::MemoryReturn;
 pub use process::{Ended, Exit, Piped, PipedSpec, Programs, SpawnError, Stdin, Survivor, TERMINAL_VARIABLE};
 pub use rustix::process::Signal;
 pub use screen::{Colour, Cursor, CursorCell, CursorShape, Modes, Picture, Rgb, Run, Size, Style, Underline};

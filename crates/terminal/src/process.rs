@@ -18,6 +18,7 @@ pub use piped::{Ended, Piped, PipedSpec, Programs, Stdin};
 pub(crate) use pty::{Discipline, Pty, Read, Reading};
 pub use spawn::SpawnError;
 pub(crate) use spawn::{Program, Streams};
+pub(crate) use system::give_memory_back;
 pub use tree::Survivor;
 pub(crate) use tree::{Leader, end_all};
 

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 use crate::history::{Disk, History};
 use crate::hushed::Hushed;
 use crate::integration::Integration;
+use crate::memory::MemoryReturn;
 use crate::process::{Child, Orphans, Program, Pty, SpawnError, Streams, TERMINAL_VARIABLE};
 use crate::screen::{Emulator, Size};
 use crate::terminal::{Closing, Description, Floods, Life, Open, Parts, Terminal, run};
@@ -135,6 +136,7 @@ pub struct Terminals {
     opened: Arc<Mutex<VecDeque<(String, Opening)>>>,
     hushed: Hushed,
     floods: Floods,
+    memory: MemoryReturn,
     count: Arc<watch::Sender<usize>>,
 }
 
@@ -162,6 +164,7 @@ impl Terminals {
             opened: Arc::default(),
             hushed: Hushed::default(),
             floods: Floods::default(),
+            memory: MemoryReturn::default(),
             count: Arc::new(watch::Sender::new(0)),
         })
     }
@@ -293,7 +296,11 @@ impl Terminals {
             real
         };
         let terminals = self.clone();
-        tokio::spawn(run(parts, received, move || terminals.remove(&id)));
+        let memory = self.memory.clone();
+        tokio::spawn(async move {
+            run(parts, received, move || terminals.remove(&id)).await;
+            memory.note_freed();
+        });
         Ok(Opened { terminal, integrated })
     }
 

@@ -89,6 +89,16 @@ impl<'a> Person<'a> {
         screen.to_owned()
     }
 
+    /// Waits until this is drawn, also as the echo of what was typed.
+    ///
+    /// # Panics
+    /// When it is not within a minute.
+    pub fn shows(&self, pattern: &str) {
+        let asked = json!({"session_id": self.session, "pattern": pattern, "target": "screen", "timeout": 60});
+        let waited = self.agent.calls("await_output", asked);
+        assert_eq!(waited["reason"], "match", "no {pattern:?} on:\n{}", waited["screen_content"]);
+    }
+
     /// Types a line.
     pub fn types(&self, line: &str) {
         self.sends(json!({"input_text": format!("{line}\n")}));

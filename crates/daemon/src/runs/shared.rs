@@ -14,6 +14,7 @@ use steplatch_store::{
     Append, AppendError, Appended, Journal, KnownRun, OpenError, Retention, RunFilter, SqliteJournal, SqliteOptions,
     StorageError,
 };
+use steplatch_terminal::MemoryReturn;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -23,6 +24,7 @@ use super::drive::ENTRY_VERSION;
 use super::function::OwnFile;
 use super::run::{Progress, Run, RunState};
 use crate::changes::Changes;
+use crate::daemon::Ending;
 use crate::library::Workflows;
 use crate::moment;
 use crate::nodes::{Hands, Nodes, Projects};
@@ -89,6 +91,10 @@ pub(super) struct Shared {
     pub(super) broken: Mutex<HashMap<RunId, String>>,
     /// Cancelled when the daemon stops: runs are left to the next one.
     pub(super) stopping: CancellationToken,
+    /// What runs needed goes back to the system.
+    memory: MemoryReturn,
+    /// Ends the daemon.
+    stop: watch::Sender<Option<Ending>>,
     pub(super) drivers: TaskTracker,
     pub(super) keep: KeptRuns,
     /// Whether the log is about to be emptied.
@@ -105,7 +111,7 @@ impl Shared {
     /// # Errors
     /// When the journal can not be used.
     pub(super) async fn open(path: PathBuf, surroundings: Surroundings, keep: KeptRuns) -> Result<Self, OpenError> {
-        let Surroundings { sessions, workflows, workers, nodes, projects, hands, remotes, secrets, changes } =
+        let Surroundings { sessions, workflows, workers, nodes, projects, hands, remotes, secrets, changes, stop } =
             surroundings;
         let journal = open_journal(path, keep.disk).await?;
         Ok(Self {
@@ -124,6 +130,8 @@ impl Shared {
             driven: Mutex::default(),
             broken: Mutex::default(),
             stopping: CancellationToken::new(),
+            memory: MemoryReturn::default(),
+            stop,
             drivers: TaskTracker::new(),
             keep,
             emptying: AtomicBool::new(false),
@@ -178,6 +186,7 @@ impl Shared {
                 tokio::time::sleep(EMPTIED_WITHIN).await;
                 shared.emptying.store(false, Ordering::Relaxed);
                 shared.empty_log().await;
+                shared.memory.note_freed();
             });
         }
         if (self.ended.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(FORGET_EVERY) {
@@ -229,6 +238,10 @@ impl Shared {
         loop {
             match self.journal.write(append.clone()).await {
                 Err(AppendError::Storage(StorageError::Full(_))) if self.make_room().await => {}
+                Err(error @ AppendError::Storage(StorageError::NotOwner { .. })) => {
+                    self.give_way();
+                    return Err(error);
+                }
                 written => return written,
             }
         }
@@ -246,8 +259,12 @@ impl Shared {
                     tracing::error!(%run, %existing, "an append without a key was taken for another run's");
                     return None;
                 }
-                Err(error @ (AppendError::Conflict { .. } | AppendError::Storage(StorageError::NotOwner { .. }))) => {
-                    tracing::error!(%run, %error, "somebody else goes on with a run");
+                Err(AppendError::Storage(StorageError::NotOwner { .. })) => {
+                    self.give_way();
+                    return None;
+                }
+                Err(error @ AppendError::Conflict { .. }) => {
+                    tracing::error!(%run, %error, "a run is driven twice");
                     return None;
                 }
                 Err(AppendError::Storage(StorageError::Closed)) => return None,
@@ -263,6 +280,12 @@ impl Shared {
                 () = self.stopping.cancelled() => return None,
             }
         }
+    }
+
+    /// Ends this daemon, because another one has taken the journal over. That happens when the file of the lock is removed.
+    fn give_way(&self) {
+        tracing::error!("another daemon has taken this state over, so this one ends");
+        self.stop.send_replace(Some(Ending::GiveWay));
     }
 
     /// Writes down that a run is cancelled which nobody can go on with.

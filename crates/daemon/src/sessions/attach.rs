@@ -43,7 +43,7 @@ struct Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        if *self.ending.borrow() == Some(Ending::KeepTerminals) {
+        if self.ending.borrow().is_some_and(Ending::keeps_terminals) {
             // The client comes back to the next daemon, and the terminal's host waits for it.
             return;
         }

@@ -1,4 +1,4 @@
-//! The only two calls of this project that the compiler can not check, with why they are sound.
+//! The only three calls of this project that the compiler can not check, with why they are sound.
 #![expect(unsafe_code, reason = "this file exists to hold these calls and to explain them")]
 
 use std::io;
@@ -18,6 +18,16 @@ pub(super) fn watched(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // registered. An `OwnedFd` is open until it is dropped, is never exchanged behind a shared reference, and
     // is owned by the `AsyncFd` from here on.
     Ok(unsafe { AsyncFd::register(fd) }?)
+}
+
+/// Gives the pages of the heap that nothing uses back to the system, where the allocator is glibc's. Takes some milliseconds for a
+/// heap of hundreds of megabytes.
+pub(crate) fn give_memory_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim(3) may be called from any thread at any time (MT-Safe), and takes and returns numbers.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 /// Makes the child a session leader, with the terminal on its standard input as controlling terminal if it has one,

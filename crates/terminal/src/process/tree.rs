@@ -175,14 +175,34 @@ async fn family(leader: Option<Leader>, id: &str, mut known: BTreeSet<i32>, kin:
     Found { members: processes, doubtful }
 }
 
-/// Whether a process is a daemon or a terminal host like us, which lives for more than one terminal.
+/// Whether a process is a daemon or a terminal host like us, which lives for more than one terminal. Its name and its arguments are
+/// its own words, so it has to execute our program.
 fn serves_others(pid: i32, name: &str) -> bool {
     const OURS: &str = "steplatch";
     name == OURS
+        && executes_our_program(pid)
         && std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| {
             let mut words = line.split(|&byte| byte == 0).skip(1);
             words.next() == Some(b"daemon") && matches!(words.next(), Some(b"serve" | b"host" | b"start"))
         })
+}
+
+/// Whether a process executes the file that this one executes, or one that has replaced it, or that it has replaced: of an upgrade,
+/// both stay what they are.
+fn executes_our_program(pid: i32) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    const REPLACED: &str = " (deleted)";
+    let file = |process: &str| {
+        let link = format!("/proc/{process}/exe");
+        let path = std::fs::read_link(&link).ok()?.into_os_string().into_string().ok()?;
+        let file = std::fs::metadata(link).ok()?;
+        Some((path.trim_end_matches(REPLACED).to_owned(), (file.dev(), file.ino())))
+    };
+    match (file("self"), file(&pid.to_string())) {
+        (Some((our_path, ours)), Some((path, file))) => path == our_path || file == ours,
+        // Nothing proves it.
+        _ => false,
+    }
 }
 
 fn us() -> i32 {

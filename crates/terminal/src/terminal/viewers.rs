@@ -2,8 +2,9 @@
 //!
 //! A program asks its terminal for the cursor, for colours, for what it can do, and
 //! the answer is typed into the program. The terminal here has answered already; the
-//! terminal of somebody who watches would answer again, once for each of them. It
-//! would also hand over their clipboard, or fill it (OSC 52).
+//! terminal of a viewer would answer again, once for each of them. It would also carry
+//! out what is meant for its window and desktop: titles, clipboards, notifications,
+//! files to save. A program that is watched has no say in these.
 //!
 //! Forms are those of xterm's ctlseqs, and of kitty where xterm has none. All else is
 //! passed on byte for byte, and only an unfinished sequence is held back.
@@ -103,6 +104,8 @@ impl WithoutQuestions {
                 b']' => self.enter(State::Command { escaped: false }, byte),
                 b'P' => self.enter(State::Device, byte),
                 b'_' => self.enter(State::Application, byte),
+                // The title in screen and tmux.
+                b'k' => self.drop_string(false),
                 // DECID, the oldest way to ask for DA.
                 b'Z' => self.drop_held(out),
                 ESC | 0x7f.. => return self.give_up(out),
@@ -175,11 +178,9 @@ impl WithoutQuestions {
             ESC => self.state = State::Command { escaped: true },
             BEL if is_question() => self.drop_held(&mut Vec::new()),
             BEL | CAN | SUB => self.finish(byte, out),
-            b';' if matches!(number(&self.held[self.body..]), Some(CLIPBOARD | CLIPBOARD_OF_KITTY)) => {
-                self.drop_string(true);
-            }
-            b';' if matches!(number(&self.held[self.body..]), Some(0 | 1 | 2 | 7 | 8 | 9 | 133)) => {
-                // Titles, folders, links and marks ask nothing, however long they are.
+            b';' if number(&self.held[self.body..]).is_some_and(is_of_window) => self.drop_string(true),
+            b';' if matches!(number(&self.held[self.body..]), Some(7 | 8 | 133)) => {
+                // Folders, links and marks ask nothing, however long they are.
                 self.finish(byte, out);
             }
             _ => self.hold(byte, out),
@@ -265,9 +266,11 @@ fn asks(body: &[u8], last: u8) -> bool {
     }
 }
 
-/// The clipboard (OSC 52), and kitty's (OSC 5522).
-const CLIPBOARD: u32 = 52;
-const CLIPBOARD_OF_KITTY: u32 = 5522;
+/// Whether an operating system command is about the viewer's window or desktop, and not about what is drawn: titles (0 to 2), the
+/// clipboard (52, 5522), notifications (9, 99, 777), and iTerm2's own (1337), which saves files and sets variables.
+fn is_of_window(number: u32) -> bool {
+    matches!(number, 0..=2 | 9 | 52 | 99 | 777 | 1337 | 5522)
+}
 
 fn is_of_colours(number: u32) -> bool {
     matches!(number, 4 | 5 | 10..=19 | 21 | 110..=119)
@@ -283,20 +286,11 @@ fn number(bytes: &[u8]) -> Option<u32> {
 
 /// Whether an operating system command is to be answered: a value is `?`, or it asks by its number or its name.
 fn question(body: &[u8]) -> bool {
-    if matches!(number(body), Some(CLIPBOARD | CLIPBOARD_OF_KITTY | 60 | 61)) {
+    if matches!(number(body), Some(60 | 61)) || number(body).is_some_and(is_of_window) {
         return true;
     }
-    let fields = body.split(|byte| *byte == b';').skip(1);
-    fields.enumerate().any(|(index, field)| {
-        field.starts_with(b"?")
-            || memchr::memmem::find(field, b"=?").is_some()
-            || (index == 0 && number(body) == Some(1337) && is_of_iterm(field))
-    })
-}
-
-/// What iTerm2's own command has that is answered, or that is about the clipboard.
-fn is_of_iterm(field: &[u8]) -> bool {
-    [&b"Report"[..], b"RequestUpload", b"Copy", b"EndCopy", b"Capabilities"].iter().any(|name| field.starts_with(name))
+    let mut fields = body.split(|byte| *byte == b';').skip(1);
+    fields.any(|field| field.starts_with(b"?") || memchr::memmem::find(field, b"=?").is_some())
 }
 
 #[cfg(test)]
@@ -314,7 +308,7 @@ mod tests {
         pieces.iter().flat_map(|piece| viewers.pass(piece)).collect()
     }
 
-    const QUESTIONS: [&str; 40] = [
+    const QUESTIONS: [&str; 48] = [
         "\x1b[5n",
         "\x1b[6n",
         "\x1b[?6n",
@@ -350,6 +344,14 @@ mod tests {
         "\x1b]52;c;?\x1b\\",
         "\x1b]052;c;?\x07",
         "\x1b]1337;ReportCellSize\x07",
+        "\x1b]1337;File=name=eA==;size=1:eA==\x07",
+        "\x1b]1337;SetUserVar=a=eA==\x1b\\",
+        "\x1b]9;a notification\x07",
+        "\x1b]99;i=1;a notification\x1b\\",
+        "\x1b]777;notify;a;b\x07",
+        "\x1b]0;what is this? a=?;?\x07",
+        "\x1b]002;a title\x1b\\",
+        "\x1bka title\x1b\\",
         "\x1b_Gi=1,a=q;AAAA\x1b\\",
         "\u{9b}6n",
         "\u{9d}11;?\x07",
@@ -357,7 +359,7 @@ mod tests {
         "\u{9a}",
     ];
 
-    const STATEMENTS: [&str; 32] = [
+    const STATEMENTS: [&str; 31] = [
         "word",
         "\r\n",
         "\t",
@@ -382,7 +384,6 @@ mod tests {
         "\x1b7",
         "\x1b(B",
         "\x1b#8",
-        "\x1b]0;what is this? a=?;?\x07",
         "\x1b]7;file://h/?\x1b\\",
         "\x1b]11;#112233\x07",
         "\x1b]104\x07",
@@ -409,7 +410,7 @@ mod tests {
     #[test]
     fn text_is_never_held_back_and_unfinished_sequences_not_without_end() {
         let mut viewers = WithoutQuestions::default();
-        for text in ["plain", "漢字", "\x1b[31mred", "\x1b]0;a long title", " goes on"] {
+        for text in ["plain", "漢字", "\x1b[31mred", "\x1b]8;;a long address", " goes on"] {
             assert_eq!(viewers.pass(text.as_bytes()), text.as_bytes(), "{text:?}");
         }
         assert_eq!(viewers.pass(b"\x07a\x1b["), b"\x07a");

@@ -1,0 +1,85 @@
+//! Encodings in which programs print what they were given: Base64, hexadecimal digits, and the escapes of URLs.
+//!
+//! A secret that is encoded whole is its encoding. In Base64 (RFC 4648) a secret within a longer text stands at one of three
+//! places of a group of three bytes, and its first and last characters depend on what is beside it. Those are left out, so what
+//! remains is in every text that has the secret at such a place.
+
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+
+/// The fewest bytes of a secret whose encodings are hidden: those of shorter ones stand in other texts by chance.
+const SHORTEST: usize = 8;
+
+/// Returns the encodings of a secret that differ from it and from each other; none for a short secret.
+pub(super) fn encodings(secret: &str) -> Vec<String> {
+    let bytes = secret.as_bytes();
+    if bytes.len() < SHORTEST {
+        return Vec::new();
+    }
+    let hexadecimal: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut all = vec![hexadecimal.to_uppercase(), hexadecimal, escaped(bytes)];
+    for place in 0..3 {
+        all.extend([base64_at(place, bytes, &STANDARD_NO_PAD), base64_at(place, bytes, &URL_SAFE_NO_PAD)]);
+    }
+    all.sort_unstable();
+    all.dedup();
+    all.retain(|encoding| encoding != secret);
+    all
+}
+
+/// Returns what Base64 makes of bytes behind `place` others, without the characters that depend on their neighbours.
+fn base64_at(place: usize, bytes: &[u8], engine: &impl base64::Engine) -> String {
+    let mut whole = vec![0; place];
+    whole.extend_from_slice(bytes);
+    let text = engine.encode(&whole);
+    // A character has six bits.
+    let first = (place * 8).div_ceil(6);
+    let last = whole.len() * 8 / 6;
+    text[first..last].to_owned()
+}
+
+/// Returns bytes with escapes as in a URL (RFC 3986, section 2.1), for all but its unreserved characters.
+fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        match byte {
+            b'-' | b'.' | b'_' | b'~' => text.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => text.push(char::from(byte)),
+            _ => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_encodings_are_those_of_the_usual_tools() {
+        let all = encodings("s3cr3t/p~w?");
+        for expected in ["73336372337", "733363723374", "s3cr3t%2Fp~w%3F"] {
+            assert!(all.iter().any(|encoding| encoding.starts_with(expected)), "{expected}: {all:?}");
+        }
+        assert!(encodings("short").is_empty());
+        assert!(encodings("0123456789").iter().all(|encoding| encoding != "0123456789"));
+    }
+
+    proptest! {
+        #[test]
+        fn every_text_that_has_the_secret_has_an_encoding_in_its_own(
+            before in proptest::collection::vec(any::<u8>(), 0..5),
+            secret in "[ -~]{8,40}",
+            after in proptest::collection::vec(any::<u8>(), 0..5),
+        ) {
+            let text = [&before[..], secret.as_bytes(), &after[..]].concat();
+            let all = encodings(&secret);
+            for encoded in [STANDARD.encode(&text), URL_SAFE.encode(&text)] {
+                prop_assert!(all.iter().any(|encoding| encoded.contains(encoding.as_str())), "{encoded}: {all:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Memory that is given back to the system.
+//!
+//! glibc keeps what is freed for later, in one heap for each thread: after 200 flooding terminals were closed, a host still had
+//! ten times what it needs. `malloc_trim(3)` gives all free pages back, also those between used ones. An allocator that does so by
+//! itself (jemalloc, mimalloc) is C to build and costs every allocation of every program for what is needed once a terminal closes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::process::give_memory_back;
+
+/// How long more is waited for before memory is given back, which looks at all of the heap.
+const AFTER: Duration = Duration::from_millis(500);
+
+/// Gives memory back after much of it was freed, once for all that is freed within half a second. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryReturn {
+    is_due: Arc<AtomicBool>,
+}
+
+impl MemoryReturn {
+    /// Notes that much was freed. Gives it back soon, on a thread that may block.
+    pub fn note_freed(&self) {
+        if self.is_due.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let is_due = self.is_due.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(AFTER).await;
+            is_due.store(false, Ordering::Relaxed);
+            // Without a runtime to block there is no memory that matters any more.
+            let _ = tokio::task::spawn_blocking(give_memory_back).await;
+        });
+    }
+}

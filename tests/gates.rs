@@ -238,7 +238,8 @@ fn what_was_typed_before_a_question_was_shown_is_no_answer_to_it() {
     person.types("1");
     person.types("yes");
     person.shows("yes");
-    story.agent.calls("send_input", json!({"session_id": session(), "input_text": "ready\n"}));
+    let ready = story.agent.calls("send_input", json!({"session_id": session(), "input_text": "ready\n"}));
+    assert_eq!(ready["success"], true, "{ready}");
     person.sees("Delete all of it\\?");
     person.sees("2  no");
     person.types("2");

@@ -113,6 +113,30 @@ async fn what_takes_its_worker_down_twice_fails_alone() {
     assert_eq!(asked(&bystander.replay(history(&waiting, answer)).await.unwrap()), "two");
 }
 
+/// One operation that takes hours, and that the interpreter does not interrupt.
+const ENDLESS: &str = r#"
+async def main(ctx):
+    await ctx.run("ask", "first")
+    return pow(3, 2 ** 4000000 - 1, 2 ** 4000000 + 1)
+
+Workflow(id="main", session=session, fn=main)
+"#;
+
+#[tokio::test]
+async fn a_function_that_computes_for_too_long_in_one_operation_is_ended_at_once() {
+    // redteam M11: it was killed after 25 seconds, and executed once more.
+    let noted = Noted::new();
+    let limits = Limits { time: std::time::Duration::from_secs(1), ..Limits::default() };
+    let mut endless = noted.workers.execution(Function { limits, ..function(ENDLESS) });
+    endless.replay(Vec::new()).await.unwrap();
+    let failed = endless.answer(1, Answer::Value(Value::Null)).await.unwrap_err();
+    assert!(matches!(failed, WorkersError::Overrun(_)), "{failed}");
+    assert!(failed.to_string().contains("it computed for more than 1 s in one operation"), "{failed}");
+    assert_eq!(noted.pids().len(), 1, "it is not executed again");
+    let mut bystander = noted.workers.execution(function(TWO));
+    assert_eq!(asked(&bystander.replay(Vec::new()).await.unwrap()), "one");
+}
+
 #[tokio::test]
 async fn a_worker_that_is_silent_is_killed() {
     let arguments = ["-c".into(), "read -r never; exec sleep 1000".into()].to_vec();

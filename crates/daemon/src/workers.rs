@@ -7,10 +7,12 @@
 
 mod worker;
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use steplatch_python::wire::{Ask, Begin, Reply};
 use steplatch_python::{Answer, Declaration, Divergence, Entry, Failure, Limits, Progress, Start};
@@ -23,6 +25,10 @@ const USUAL: usize = 2;
 
 /// Workers at the most. Each is held up for as long as one function may compute without a call, and no longer.
 const MOST: usize = 8;
+
+/// Files of functions that have overrun their time are remembered for so long, and so many of them.
+const SUSPECTED_FOR: Duration = Duration::from_secs(600);
+const MOST_SUSPECTED: usize = 1000;
 
 /// Deaths that one execution may cause; it fails with the last one.
 const DEATHS: u32 = 2;
@@ -38,6 +44,8 @@ struct Shared {
     starter: WorkerStarter,
     workers: Mutex<Vec<Arc<Worker>>>,
     executions: AtomicU64,
+    /// Files that have overrun their time, with when that was. Their executions leave one worker to all others.
+    suspected: Mutex<HashMap<Arc<str>, Instant>>,
 }
 
 /// What is executed: a function of a file, with what it begins with.
@@ -76,6 +84,9 @@ pub enum WorkersError {
     /// It took its worker down, twice.
     #[error("the function ended the process that executes it, twice: {0}; it takes too much at once")]
     Deadly(Gone),
+    /// It computed for too long in one operation.
+    #[error("the function was ended: {0}, which no limit of the interpreter interrupts; make its numbers smaller")]
+    Overrun(Gone),
     /// No worker can be had.
     #[error(transparent)]
     Gone(#[from] Gone),
@@ -85,7 +96,8 @@ impl Workers {
     /// Begins without a worker.
     #[must_use]
     pub fn new(starter: WorkerStarter) -> Self {
-        let shared = Shared { starter, workers: Mutex::default(), executions: AtomicU64::new(0) };
+        let shared =
+            Shared { starter, workers: Mutex::default(), executions: AtomicU64::new(0), suspected: Mutex::default() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -97,13 +109,13 @@ impl Workers {
         let mut deaths = 0;
         loop {
             let ask = Ask::Load { file: file.to_owned(), text: text.to_owned() };
-            match self.worker()?.ask(ask, &Limits::default()).await {
+            match self.worker(text)?.ask(ask, &Limits::default()).await {
                 Ok(Some(Reply::Declares(declared))) => return Ok(declared),
                 Ok(Some(Reply::Refused(failure))) => return Err(WorkersError::Refused(failure)),
                 Ok(Some(reply)) => return Err(Gone::senseless(&reply).into()),
                 // Another one has the time.
                 Ok(None) => {}
-                Err(gone) => count_death(&mut deaths, gone)?,
+                Err(gone) => self.count_death(text, &mut deaths, gone)?,
             }
         }
     }
@@ -115,20 +127,57 @@ impl Workers {
         Execution { workers: self.clone(), function, id, worker: None, deaths: 0 }
     }
 
-    /// Returns the worker that has the least to do, a new one where all of them are busy and another may be.
-    fn worker(&self) -> Result<Arc<Worker>, Gone> {
+    /// Returns the worker that has the least to do, a new one where all of them are busy and another may be. `text` is the file
+    /// that is to be executed.
+    fn worker(&self, text: &str) -> Result<Arc<Worker>, Gone> {
+        let is_suspected = self.is_suspected(text);
         let mut workers = self.shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
         workers.retain(|worker| !worker.is_gone());
-        let least = workers.iter().min_by_key(|worker| (worker.is_held_up(), worker.open(), worker.memory()));
+        let usable = workers.iter().filter(|worker| !is_suspected || !worker.is_reserved());
+        let least = usable.min_by_key(|worker| (worker.is_held_up(), worker.open(), worker.memory()));
+        let most = if is_suspected { MOST - 1 } else { MOST };
         let at_work = workers.iter().filter(|worker| !worker.is_held_up()).count();
         match least {
-            Some(least) if least.open() == 0 || at_work >= USUAL || workers.len() >= MOST => Ok(least.clone()),
+            Some(least) if least.open() == 0 || at_work >= USUAL || workers.len() >= most => Ok(least.clone()),
             _ => {
-                let worker = Arc::new(Worker::start(&self.shared.starter)?);
+                let worker = Arc::new(Worker::start(&self.shared.starter, workers.len() + 1 == MOST)?);
                 workers.push(worker.clone());
                 Ok(worker)
             }
         }
+    }
+}
+
+impl Workers {
+    /// Counts the end of a worker against what it was busy with.
+    fn count_death(&self, text: &str, deaths: &mut u32, gone: Gone) -> Result<(), WorkersError> {
+        if gone.overran() {
+            self.suspect(text);
+            return Err(WorkersError::Overrun(gone));
+        }
+        if !gone.was_busy_with_this() {
+            return Ok(());
+        }
+        *deaths += 1;
+        if *deaths < DEATHS {
+            tracing::warn!(%gone, "a worker is replaced");
+            return Ok(());
+        }
+        Err(WorkersError::Deadly(gone))
+    }
+
+    fn suspect(&self, text: &str) {
+        let mut suspected = self.shared.suspected.lock().unwrap_or_else(PoisonError::into_inner);
+        suspected.retain(|_, since| since.elapsed() < SUSPECTED_FOR);
+        if suspected.len() < MOST_SUSPECTED {
+            suspected.insert(text.into(), Instant::now());
+        }
+    }
+
+    /// Whether a file has overrun its time lately.
+    fn is_suspected(&self, text: &str) -> bool {
+        let suspected = self.shared.suspected.lock().unwrap_or_else(PoisonError::into_inner);
+        suspected.get(text).is_some_and(|since| since.elapsed() < SUSPECTED_FOR)
     }
 }
 
@@ -142,7 +191,7 @@ impl Execution {
             let Function { file, text, start, limits } = self.function.clone();
             let text = text.to_string();
             let begin = Begin { execution: self.id, file, text, start, limits, history: history.clone() };
-            let worker = self.workers.worker()?;
+            let worker = self.workers.worker(&self.function.text)?;
             let reply = worker.ask(Ask::Begin(Box::new(begin)), &self.function.limits).await;
             self.worker = Some(worker);
             match reply {
@@ -153,7 +202,7 @@ impl Execution {
                 Ok(None) => self.leave(),
                 Err(gone) => {
                     self.worker = None;
-                    count_death(&mut self.deaths, gone)?;
+                    self.workers.count_death(&self.function.text, &mut self.deaths, gone)?;
                 }
             }
         }
@@ -191,7 +240,7 @@ impl Execution {
             }
             Err(gone) => {
                 self.worker = None;
-                count_death(&mut self.deaths, gone)?;
+                self.workers.count_death(&self.function.text, &mut self.deaths, gone)?;
                 Ok(None)
             }
         }
@@ -217,17 +266,4 @@ impl Drop for Execution {
     fn drop(&mut self) {
         self.leave();
     }
-}
-
-/// Counts the end of a worker against what it was busy with.
-fn count_death(deaths: &mut u32, gone: Gone) -> Result<(), WorkersError> {
-    if !gone.was_busy_with_this() {
-        return Ok(());
-    }
-    *deaths += 1;
-    if *deaths < DEATHS {
-        tracing::warn!(%gone, "a worker is replaced");
-        return Ok(());
-    }
-    Err(WorkersError::Deadly(gone))
 }

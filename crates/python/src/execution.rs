@@ -82,6 +82,10 @@ pub struct Execution {
     /// The number under which the program awaits that nothing else waits any more: its function is over, and functions
     /// that it gathered may still clean up.
     resting: Option<u32>,
+    /// How many numbers at most the program awaits besides those of open calls and `resting`.
+    strays: usize,
+    /// Whether progress lists the calls that are waited for.
+    lists_waits: bool,
     state: State,
 }
 
@@ -127,6 +131,8 @@ impl Execution {
             cancelling: false,
             cancelled: Vec::new(),
             resting: None,
+            strays: 0,
+            lists_waits: true,
             state: State::Waiting(Vec::new()),
         };
         let mut calls = Vec::new();
@@ -287,6 +293,8 @@ impl Execution {
                     Ok(Request::Inline { of }) => {
                         if self.inlined.contains(&of) {
                             self.open.insert(of, number);
+                        } else {
+                            self.strays += 1;
                         }
                         paused.go_on(Resume::Later)
                     }
@@ -418,23 +426,50 @@ impl Execution {
     }
 
     fn progress(&mut self, calls: Vec<Call>) -> Progress {
+        let mut abandoned = self.take_abandoned();
+        abandoned.append(&mut self.cancelled);
+        if !matches!(self.standing, Standing::Over) {
+            self.state = State::Waiting(if self.lists_waits { self.waits() } else { Vec::new() });
+        }
+        Progress { calls, abandoned, state: self.state.clone() }
+    }
+
+    /// Takes the open calls that the program awaits no more.
+    fn take_abandoned(&mut self) -> Vec<u64> {
         let waited = |number: &u32| match &self.standing {
             Standing::Stopped { .. } => true,
             Standing::Waiting { numbers, .. } => is_in(numbers, *number),
             Standing::Over => false,
         };
-        let mut abandoned: Vec<u64> =
-            self.open.iter().filter(|(_, number)| !waited(number)).map(|(ordinal, _)| *ordinal).collect();
+        let none = match &self.standing {
+            Standing::Stopped { .. } => true,
+            // So many numbers can only be awaited if those of all open calls are among them. There may be thousands.
+            Standing::Waiting { numbers, .. } => {
+                numbers.len() >= self.open.len() + usize::from(self.resting.is_some()) + self.strays
+            }
+            Standing::Over => self.open.is_empty(),
+        };
+        if none {
+            return Vec::new();
+        }
+        let abandoned = self.open.iter().filter(|(_, number)| !waited(number)).map(|(ordinal, _)| *ordinal);
+        let abandoned: Vec<u64> = abandoned.collect();
         for ordinal in &abandoned {
             self.open.remove(ordinal);
         }
-        abandoned.append(&mut self.cancelled);
-        if !matches!(self.standing, Standing::Over) {
-            let early: BTreeSet<u64> = self.early.iter().map(|(ordinal, _)| *ordinal).collect();
-            let early = |ordinal: &u64| early.contains(ordinal);
-            self.state = State::Waiting(self.open.keys().copied().filter(|ordinal| !early(ordinal)).collect());
-        }
-        Progress { calls, abandoned, state: self.state.clone() }
+        abandoned
+    }
+
+    /// Returns the calls whose answers are waited for and have not come early, in order.
+    fn waits(&self) -> Vec<u64> {
+        let early: BTreeSet<u64> = self.early.iter().map(|(ordinal, _)| *ordinal).collect();
+        self.open.keys().copied().filter(|ordinal| !early.contains(ordinal)).collect()
+    }
+
+    /// Leaves out of all further progress which calls are waited for. The caller knows, and of thousands all would be listed
+    /// after every answer.
+    pub(crate) fn leave_out_waits(&mut self) {
+        self.lists_waits = false;
     }
 }
 

@@ -107,8 +107,9 @@ impl<W: Write> Worker<W> {
                     }
                 };
                 match Execution::replay(&program, &start, &limits, history, at_it) {
-                    Ok((begun, progress)) => {
+                    Ok((mut begun, progress)) => {
                         if matches!(progress.state, State::Waiting(_)) {
+                            begun.leave_out_waits();
                             self.executions.insert(execution, begun);
                             self.went_on(execution);
                         }
@@ -135,7 +136,7 @@ impl<W: Write> Worker<W> {
         } else {
             self.went_on(execution);
         }
-        Reply::Progressed(without_names(progress))
+        Reply::Progressed(progress)
     }
 
     fn went_on(&mut self, execution: u64) {
@@ -166,12 +167,4 @@ impl<W: Write> Worker<W> {
         self.programs.push_back(known);
         Ok(program)
     }
-}
-
-/// Leaves out which calls are waited for, which whoever asks knows: of thousands, all would be told with every answer.
-fn without_names(mut progress: Progress) -> Progress {
-    if let State::Waiting(calls) = &mut progress.state {
-        calls.clear();
-    }
-    progress
 }

@@ -14,6 +14,7 @@ mod gate;
 mod history;
 mod inline;
 mod node;
+mod open_calls;
 mod perform;
 mod told;
 mod work;

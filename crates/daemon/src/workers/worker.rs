@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
 use steplatch_python::Limits;
 use steplatch_python::client::{Conversation, ConversationError, Heard, Lost};
 use steplatch_python::wire::{Ask, LONGEST, Reply};
@@ -18,6 +20,9 @@ use super::{OsString, PathBuf};
 
 /// How long somebody waits for a worker that is at something else.
 const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What a question may take besides the computing of a function: compiling its file, and the answer itself.
+const MARGIN: Duration = Duration::from_secs(1);
 
 /// How workers are started.
 #[derive(Debug, Clone)]
@@ -39,11 +44,12 @@ pub enum WorkerStarter {
 pub struct Gone {
     why: String,
     busy_with_this: bool,
+    overran: bool,
 }
 
 impl Gone {
     fn new(why: impl Into<String>) -> Self {
-        Self { why: why.into(), busy_with_this: false }
+        Self { why: why.into(), busy_with_this: false, overran: false }
     }
 
     /// One that answered something else than it was asked.
@@ -57,6 +63,12 @@ impl Gone {
     pub fn was_busy_with_this(&self) -> bool {
         self.busy_with_this
     }
+
+    /// Whether what was asked computed for longer than it may, in one operation that the interpreter does not interrupt.
+    #[must_use]
+    pub fn overran(&self) -> bool {
+        self.overran && self.busy_with_this
+    }
 }
 
 /// A worker that was started. It ends when this is dropped.
@@ -64,6 +76,8 @@ impl Gone {
 pub(super) struct Worker {
     questions: mpsc::UnboundedSender<Question>,
     known: Arc<Known>,
+    /// Whether it is for executions that have never overrun their time.
+    is_reserved: bool,
 }
 
 /// What is known of a worker from outside of its task.
@@ -81,21 +95,42 @@ type Asker = Option<oneshot::Sender<Result<Reply, Gone>>>;
 
 struct Question {
     ask: Ask,
-    longest_silence: Duration,
+    times: Times,
     answer: Asker,
     /// Whether it is the one that the worker is at, or was.
     begun: Arc<AtomicBool>,
 }
 
+/// How long a worker may be silent over a question.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    /// Of the processor's time, between two signs. The interpreter counts it between operations, so one that takes more is a single
+    /// operation.
+    computing: Duration,
+    /// Of any time, also that of a machine with too much to do.
+    silence: Duration,
+}
+
+impl Times {
+    fn of(ask: &Ask, limits: &Limits) -> Self {
+        let computing = match ask {
+            // What was fast enough once may be slower now.
+            Ask::Begin(begin) if !begin.history.is_empty() => limits.longest_silence(),
+            _ => limits.time,
+        };
+        Self { computing, silence: limits.longest_silence() }
+    }
+}
+
 /// A question that is not answered yet.
 struct Open {
-    longest_silence: Duration,
+    times: Times,
     answer: Asker,
     begun: Arc<AtomicBool>,
 }
 
 impl Worker {
-    pub(super) fn start(starter: &WorkerStarter) -> Result<Self, Gone> {
+    pub(super) fn start(starter: &WorkerStarter, is_reserved: bool) -> Result<Self, Gone> {
         let WorkerStarter::Program { program, arguments } = starter else {
             return Err(Gone::new("functions are not executed by this daemon"));
         };
@@ -115,11 +150,15 @@ impl Worker {
         let (questions, asked) = mpsc::unbounded_channel();
         let known = Arc::new(Known::default());
         tokio::spawn(Task::new(child, input, output, known.clone()).run(asked));
-        Ok(Self { questions, known })
+        Ok(Self { questions, known, is_reserved })
     }
 
     pub(super) fn is_gone(&self) -> bool {
         self.known.gone.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_reserved(&self) -> bool {
+        self.is_reserved
     }
 
     /// Returns how many questions it has not answered yet.
@@ -143,8 +182,8 @@ impl Worker {
     pub(super) async fn ask(&self, ask: Ask, limits: &Limits) -> Result<Option<Reply>, Gone> {
         let (answer, mut answered) = oneshot::channel();
         let begun = Arc::new(AtomicBool::new(false));
-        let longest_silence = limits.longest_silence();
-        self.put(Question { ask, longest_silence, answer: Some(answer), begun: begun.clone() });
+        let times = Times::of(&ask, limits);
+        self.put(Question { ask, times, answer: Some(answer), begun: begun.clone() });
         loop {
             tokio::select! {
                 answered = &mut answered => {
@@ -161,8 +200,9 @@ impl Worker {
 
     /// Tells it to forget an execution.
     pub(super) fn forget(&self, execution: u64) {
-        let longest_silence = Limits::default().longest_silence();
-        self.put(Question { ask: Ask::Forget { execution }, longest_silence, answer: None, begun: Arc::default() });
+        let ask = Ask::Forget { execution };
+        let times = Times::of(&ask, &Limits::default());
+        self.put(Question { ask, times, answer: None, begun: Arc::default() });
     }
 
     fn put(&self, question: Question) {
@@ -183,6 +223,10 @@ struct Task {
     heard: mpsc::Receiver<String>,
     /// When it was heard of last, or was asked something while it had nothing to do.
     sign: Instant,
+    /// When it is looked at next, if it stays silent.
+    look_at: Instant,
+    /// The processor's time that it had used at the first look since.
+    used: Option<Duration>,
     known: Arc<Known>,
 }
 
@@ -193,12 +237,13 @@ impl Task {
         tokio::spawn(write(input, to_write));
         tokio::spawn(listen(output, read));
         let (conversation, open) = (Conversation::new(), VecDeque::new());
-        Self { child, conversation, open, lines, heard, sign: Instant::now(), known }
+        let now = Instant::now();
+        Self { child, conversation, open, lines, heard, sign: now, look_at: now, used: None, known }
     }
 
     async fn run(mut self, mut asked: mpsc::UnboundedReceiver<Question>) {
+        let mut overran = false;
         let why = loop {
-            let silent = self.open.front().map(|open| (self.sign + open.longest_silence, open.longest_silence));
             tokio::select! {
                 question = asked.recv() => match question {
                     Some(question) => self.ask(question),
@@ -213,9 +258,13 @@ impl Task {
                         Err(error) => break Lost::from(error).to_string(),
                     },
                 },
-                () = until(silent.map(|(at, _)| at)), if silent.is_some() => {
-                    let longest = silent.map_or(0.0, |(_, longest)| longest.as_secs_f64());
-                    break format!("the worker said nothing for {longest} s and was killed");
+                () = tokio::time::sleep_until(self.look_at), if !self.open.is_empty() => match self.look() {
+                    Silence::Borne => {}
+                    Silence::Computing(seconds) => {
+                        overran = true;
+                        break format!("it computed for more than {seconds} s in one operation");
+                    }
+                    Silence::TooLong(seconds) => break format!("the worker said nothing for {seconds} s and was killed"),
                 }
             }
         };
@@ -224,7 +273,7 @@ impl Task {
         // Whoever asked meanwhile is told by the end of the channel.
         for (at, Open { answer, .. }) in self.open.drain(..).enumerate() {
             if let Some(answer) = answer {
-                let _ = answer.send(Err(Gone { why: why.clone(), busy_with_this: at == 0 }));
+                let _ = answer.send(Err(Gone { why: why.clone(), busy_with_this: at == 0, overran }));
             }
         }
         let _ = self.child.wait().await;
@@ -232,11 +281,11 @@ impl Task {
 
     fn ask(&mut self, question: Question) {
         if self.open.is_empty() {
-            self.sign = Instant::now();
+            self.note_sign();
         }
         let (_, line) = self.conversation.ask(question.ask);
-        let Question { longest_silence, answer, begun, .. } = question;
-        self.open.push_back(Open { longest_silence, answer, begun });
+        let Question { times, answer, begun, .. } = question;
+        self.open.push_back(Open { times, answer, begun });
         if self.open.len() == 1 {
             self.begins();
         }
@@ -245,7 +294,7 @@ impl Task {
     }
 
     fn take(&mut self, line: &str) -> Result<(), ConversationError> {
-        self.sign = Instant::now();
+        self.note_sign();
         if let Heard::Reply(_, reply) = self.conversation.heard(line)? {
             self.known.open.fetch_sub(1, Ordering::Relaxed);
             self.known.memory.store(self.conversation.memory(), Ordering::Relaxed);
@@ -256,6 +305,30 @@ impl Task {
             self.begins();
         }
         Ok(())
+    }
+
+    fn note_sign(&mut self) {
+        self.sign = Instant::now();
+        self.look_at = self.sign + MARGIN;
+        self.used = None;
+    }
+
+    /// Looks at a worker that is silent over a question: one that computes is told from one that the machine leaves no time.
+    fn look(&mut self) -> Silence {
+        let Some(Open { times, .. }) = self.open.front() else { return Silence::Borne };
+        let (now, used) = (Instant::now(), self.child.id().and_then(processor_time));
+        let since = *self.used.get_or_insert(used.unwrap_or_default());
+        let computed = used.unwrap_or_default().saturating_sub(since);
+        if computed > times.computing {
+            return Silence::Computing(times.computing.as_secs_f64());
+        }
+        if now - self.sign >= times.silence {
+            return Silence::TooLong(times.silence.as_secs_f64());
+        }
+        // No earlier can it have computed so long.
+        let left = (times.computing - computed).max(MARGIN);
+        self.look_at = (now + left).min(self.sign + times.silence);
+        Silence::Borne
     }
 
     /// Notes which question it is at now.
@@ -269,11 +342,20 @@ impl Task {
     }
 }
 
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
+/// What a look at a silent worker found.
+enum Silence {
+    /// It has time left.
+    Borne,
+    /// It used so many seconds of the processor's time.
+    Computing(f64),
+    /// It said nothing for so many seconds, and computed less.
+    TooLong(f64),
+}
+
+/// Returns the processor's time that a process has used.
+fn processor_time(process: u32) -> Option<Duration> {
+    let clock = clock_getcpuclockid(Pid::from_raw(process.try_into().ok()?)).ok()?;
+    Some(clock.now().ok()?.into())
 }
 
 async fn write(mut input: ChildStdin, mut lines: mpsc::UnboundedReceiver<Vec<u8>>) {

@@ -43,7 +43,7 @@ impl FoundFunction {
     /// Whether it waits for the run that this step starts.
     pub(in crate::runs) fn awaits(&self, step: &StepId) -> bool {
         let Driver { run, folded, .. } = &self.0;
-        folded.open.keys().any(|number| child_step(run, *number) == *step)
+        folded.open.iter().any(|(number, _)| child_step(run, number) == *step)
     }
 
     /// Goes on with it, to its end or until the daemon stops.

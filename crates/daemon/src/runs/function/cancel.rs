@@ -59,7 +59,7 @@ impl Driver {
             return true;
         }
         // A cancel is raised where the function waits. A paused one may wait for nothing but its resumption.
-        let waits = self.folded.open.values().any(|open| open.frame == ROOT) || self.folded.paused.is_some();
+        let waits = self.folded.open.has_of_frame(ROOT) || self.folded.paused.is_some();
         let is_function = matches!(self.frames.get(&ROOT), Some(Frame::Function { .. }));
         if self.folded.cancel.is_some() || self.ending.is_given_up || !is_function || !waits {
             return self.cancel_at_once(at, reason).await;

@@ -151,7 +151,7 @@ impl Driver {
             Input::GateAnswered { step: gate, choice, by } => {
                 let number = u64::from(gate.visit);
                 // Somebody else was first, or it is another run's.
-                let What::Call(Call { kind: kind @ CallKind::Gate { .. }, .. }) = &self.folded.open.get(&number)?.what
+                let What::Call(Call { kind: kind @ CallKind::Gate { .. }, .. }) = &self.folded.open.get(number)?.what
                 else {
                     return None;
                 };
@@ -221,7 +221,7 @@ impl Driver {
                 self.go_on_all().await
             }
             Happened::Child { number, waits } => {
-                match waits.filter(|_| self.folded.open.contains_key(&number)) {
+                match waits.filter(|_| self.folded.open.contains(number)) {
                     Some(run) => drop(self.below.insert(number, run)),
                     None => drop(self.below.remove(&number)),
                 }
@@ -240,7 +240,7 @@ impl Driver {
             }
             Happened::Came { number, came, by } => {
                 self.below.remove(&number);
-                let open = self.folded.open.get(&number).cloned();
+                let open = self.folded.open.get(number).cloned();
                 let starts_run = |open: &Open| matches!(open.asked(&self.run, number), Asked::Run { .. });
                 let child = open.as_ref().is_none_or(starts_run).then(|| child_of(&self.run, number));
                 let goes_on = match open {
@@ -258,7 +258,7 @@ impl Driver {
 
     /// Does again what a run waits for that another daemon left. What may have been done is not done again.
     async fn take_up(&mut self) -> Result<(), String> {
-        let open: Vec<_> = self.folded.open.iter().map(|(number, open)| (*number, open.clone())).collect();
+        let open: Vec<_> = self.folded.open.iter().map(|(number, open)| (number, open.clone())).collect();
         // Those that make calls come before their calls, as they began.
         for (number, open) in open {
             match open.what {
@@ -380,7 +380,6 @@ impl Driver {
 
     fn now(&self) -> Progress {
         let end = self.folded.end.as_ref();
-        let open = self.folded.open.iter();
         let state = match self.folded.state() {
             RunState::Running if !self.below.is_empty() => RunState::Waiting,
             state => state,
@@ -397,7 +396,12 @@ impl Driver {
                 Arc::new(result)
             }),
             paused: self.folded.paused.clone(),
-            questions: open.filter_map(|(number, open)| Question::of(&self.run, *number, open)).collect(),
+            questions: self
+                .folded
+                .open
+                .waiting()
+                .filter_map(|(number, open)| Question::of(&self.run, number, open))
+                .collect(),
             below: self.below.values().cloned().collect(),
             returned: end.and_then(|end| end.result.clone()).map(Arc::new),
             ..Progress::default()
@@ -406,9 +410,9 @@ impl Driver {
 
     /// Tells the runs below this one something.
     fn tell_children(&self, input: impl Fn() -> Input) {
-        for (number, open) in &self.folded.open {
+        for (number, open) in self.folded.open.iter() {
             if matches!(&open.what, What::Call(Call { kind: CallKind::RunWorkflow { .. }, .. }))
-                && let Some(child) = self.shared.driven(&child_of(&self.run, *number))
+                && let Some(child) = self.shared.driven(&child_of(&self.run, number))
             {
                 child.tell(input());
             }

@@ -168,7 +168,7 @@ impl Driver {
                     closed.extend(self.folded.not_among(number, waits));
                 }
                 for ordinal in &closed {
-                    if let Some(abandoned) = self.folded.number_of(number, *ordinal) {
+                    if let Some(abandoned) = self.folded.open.number_of(number, *ordinal) {
                         entries.extend(self.abandoned(abandoned, at));
                     }
                 }
@@ -187,7 +187,7 @@ impl Driver {
         for call in calls {
             last += 1;
             numbered.push((last, call.kind.clone()));
-            let within = call.within.map(|within| self.folded.number_of(number, within).unwrap_or(ROOT));
+            let within = call.within.map(|within| self.folded.open.number_of(number, within).unwrap_or(ROOT));
             entries.push(Entry::Called { at, number: last, frame: number, within, call });
         }
         if let Some(ended) = ended {
@@ -199,11 +199,11 @@ impl Driver {
         for (call, kind) in numbered {
             match &kind {
                 CallKind::Ended { of, .. } => {
-                    if let Some(node) = self.folded.number_of(number, *of) {
+                    if let Some(node) = self.folded.open.number_of(number, *of) {
                         self.inline_ended(node, kind);
                     }
                 }
-                _ if kind.wants_answer() && !self.folded.open.contains_key(&call) => {}
+                _ if kind.wants_answer() && !self.folded.open.contains(call) => {}
                 _ => self.perform(call, at, kind, false),
             }
         }
@@ -265,7 +265,7 @@ impl Driver {
     ) -> bool {
         let at = moment::now();
         let is_paused = self.folded.paused.is_some();
-        let ended = match call.and_then(|call| self.folded.open.get(&call)).map(|open| &open.what) {
+        let ended = match call.and_then(|call| self.folded.open.get(call)).map(|open| &open.what) {
             Some(What::Step { step, node, .. }) => Some((node.clone(), self.limit_of(number, step, node))),
             _ => None,
         };
@@ -357,7 +357,7 @@ impl Driver {
 
     /// Goes on with a frame that another daemon left: what it waits for is open, or it waits for nothing.
     pub(super) async fn resume_frame(&mut self, number: u64) -> Result<(), String> {
-        let waits = self.folded.open.values().any(|open| open.frame == number);
+        let waits = self.folded.open.has_of_frame(number);
         if !matches!(self.frames.get(&number), Some(Frame::Graph(_))) {
             // What was answered while it was paused may not have been told.
             let found = if self.folded.was_paused { self.history_of(number, None).await?.held } else { Vec::new() };
@@ -392,7 +392,7 @@ impl Driver {
         let mut entries = self.abandoned_below(number, at);
         self.work.interrupt(number);
         self.frames.remove(&number);
-        if let Some(open) = self.folded.open.get(&number) {
+        if let Some(open) = self.folded.open.get(number) {
             entries.push(Entry::Abandoned { at, number, asked: open.asked(&self.run, number) });
         }
         entries
@@ -400,14 +400,14 @@ impl Driver {
 
     /// The same for what is below a call only.
     pub(super) fn abandoned_below(&mut self, number: u64, at: Timestamp) -> Vec<Entry> {
-        let below = |other: &u64| self.folded.is_below(*other, number);
-        let below: Vec<u64> = self.folded.open.keys().copied().filter(below).collect();
+        let below = self.folded.open.below(number);
         let mut entries = Vec::with_capacity(below.len());
         for below in below {
             self.work.interrupt(below);
             self.frames.remove(&below);
-            let asked = self.folded.open[&below].asked(&self.run, below);
-            entries.push(Entry::Abandoned { at, number: below, asked });
+            if let Some(open) = self.folded.open.get(below) {
+                entries.push(Entry::Abandoned { at, number: below, asked: open.asked(&self.run, below) });
+            }
         }
         entries
     }

@@ -13,6 +13,7 @@ use steplatch_workflow::{Pause, Timestamp};
 use super::cancel::Cancel;
 use super::entry::{Asked, Entry};
 use super::inline::InlineExecution;
+use super::open_calls::OpenCalls;
 use crate::runs::run::RunState;
 
 /// The frame that the run itself is.
@@ -24,7 +25,7 @@ pub(super) struct Folded {
     /// The number of the last call.
     pub(super) last: u64,
     /// Calls that have no answer and are still waited for, by their numbers.
-    pub(super) open: BTreeMap<u64, Open>,
+    pub(super) open: OpenCalls,
     pub(super) end: Option<End>,
     /// Whether function nodes share the variables of the function that calls them.
     pub(super) one_heap: bool,
@@ -98,12 +99,10 @@ impl Folded {
                 }
             }
             Entry::Inlined { number, .. } => {
-                if let Some(open) = self.open.get_mut(number) {
-                    open.inlined = Some(InlineExecution::Begun);
-                }
+                self.open.set_inlined(*number, InlineExecution::Begun);
             }
             Entry::Answered { number, answer, .. } => {
-                self.open.remove(number);
+                self.open.remove(*number);
                 if let Answer::Value(result) = answer
                     && let Some(terminal) = result.pointer("/attributes/session_id").and_then(Value::as_str)
                     && let Some(node) = result.get("node_id").and_then(Value::as_str)
@@ -112,7 +111,7 @@ impl Folded {
                 }
             }
             Entry::Abandoned { number, .. } => {
-                self.open.remove(number);
+                self.open.remove(*number);
             }
             Entry::Graph { at, frame, number: Some(number), event, .. } => match event {
                 GraphEvent::AttemptStarted { step, attempt, node, input } => {
@@ -122,13 +121,13 @@ impl Folded {
                     self.open.insert(*number, Open::new(*at, *frame, what));
                 }
                 GraphEvent::AttemptEnded { outcome: StepOutcome::Finished { result }, .. } => {
-                    self.open.remove(number);
+                    self.open.remove(*number);
                     if let Some(terminal) = result.attributes.get("session_id").and_then(Value::as_str) {
                         self.terminals.insert(result.node_id.clone(), terminal.to_owned());
                     }
                 }
                 _ => {
-                    self.open.remove(number);
+                    self.open.remove(*number);
                 }
             },
             Entry::Graph { number: None, .. } | Entry::Told { .. } => {}
@@ -168,7 +167,7 @@ impl Folded {
     pub(super) fn state(&self) -> RunState {
         match &self.end {
             Some(end) => end.state,
-            None if self.open.values().any(Open::waits_for_somebody) => RunState::Waiting,
+            None if self.open.is_waiting() => RunState::Waiting,
             None => RunState::Running,
         }
     }
@@ -186,25 +185,9 @@ impl Folded {
 
     /// Returns the entries that end a run: every gate that still waits is cancelled before.
     pub(super) fn ended_by(&self, run: &RunId, at: Timestamp, end: Entry) -> Vec<Entry> {
-        let waits = |(number, open): (&u64, &Open)| match open.asked(run, *number) {
-            Asked::Gate if open.waits_for_somebody() => {
-                Some(Entry::Abandoned { at, number: *number, asked: Asked::Gate })
-            }
-            _ => None,
-        };
-        self.open.iter().filter_map(waits).chain([end]).collect()
-    }
-
-    /// Whether a call was made, however indirectly, for what `frame` is the answer to.
-    pub(super) fn is_below(&self, number: u64, frame: u64) -> bool {
-        let parent = |number: &u64| self.open.get(number).map(Open::parent);
-        std::iter::successors(parent(&number), parent).any(|above| above == frame)
-    }
-
-    /// Returns the number of an open call of a function, by its number among the calls of that function.
-    pub(super) fn number_of(&self, frame: u64, ordinal: u64) -> Option<u64> {
-        let is_meant = |open: &Open| matches!(&open.what, What::Call(call) if call.ordinal == ordinal);
-        self.open.iter().find(|(_, open)| open.frame == frame && is_meant(open)).map(|(number, _)| *number)
+        let gates = self.open.waiting().filter(|(number, open)| open.asked(run, *number) == Asked::Gate);
+        let cancelled = gates.map(|(number, _)| Entry::Abandoned { at, number, asked: Asked::Gate });
+        cancelled.chain([end]).collect()
     }
 }
 

@@ -31,7 +31,7 @@ impl Driver {
     /// Whether the function that makes this call executes the node itself: both stand in the same file.
     pub(super) fn is_inline(&self, number: u64, node: &Node) -> bool {
         let NodeKind::Function(function) = &node.kind else { return false };
-        let Some(Open { frame, what: What::Call(_), .. }) = self.folded.open.get(&number) else { return false };
+        let Some(Open { frame, what: What::Call(_), .. }) = self.folded.open.get(number) else { return false };
         let Some(Frame::Function { execution, .. }) = self.frames.get(frame) else { return false };
         let own = self.file.as_ref().map(|file| &*file.text);
         // One that an older daemon began has a heap for each call.
@@ -40,7 +40,7 @@ impl Driver {
 
     /// Goes on with a call that is executed by its caller, when another daemon may have begun it.
     pub(super) fn resume_inline(&mut self, number: u64) {
-        match self.folded.open.get(&number).and_then(|open| open.inlined.clone()) {
+        match self.folded.open.get(number).and_then(|open| open.inlined.clone()) {
             // It begins once it is known how far its caller was.
             None => self.work.came(number, Came::Begin),
             Some(InlineExecution::Begun) => {}
@@ -51,7 +51,7 @@ impl Driver {
     /// Leaves a call to the function that makes it, if it is such a call. Returns false when this run is not ours to go on
     /// with.
     pub(super) async fn begin_inline(&mut self, number: u64, at: Timestamp) -> bool {
-        let Some(Open { frame, what: What::Call(call), inlined: None, .. }) = self.folded.open.get(&number) else {
+        let Some(Open { frame, what: What::Call(call), inlined: None, .. }) = self.folded.open.get(number) else {
             return true;
         };
         let (frame, ordinal) = (*frame, call.ordinal);
@@ -60,7 +60,7 @@ impl Driver {
 
     /// Answers the call of a node that its caller has executed.
     pub(super) fn inline_ended(&mut self, number: u64, ended: CallKind) {
-        let Some(Open { what: What::Call(Call { kind, .. }), .. }) = self.folded.open.get(&number) else { return };
+        let Some(Open { what: What::Call(Call { kind, .. }), .. }) = self.folded.open.get(number) else { return };
         let CallKind::Run { node, input, .. } = kind else { return };
         let CallKind::Ended { output, error, cancelled, .. } = ended else { return };
         let Some(node) = self.declared.get(node) else { return };
@@ -85,9 +85,10 @@ impl Driver {
     /// Closes the calls of these numbers among the function's own that came too late to be closed before, and all that
     /// were made within a call that is over. Returns false when this run is not ours to go on with.
     pub(super) async fn close(&mut self, frame: u64, ordinals: &[u64]) -> bool {
-        let late = ordinals.iter().filter_map(|ordinal| self.folded.number_of(frame, *ordinal)).collect::<Vec<_>>();
+        let late =
+            ordinals.iter().filter_map(|ordinal| self.folded.open.number_of(frame, *ordinal)).collect::<Vec<_>>();
         let mut closing = late;
-        closing.extend(self.folded.orphans());
+        closing.extend(self.folded.open.orphans());
         while !closing.is_empty() {
             let at = moment::now();
             let mut entries = Vec::new();
@@ -97,7 +98,7 @@ impl Driver {
             if !self.append(entries).await {
                 return false;
             }
-            closing = self.folded.orphans();
+            closing = self.folded.open.orphans();
         }
         true
     }
@@ -108,27 +109,19 @@ impl Folded {
     /// one is over.
     pub(super) fn apply_inline(&mut self, frame: u64, call: &Call) {
         if let CallKind::Ended { of, .. } = &call.kind
-            && let Some(number) = self.number_of(frame, *of)
-            && let Some(open) = self.open.get_mut(&number)
+            && let Some(number) = self.open.number_of(frame, *of)
         {
-            open.inlined = Some(InlineExecution::Ended(Box::new(call.kind.clone())));
+            self.open.set_inlined(number, InlineExecution::Ended(Box::new(call.kind.clone())));
         }
     }
 
     /// Returns the open calls of a function that are not among these, by their numbers among its own.
     pub(super) fn not_among(&self, frame: u64, ordinals: &[u64]) -> Vec<u64> {
-        let of_frame = self.open.values().filter(|open| open.frame == frame);
-        let own = of_frame.filter_map(|open| match &open.what {
+        let own = self.open.of_frame(frame).filter_map(|(_, open)| match &open.what {
             What::Call(call) => Some(call.ordinal),
             What::Step { .. } => None,
         });
         own.filter(|ordinal| !ordinals.contains(ordinal)).collect()
-    }
-
-    /// Returns the open calls that were made within a call that is not open any more.
-    fn orphans(&self) -> Vec<u64> {
-        let is_orphan = |open: &Open| open.within.is_some_and(|within| !self.open.contains_key(&within));
-        self.open.iter().filter(|(_, open)| is_orphan(open)).map(|(number, _)| *number).collect()
     }
 }
 
@@ -159,7 +152,7 @@ mod tests {
             r#"{"function":"called","at":3,"number":2,"frame":1,"call":{"ordinal":1,"call":"run","node":"b","input":"","timeout":null,"kwargs":{}}}"#,
         ]);
         assert!(!older.one_heap);
-        assert!(older.is_below(2, 1) && older.orphans().is_empty());
+        assert!(older.open.below(1).contains(&2) && older.open.orphans().is_empty());
         assert!(folded(&[&format!(r#"{STARTED},"one_heap":true}}"#)]).one_heap);
     }
 
@@ -177,17 +170,17 @@ mod tests {
             &asks(2, 2, r#","within":1"#),
             &asks(3, 3, ""),
         ]);
-        assert!(run.is_below(2, 1) && !run.is_below(3, 1));
-        assert!(matches!(run.open[&1].inlined, Some(InlineExecution::Begun)));
+        assert!(run.open.below(1).into_iter().eq([2]));
+        assert!(matches!(run.open.get(1).unwrap().inlined, Some(InlineExecution::Begun)));
         let ended = Call {
             ordinal: 4,
             within: None,
             kind: CallKind::Ended { of: 1, output: 7.into(), error: None, cancelled: false },
         };
         run.apply_inline(0, &ended);
-        assert!(matches!(run.open[&1].inlined, Some(InlineExecution::Ended(_))));
+        assert!(matches!(run.open.get(1).unwrap().inlined, Some(InlineExecution::Ended(_))));
         run.apply(&Entry::Abandoned { at: Timestamp(3), number: 1, asked: super::super::entry::Asked::Other });
-        assert_eq!(run.orphans(), [2]);
+        assert_eq!(run.open.orphans(), [2]);
         assert_eq!(run.not_among(0, &[3]), [2]);
     }
 }

@@ -173,7 +173,7 @@ impl Driver {
 
     /// What comes of calling a node that is not there: an exception for a function, a failed result for a graph.
     fn missing(&self, number: u64, id: &str, input: Value) -> Came {
-        let is_step = self.folded.open.get(&number).is_some_and(|open| matches!(open.what, What::Step { .. }));
+        let is_step = self.folded.open.get(number).is_some_and(|open| matches!(open.what, What::Step { .. }));
         if !is_step {
             return Self::not_found("Node", id);
         }
@@ -275,7 +275,7 @@ impl Driver {
     }
 
     fn levels_above(&self, number: u64) -> usize {
-        let parent = |number: &u64| self.folded.open.get(number).map(Open::parent).filter(|frame| *frame != ROOT);
+        let parent = |number: &u64| self.folded.open.get(*number).map(Open::parent).filter(|frame| *frame != ROOT);
         std::iter::successors(parent(&number), parent).count()
     }
 

@@ -1,0 +1,134 @@
+//! The calls of a run that have no answer yet.
+//!
+//! A function may wait for tens of thousands of calls at once, and each answer looks some of them up. So everything that is
+//! asked after every answer has an index: which calls wait for a person, what stands below a call, which call a function
+//! means by its own number, and which calls have lost the call that they were made within.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use steplatch_python::Call;
+
+use super::history::{Open, What};
+use super::inline::InlineExecution;
+
+/// Open calls, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct OpenCalls {
+    calls: BTreeMap<u64, Open>,
+    /// Those that wait for a person or another client.
+    waiting: BTreeSet<u64>,
+    /// Those that are made as a part of the answer to another call, or to the run itself, by that one.
+    below: HashMap<u64, BTreeSet<u64>>,
+    /// Those of each frame.
+    frames: HashMap<u64, BTreeSet<u64>>,
+    /// The calls of functions, by frame and by their number among its own.
+    ordinals: HashMap<(u64, u64), u64>,
+    /// Those that were made within a call that is not open any more.
+    orphans: BTreeSet<u64>,
+}
+
+impl OpenCalls {
+    pub(super) fn insert(&mut self, number: u64, open: Open) {
+        self.remove(number);
+        if open.waits_for_somebody() {
+            self.waiting.insert(number);
+        }
+        self.below.entry(open.parent()).or_default().insert(number);
+        self.frames.entry(open.frame).or_default().insert(number);
+        if let What::Call(Call { ordinal, .. }) = &open.what {
+            self.ordinals.insert((open.frame, *ordinal), number);
+        }
+        if open.within.is_some_and(|within| !self.calls.contains_key(&within)) {
+            self.orphans.insert(number);
+        }
+        self.calls.insert(number, open);
+    }
+
+    pub(super) fn remove(&mut self, number: u64) -> Option<Open> {
+        let open = self.calls.remove(&number)?;
+        self.waiting.remove(&number);
+        self.orphans.remove(&number);
+        take_from(&mut self.below, open.parent(), number);
+        take_from(&mut self.frames, open.frame, number);
+        if let What::Call(Call { ordinal, .. }) = &open.what {
+            self.ordinals.remove(&(open.frame, *ordinal));
+        }
+        let within = |other: &&u64| self.calls.get(other).is_some_and(|open| open.within == Some(number));
+        self.orphans.extend(self.below.get(&number).into_iter().flatten().filter(within));
+        Some(open)
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Notes how far the execution of a call is that its caller executes itself.
+    pub(super) fn set_inlined(&mut self, number: u64, inlined: InlineExecution) {
+        if let Some(open) = self.calls.get_mut(&number) {
+            open.inlined = Some(inlined);
+        }
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&Open> {
+        self.calls.get(&number)
+    }
+
+    pub(super) fn contains(&self, number: u64) -> bool {
+        self.calls.contains_key(&number)
+    }
+
+    /// Returns all of them, as they began.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Open)> {
+        self.calls.iter().map(|(number, open)| (*number, open))
+    }
+
+    /// Returns those that wait for a person or another client, as they began.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (u64, &Open)> {
+        self.waiting.iter().map(|number| (*number, &self.calls[number]))
+    }
+
+    /// Whether one waits for a person or another client.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether a frame has an open call.
+    pub(super) fn has_of_frame(&self, frame: u64) -> bool {
+        self.frames.contains_key(&frame)
+    }
+
+    /// Returns the calls of a frame, as they began.
+    pub(super) fn of_frame(&self, frame: u64) -> impl Iterator<Item = (u64, &Open)> {
+        self.frames.get(&frame).into_iter().flatten().map(|number| (*number, &self.calls[number]))
+    }
+
+    /// Returns everything that was called, however indirectly, for the answer to a call, as it began.
+    pub(super) fn below(&self, number: u64) -> BTreeSet<u64> {
+        let (mut all, mut next) = (BTreeSet::new(), vec![number]);
+        while let Some(number) = next.pop() {
+            let below = self.below.get(&number).into_iter().flatten();
+            next.extend(below.filter(|number| all.insert(**number)));
+        }
+        all
+    }
+
+    /// Returns the number of a call of a function, by its number among the calls of that function.
+    pub(super) fn number_of(&self, frame: u64, ordinal: u64) -> Option<u64> {
+        self.ordinals.get(&(frame, ordinal)).copied()
+    }
+
+    /// Returns the calls that were made within a call that is not open any more.
+    pub(super) fn orphans(&self) -> Vec<u64> {
+        self.orphans.iter().copied().collect()
+    }
+}
+
+/// Takes a number out of the set at a key, and the set with its last one.
+fn take_from(sets: &mut HashMap<u64, BTreeSet<u64>>, key: u64, number: u64) {
+    if let Some(set) = sets.get_mut(&key) {
+        set.remove(&number);
+        if set.is_empty() {
+            sets.remove(&key);
+        }
+    }
+}

@@ -104,12 +104,12 @@ impl SqliteJournal {
     }
 
     /// Takes everything out of the log into the database, and empties it: what was overwritten in the database is
-    /// then nowhere. Costs a synchronisation of both.
+    /// then nowhere. Costs a synchronisation of both. Returns false if a reader needs the log just now.
     ///
     /// # Errors
     /// When the journal can not write.
-    pub async fn empty_log(&self) -> Result<(), StorageError> {
-        self.ask(Ask::EmptyLog).await.map(drop)
+    pub async fn empty_log(&self) -> Result<bool, StorageError> {
+        Ok(matches!(self.ask(Ask::EmptyLog).await?, Answer::Emptied(true)))
     }
 
     /// Finishes what was asked for and closes the file. Blocks until that is done; dropping a journal finishes as
@@ -145,7 +145,7 @@ impl Journal for SqliteJournal {
         match self.ask(Ask::Append(append)).await? {
             Answer::Appended(appended) => Ok(appended),
             Answer::Conflict { is } => Err(AppendError::Conflict { run, expected, is }),
-            Answer::Forgotten(_) => unreachable!("an append is answered as an append"),
+            Answer::Forgotten(_) | Answer::Emptied(_) => unreachable!("an append is answered as an append"),
         }
     }
 

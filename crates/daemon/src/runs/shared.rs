@@ -36,6 +36,9 @@ use crate::workers::Workers;
 /// How long what a run kept for itself may stay in the log after its end.
 const EMPTIED_WITHIN: Duration = Duration::from_secs(2);
 
+/// How often the log is tried to be emptied while something reads it.
+const EMPTYING: usize = 60;
+
 /// How long a journal that can not write is left alone before it is tried again, at first and at the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
@@ -197,9 +200,14 @@ impl Shared {
 
     /// Sees to it that what runs kept for themselves is in no file.
     pub(super) async fn empty_log(&self) {
-        if let Err(error) = self.journal.empty_log().await {
-            tracing::warn!(%error, "the log of the journal is not emptied");
+        for _ in 0..EMPTYING {
+            match self.journal.empty_log().await {
+                Ok(true) => return,
+                Ok(false) => tokio::time::sleep(PAUSES.0).await,
+                Err(error) => return tracing::warn!(%error, "the log of the journal is not emptied"),
+            }
         }
+        tracing::warn!("the log of the journal is not emptied, because another process reads it");
     }
 
     /// Forgets finished runs that are not kept.

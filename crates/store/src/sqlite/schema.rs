@@ -84,7 +84,15 @@ pub(super) fn open(path: &Path, options: &SqliteOptions) -> Result<(Connection, 
     migrate(&transaction, format).map_err(storage)?;
     let epoch = take_over(&transaction).map_err(storage)?;
     transaction.commit().map_err(storage)?;
+    // What an owner that was killed has left in the log is private, too. Where another process reads it still, it stays for now.
+    let _ = empty_log(&connection);
     Ok((connection, epoch))
+}
+
+/// Copies what the log has to the database, and empties it. Returns false if a reader needs it just now.
+pub(super) fn empty_log(connection: &Connection) -> rusqlite::Result<bool> {
+    // The first column says whether it was busy: https://www.sqlite.org/pragma.html#pragma_wal_checkpoint
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| Ok(row.get::<_, i64>(0)? == 0))
 }
 
 /// Opens a second connection to a database that [`open`] has made ready.

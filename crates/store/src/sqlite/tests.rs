@@ -146,8 +146,27 @@ async fn what_was_private_is_in_no_file_once_the_log_is_empty() {
     assert!(holds());
     let summary = Summary { state: "completed".into(), finished_at: Some(1), text: String::new() };
     journal.write(Append::new(run, 1, 1, vec!["over".into()]).with_summary(summary)).await.unwrap();
-    journal.empty_log().await.unwrap();
+    // A reader that is at it holds the log up, and the reply says so.
+    let reader = rusqlite::Connection::open(file(&folder)).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM runs").unwrap();
+    assert!(!journal.empty_log().await.unwrap());
+    reader.execute_batch("COMMIT").unwrap();
+    assert!(journal.empty_log().await.unwrap());
     assert!(!holds());
+}
+
+#[tokio::test]
+async fn the_next_owner_empties_the_log_that_a_killed_one_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = open(&folder);
+    append(&journal, &RunId::random(), 0, &["one"]).await.unwrap();
+    let log = file(&folder).with_extension("db-wal");
+    assert!(std::fs::metadata(&log).unwrap().len() > 0);
+    // The killed one's connections are not closed.
+    let next = open(&folder);
+    assert_eq!(std::fs::metadata(&log).unwrap().len(), 0);
+    next.close();
+    journal.close();
 }
 
 #[tokio::test]

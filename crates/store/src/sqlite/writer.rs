@@ -47,6 +47,8 @@ pub(super) enum Answer {
     Conflict { is: u64 },
     /// To what drops: the runs that are gone.
     Forgotten(Vec<RunId>),
+    /// To what empties the log: whether it is empty.
+    Emptied(bool),
 }
 
 /// Something that is asked, and who asks.
@@ -97,10 +99,8 @@ impl Writer {
                 self.write(group);
             }
             for request in emptying {
-                // Somebody may read just now: then it is emptied another time.
-                let emptied = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-                let answer = emptied.map(|()| Answer::Forgotten(Vec::new())).map_err(StorageError::from);
-                let _ = request.reply.send(answer);
+                let emptied = schema::empty_log(&self.connection).map(Answer::Emptied);
+                let _ = request.reply.send(emptied.map_err(StorageError::from));
             }
         }
     }

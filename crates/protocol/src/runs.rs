@@ -322,9 +322,9 @@ impl GateInfo {
         let typed = |input: &TypedInput| {
             let TypedInput { session_id, by, bytes, last_at } = input;
             let unit = if *bytes == 1 { "byte" } else { "bytes" };
-            visible(&format!(
-                "since the question, {by} typed {bytes} {unit} into terminal {session_id}, the last at {last_at}"
-            ))
+            // The date of a timestamp is of no use here.
+            let at = last_at.split_once('T').and_then(|(_, time)| time.get(..8)).unwrap_or(last_at);
+            visible(&format!("since the question, {by} typed {bytes} {unit} into {session_id}, the last at {at} UTC"))
         };
         let masked = self.masked.then(|| masked.to_owned());
         masked.into_iter().chain(self.typed.iter().map(typed)).collect()

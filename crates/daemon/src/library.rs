@@ -73,17 +73,26 @@ impl Workflows {
     /// # Errors
     /// In whole sentences: when there is none, with the names that there are; or when its file is broken.
     pub(crate) async fn find(&self, caller: &Caller, name: &str) -> Result<Found, String> {
+        let mut found = self.find_each(caller, vec![name.to_owned()]).await?;
+        found.pop().unwrap_or_else(|| Err(format!("Workflow '{name}' was not looked up")))
+    }
+
+    /// Returns what `caller` means by each of these names, as [`Self::find`], in their order.
+    ///
+    /// # Errors
+    /// In a whole sentence, when the disk does not answer.
+    pub(crate) async fn find_each(
+        &self,
+        caller: &Caller,
+        names: Vec<String>,
+    ) -> Result<Vec<Result<Found, String>>, String> {
         let project = self.projects.of(caller).await?;
-        let (asker, name) = (Asker::of(caller), name.to_owned());
-        let found = self.disk.reading(move || match look_up(&asker.folders(), &project, &name)? {
-            Meant::Machine(library, stored) => {
-                let Stored { name, definition, metadata } = *stored;
-                let folder = library.folder().to_owned();
-                Ok(Found::Machine(Saved { name, definition, signature: metadata.hash, folder }))
-            }
-            Meant::Function(workflow) => Ok(Found::Function(Box::new(workflow.clone()))),
-        });
-        found.await.flatten()
+        let asker = Asker::of(caller);
+        let find = move || {
+            let folders = asker.folders();
+            names.iter().map(|name| look_up(&folders, &project, name).map(Found::from)).collect()
+        };
+        self.disk.reading(find).await
     }
 
     /// Returns the names that `caller` may use, sorted, the first 50 of them. A library that can not be read has none.
@@ -199,6 +208,19 @@ enum Meant<'p> {
     /// A machine, and the library that has it.
     Machine(Library, Box<Stored>),
     Function(&'p FunctionWorkflow),
+}
+
+impl From<Meant<'_>> for Found {
+    fn from(meant: Meant<'_>) -> Self {
+        match meant {
+            Meant::Machine(library, stored) => {
+                let Stored { name, definition, metadata } = *stored;
+                let folder = library.folder().to_owned();
+                Self::Machine(Saved { name, definition, signature: metadata.hash, folder })
+            }
+            Meant::Function(workflow) => Self::Function(Box::new(workflow.clone())),
+        }
+    }
 }
 
 /// Returns what `name` means, and where it lies.

@@ -152,6 +152,11 @@ impl References {
         references
     }
 
+    /// Whether there is a name that was not looked up.
+    fn is_open(&self) -> bool {
+        self.any_workflow || self.any_node || !self.workflows.is_empty() || !self.nodes.is_empty()
+    }
+
     fn add_machine(&mut self, value: &Value) {
         match value {
             Value::Object(fields) => {
@@ -245,37 +250,34 @@ impl Shared {
     async fn pins(&self, caller: &Caller, mut references: References) -> Result<Pins, String> {
         let mut pins = Pins::default();
         let project = self.projects.of(caller).await?;
-        loop {
+        while references.is_open() {
             if std::mem::take(&mut references.any_workflow) {
                 let all = self.workflows.names(caller).await;
                 references.workflows.extend(all.into_iter().chain(self.remotes.tool_names()));
             }
-            if std::mem::take(&mut references.any_node) {
-                references.nodes.extend(project.nodes.keys().cloned());
-            }
-            if let Some(name) = references.workflows.pop_first() {
-                if pins.workflows.contains_key(&name) {
-                    continue;
-                }
-                let found = self.meaning_of(caller, &name).await.ok();
+            let mut names: Vec<String> = std::mem::take(&mut references.workflows).into_iter().collect();
+            names.retain(|name| !pins.workflows.contains_key(name));
+            let found = self.meanings_of(caller, names.clone()).await?;
+            for (name, found) in names.into_iter().zip(found) {
                 match &found {
-                    Some(Named::Machine(saved)) => references.add_machine(&saved.definition),
-                    Some(Named::Function(workflow)) => {
+                    Ok(Named::Machine(saved)) => references.add_machine(&saved.definition),
+                    Ok(Named::Function(workflow)) => {
                         references.add_functions(workflow.text());
                         references.any_node = true;
                     }
-                    Some(Named::Remote(_)) | None => {}
+                    Ok(Named::Remote(_)) | Err(_) => {}
                 }
-                pins.workflows.insert(name, found.as_ref().map(signature));
-            } else if let Some(id) = references.nodes.pop_first() {
-                if pins.nodes.contains_key(&id) {
-                    continue;
+                pins.workflows.insert(name, found.as_ref().ok().map(signature));
+            }
+            if std::mem::take(&mut references.any_node) {
+                references.nodes.extend(project.nodes.keys().cloned());
+            }
+            for id in std::mem::take(&mut references.nodes) {
+                if !pins.nodes.contains_key(&id) {
+                    let declared = project.nodes.get(&id);
+                    declared.into_iter().for_each(|declared| references.follow(declared));
+                    pins.nodes.insert(id, declared.map(signature_of));
                 }
-                let declared = project.nodes.get(&id);
-                declared.into_iter().for_each(|declared| references.follow(declared));
-                pins.nodes.insert(id, declared.map(signature_of));
-            } else if !references.any_workflow && !references.any_node {
-                break;
             }
         }
         // One that stands in a definition is known by that one, and may be saved before it is used by its name.

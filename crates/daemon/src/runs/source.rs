@@ -167,18 +167,28 @@ impl Shared {
     /// In whole sentences: when there is none, with the names that there are; when its file is broken; or when the caller
     /// is a run, and the name meant something else when that began.
     pub(super) async fn named(&self, caller: &Caller, name: &str) -> Result<Named, String> {
-        let found = self.meaning_of(caller, name).await?;
+        let mut found = self.meanings_of(caller, vec![name.to_owned()]).await?;
+        let found = found.pop().unwrap_or_else(|| Err(format!("Workflow '{name}' was not looked up")))?;
         caller.pins.as_ref().map_or(Ok(()), |pins| pins.check_workflow(name, &found))?;
         Ok(found)
     }
 
-    /// Returns what a name means now, as [`Self::named`].
-    pub(super) async fn meaning_of(&self, caller: &Caller, name: &str) -> Result<Named, String> {
-        match self.workflows.find(caller, name).await {
+    /// Returns what each of these names means now, as [`Self::named`], in their order.
+    ///
+    /// # Errors
+    /// In a whole sentence, when the disk does not answer.
+    pub(super) async fn meanings_of(
+        &self,
+        caller: &Caller,
+        names: Vec<String>,
+    ) -> Result<Vec<Result<Named, String>>, String> {
+        let found = self.workflows.find_each(caller, names.clone()).await?;
+        let named = names.iter().zip(found).map(|(name, found)| match found {
             Ok(Found::Machine(saved)) => Ok(Named::Machine(saved)),
             Ok(Found::Function(workflow)) => Ok(Named::Function(workflow)),
             Err(error) => self.remotes.tool(name).map(|tool| Named::Remote(Box::new(tool))).ok_or(error),
-        }
+        });
+        Ok(named.collect())
     }
 
     /// Returns what is to be run.

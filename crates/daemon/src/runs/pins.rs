@@ -273,11 +273,11 @@ impl Shared {
                 references.nodes.extend(project.nodes.keys().cloned());
             }
             for id in std::mem::take(&mut references.nodes) {
-                if !pins.nodes.contains_key(&id) {
-                    let declared = project.nodes.get(&id);
+                let declared = project.nodes.get(&id);
+                pins.nodes.entry(id).or_insert_with(|| {
                     declared.into_iter().for_each(|declared| references.follow(declared));
-                    pins.nodes.insert(id, declared.map(signature_of));
-                }
+                    declared.map(signature_of)
+                });
             }
         }
         // One that stands in a definition is known by that one, and may be saved before it is used by its name.

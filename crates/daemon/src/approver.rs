@@ -341,6 +341,18 @@ mod tests {
         approver.note(Stored { tries, ..stored }).await.unwrap();
     }
 
+    #[test]
+    fn a_file_that_can_not_be_replaced_leaves_no_half_written_one() {
+        // redteam L12: approver.new was left, with the hash in it, when the disk was full.
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("approver.json");
+        std::fs::create_dir_all(file.join("in the way")).unwrap();
+        let (hash, since) = ("$argon2id$".to_owned(), String::new());
+        let stored = Stored { version: VERSION, hash, since, tries: BTreeMap::new() };
+        assert!(write(&file, &stored).is_err());
+        assert!(!folder.path().join("approver.new").exists());
+    }
+
     #[tokio::test]
     async fn what_is_kept_is_a_hash_for_its_owner_and_a_passphrase_opens_it() {
         let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use steplatch_workflow::Proof;
 
 use crate::approver::Source;
 use crate::peer::Program;
-use crate::runs::Pins;
+use crate::pins::Pins;
 use crate::standing::{NoPerson, Standing};
 
 /// A client as it introduced itself. What it opens begins in its folder, with its environment.

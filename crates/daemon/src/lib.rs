@@ -16,6 +16,7 @@ mod lock;
 mod moment;
 mod nodes;
 mod peer;
+mod pins;
 mod remotes;
 mod runs;
 mod secrets;

@@ -59,7 +59,6 @@ use begin::Beginning;
 pub use catalog::TerminalTools;
 use function::FunctionFrom;
 use function::Given;
-pub(crate) use pins::Pins;
 use remote::BeginsRemote;
 use run::{Progress, Run, RunState};
 use seal::Seal;

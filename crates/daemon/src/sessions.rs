@@ -587,13 +587,35 @@ async fn whole_secrets_hidden(
     let at = usize::try_from(begin.saturating_sub(first)).unwrap_or(usize::MAX);
     let head = if around.head.get(at..).is_some_and(|rest| rest.starts_with(&excerpt.head)) {
         secrets.masked_portion(&around.head, at..at + excerpt.head.len())
-    } else if secrets.masked(around.head.clone()) == around.head {
+    } else if secrets.masked(around.head.clone()) == around.head
+        && !cuts_secret_as_printed(terminal, secrets, begin..excerpt.next, reach).await
+    {
         excerpt.head
     } else {
         // What was there moved meanwhile, or a position is within a character: there is a secret near, and nobody knows where.
         MASK.to_owned()
     };
     Ok(Excerpt { head, ..excerpt })
+}
+
+/// Whether the output had a secret, as it was printed, of which a part lies in this range: a line that was written over since reads
+/// otherwise, depending on where the reading begins.
+async fn cuts_secret_as_printed(
+    terminal: &HostedTerminal,
+    secrets: &Secrets,
+    range: std::ops::Range<u64>,
+    reach: usize,
+) -> bool {
+    let from = range.start.saturating_sub(reach as u64);
+    let most = usize::try_from(range.end.saturating_sub(from)).unwrap_or(usize::MAX).saturating_add(reach);
+    // A host of before this version does not know how to read so.
+    let Ok(printed) = terminal.read(Part::RawFrom(from), Limit::Head(most)).await else { return true };
+    let first = printed.dropped_before.map_or(from, |dropped| dropped.max(from));
+    let place =
+        |offset: u64| usize::try_from(offset.saturating_sub(first)).unwrap_or(usize::MAX).min(printed.head.len());
+    let portion = place(range.start)..place(range.end);
+    let Some(text) = printed.head.get(portion.clone()) else { return true };
+    secrets.masked_portion(&printed.head, portion) != text
 }
 
 /// A screen that was painted, as what was asked for.

@@ -193,6 +193,8 @@ pub struct View {
 pub enum Part {
     /// From this offset on.
     From(u64),
+    /// The same as it was printed, with carriage returns and backspaces: what was written over is there, too.
+    RawFrom(u64),
     /// What came after the last input.
     SinceInput,
     /// The last lines.

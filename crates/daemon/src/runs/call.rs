@@ -13,7 +13,7 @@ use steplatch_workflow::Outcome;
 
 use super::child::Watched;
 use super::start_key::StartKey;
-use super::{Runs, Shared, function};
+use super::{Runs, Shared, function, pins};
 use crate::caller::Caller;
 use crate::nodes::NodeCall;
 
@@ -41,7 +41,7 @@ pub(super) async fn perform(shared: &Arc<Shared>, caller: &Arc<Caller>, wanted: 
         Ok(project) => project,
         Err(error) => return refused(error),
     };
-    if let Some(Err(error)) = caller.pins.as_ref().map(|pins| pins.check_node(&project, &id)) {
+    if let Some(Err(error)) = caller.pins.as_ref().map(|pins| pins::check_node(pins, &project, &id)) {
         return refused(error);
     }
     match project.kind(&id) {

@@ -8,8 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use steplatch_workflow::{Definition, State};
 
-use super::{Pins, Seal};
+use super::Seal;
 use crate::caller::Caller;
+use crate::pins::Pins;
 use crate::standing::Standing;
 
 /// Kept with a run until it is over.

@@ -1,17 +1,15 @@
-//! Definitions that a run refers to by name, as they were when the run began.
+//! Which definitions a run refers to by name, and what these names mean.
 //!
-//! Owns which names a definition refers to, the digests of what they meant at the start, and the comparison at each use.
-//! What a person approves is what they could read then: a definition that is another one by now is not executed.
-//! Digests are kept, not copies: the run names what was changed and goes no further there.
+//! Owns which names stand in a definition, the digests of what they mean ([`Pins`]) at the start of a run, and the look at a
+//! name when it is used.
 //!
 //! A name that stands in a definition is followed, through all definitions that it leads to. A name that is computed (a
 //! placeholder in a machine, an expression in a function) can mean every definition that the caller sees, so all of
-//! these are kept in mind then. Text that a definition makes other programs read, such as a script, is none of this.
+//! these are pinned then. Text that a definition makes other programs read, such as a script, is none of this.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use steplatch_library::Signature;
 use steplatch_nodes::NodeKind;
@@ -20,92 +18,46 @@ use super::Shared;
 use super::source::Named;
 use crate::caller::Caller;
 use crate::nodes::{Declared, Project};
+use crate::pins::Pins;
 
 /// The call by which a function starts a run.
 const RUN_WORKFLOW: &str = "run_workflow";
 
-/// What the definitions that a run refers to meant when it began: their digests, or nothing where a name had no meaning.
-/// A name that is not here was not referred to, or came into being later as the answer to a computed name.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Pins {
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    workflows: BTreeMap<String, Option<Signature>>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    nodes: BTreeMap<String, Option<Signature>>,
+/// Checks what a name of a workflow means now.
+///
+/// # Errors
+/// In a whole sentence, when it meant something else at the start of the run.
+pub(super) fn check_workflow(pins: &Pins, name: &str, found: &Named) -> Result<(), String> {
+    // The list of a service may come later than the run.
+    let is_late = matches!(found, Named::Remote(_)) && pins.has_no_workflow(name);
+    if is_late { Ok(()) } else { pins.check_workflow(name, &signature(found)) }
 }
 
-impl Pins {
-    pub(super) fn is_empty(&self) -> bool {
-        self.workflows.is_empty() && self.nodes.is_empty()
-    }
-
-    /// Returns a digest of all of it; nothing where the run refers to nothing.
-    pub(super) fn signature(&self) -> Option<Signature> {
-        let text = || serde_json::to_string(self).unwrap_or_default();
-        (!self.is_empty()).then(|| Signature::of_text(&text()))
-    }
-
-    /// Returns a digest of it with the nodes that the run was given.
-    pub(super) fn signature_with(&self, nodes: &[Value]) -> Option<Signature> {
-        let text = || serde_json::to_string(&(self, nodes)).unwrap_or_default();
-        (!self.is_empty() || !nodes.is_empty()).then(|| Signature::of_text(&text()))
-    }
-
-    /// Checks what a name of a workflow means now.
-    ///
-    /// # Errors
-    /// In a whole sentence, when it meant something else at the start of the run.
-    pub(super) fn check_workflow(&self, name: &str, found: &Named) -> Result<(), String> {
-        match self.workflows.get(name) {
-            // The list of a service may come later than the run.
-            Some(None) if matches!(found, Named::Remote(_)) => Ok(()),
-            Some(pinned) if *pinned != Some(signature(found)) => Err(changed("Workflow", name, pinned.is_some())),
-            _ => Ok(()),
+/// Checks what a call of a node or graph would call, with everything below it.
+///
+/// # Errors
+/// In a whole sentence, when one of them was something else at the start of the run.
+pub(super) fn check_node(pins: &Pins, project: &Project, id: &str) -> Result<(), String> {
+    let mut called = References::default();
+    called.nodes.insert(id.to_owned());
+    let mut followed = BTreeSet::new();
+    while let Some(id) = called.nodes.pop_first() {
+        let Some(declared) = project.nodes.get(&id).filter(|_| followed.insert(id.clone())) else { continue };
+        pins.check_node(&id, &signature_of(declared))?;
+        called.follow(declared);
+        if called.any_node {
+            return check_nodes(pins, project);
         }
     }
-
-    /// Checks what a call of a node or graph would call, with everything below it.
-    ///
-    /// # Errors
-    /// In a whole sentence, when one of them was something else at the start of the run.
-    pub(super) fn check_node(&self, project: &Project, id: &str) -> Result<(), String> {
-        let mut called = References::default();
-        called.nodes.insert(id.to_owned());
-        let mut followed = BTreeSet::new();
-        while let Some(id) = called.nodes.pop_first() {
-            let Some(declared) = project.nodes.get(&id).filter(|_| followed.insert(id.clone())) else { continue };
-            self.check_declared(&id, declared)?;
-            called.follow(declared);
-            if called.any_node {
-                return self.check_nodes(project);
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks all nodes of a project, which a function may call.
-    ///
-    /// # Errors
-    /// In a whole sentence, when one of them was something else at the start of the run.
-    pub(super) fn check_nodes(&self, project: &Project) -> Result<(), String> {
-        project.nodes.iter().try_for_each(|(id, declared)| self.check_declared(id, declared))
-    }
-
-    fn check_declared(&self, id: &str, declared: &Declared) -> Result<(), String> {
-        match self.nodes.get(id) {
-            Some(pinned) if *pinned != Some(signature_of(declared)) => Err(changed("Node", id, pinned.is_some())),
-            _ => Ok(()),
-        }
-    }
+    Ok(())
 }
 
-/// Says that a name means something else than when the run began.
-fn changed(what: &str, name: &str, was_there: bool) -> String {
-    let how = if was_there { "was changed" } else { "was added" };
-    format!(
-        "{what} '{name}' {how} after this run was started, and a run does only what it was started with. Start it again \
-         to use the new definition"
-    )
+/// Checks all nodes of a project, which a function may call.
+///
+/// # Errors
+/// In a whole sentence, when one of them was something else at the start of the run.
+pub(super) fn check_nodes(pins: &Pins, project: &Project) -> Result<(), String> {
+    project.nodes.iter().try_for_each(|(id, declared)| pins.check_node(id, &signature_of(declared)))
 }
 
 /// Returns the digest of what a name of a workflow means.

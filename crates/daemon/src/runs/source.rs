@@ -13,7 +13,7 @@ use steplatch_protocol::{RunReply, RunWorkflow, ToolInfo};
 use steplatch_workflow::{Definition, LONGEST_DOCUMENT, Timestamp};
 
 use super::catalog::TerminalTools;
-use super::{Seal, Shared, not_started};
+use super::{Seal, Shared, not_started, pins};
 use crate::caller::Caller;
 use crate::library::{Found, Saved};
 use crate::nodes::FunctionWorkflow;
@@ -169,7 +169,7 @@ impl Shared {
     pub(super) async fn named(&self, caller: &Caller, name: &str) -> Result<Named, String> {
         let mut found = self.meanings_of(caller, vec![name.to_owned()]).await?;
         let found = found.pop().unwrap_or_else(|| Err(format!("Workflow '{name}' was not looked up")))?;
-        caller.pins.as_ref().map_or(Ok(()), |pins| pins.check_workflow(name, &found))?;
+        caller.pins.as_ref().map_or(Ok(()), |pins| pins::check_workflow(pins, name, &found))?;
         Ok(found)
     }
 

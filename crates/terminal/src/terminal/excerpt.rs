@@ -15,7 +15,9 @@ use crate::lines::{as_printed, settled};
 pub(super) fn of(history: &History, part: Part, input_offset: u64, limit: Limit) -> Excerpt {
     let held = history.start();
     let (pieces, dropped_before) = match part {
-        Part::From(offset) => (Pieces::from(history, offset, |_, _| true), (offset < held).then_some(held)),
+        Part::From(offset) | Part::RawFrom(offset) => {
+            (Pieces::from(history, offset, |_, _| true), (offset < held).then_some(held))
+        }
         Part::SinceInput => {
             let typed = |start, zone| zone == Zone::Input && start <= input_offset;
             let pieces = Pieces::from(history, input_offset, |start, zone| !typed(start, zone));
@@ -24,7 +26,8 @@ pub(super) fn of(history: &History, part: Part, input_offset: u64, limit: Limit)
         // A tail does not ask for what was dropped.
         Part::Tail(count) => (Pieces::from(history, held, |_, _| true).last_lines(history, count), None),
     };
-    cut(history, &pieces, history.end(), dropped_before, limit, settled)
+    let shown = if let Part::RawFrom(_) = part { str::to_owned } else { settled };
+    cut(history, &pieces, history.end(), dropped_before, limit, shown)
 }
 
 /// Returns what stands in `range` and in zones that are `wanted`, as it was printed.

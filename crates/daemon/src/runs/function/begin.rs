@@ -24,7 +24,7 @@ use crate::moment;
 use crate::nodes::{FunctionWorkflow, Project, python};
 use crate::runs::drive::ENTRY_VERSION;
 use crate::runs::origin::Origin;
-use crate::runs::pins::References;
+use crate::runs::pins::{References, check_nodes};
 use crate::runs::run::{About, Progress, Run, RunState};
 use crate::runs::seal::LiveSeal;
 use crate::runs::source::{Source, read};
@@ -402,7 +402,7 @@ impl Started {
 pub(super) async fn nodes_of(shared: &Shared, caller: &Caller, declared: &[Declaration]) -> Result<Vec<Value>, String> {
     let mut nodes: Vec<Value> = declared.iter().filter_map(|declared| python::document(declared, None)).collect();
     let project = shared.projects.of(caller).await?;
-    caller.pins.as_ref().map_or(Ok(()), |pins| pins.check_nodes(&project))?;
+    caller.pins.as_ref().map_or(Ok(()), |pins| check_nodes(pins, &project))?;
     let is_own = |id: &Value| declared.iter().any(|declared| *id == *declared.id);
     nodes.extend(project.documents().into_iter().filter(|node| !is_own(&node["id"])));
     Ok(nodes)

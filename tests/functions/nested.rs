@@ -211,3 +211,23 @@ fn a_workflow_that_was_edited_after_the_approval_is_not_run() {
         assert!(result.contains("Workflow 'deploy' was changed after this run was started"), "{name}: {result}");
     }
 }
+
+#[test]
+fn a_workflow_whose_name_stands_in_no_definition_is_not_run() {
+    // What is found by no search of the text is refused when it is called.
+    for call in ["getattr(ctx, 'run_' + 'workflow')('deploy')", "ctx.run_work\u{fb02}ow('deploy')"] {
+        let story = Story::of(
+            &format!(
+                "try:\n    return (await {call})['final_state']\nexcept Exception as error:\n    return str(error)"
+            ),
+            "",
+        );
+        let state = json!({"action": {"tool": "sleep", "params": {"seconds": 0}}});
+        let machine =
+            json!({"name": "deploy", "description": "Deploys", "initial_state": "evil", "states": {"evil": state}});
+        let created = story.agent.calls("create_workflow", json!({"workflow_definition": machine}));
+        assert_eq!(created["success"], true, "{created}");
+        let ran = story.begins(60.0);
+        assert_ne!(ran["result"], "evil", "{call}: {ran}");
+    }
+}

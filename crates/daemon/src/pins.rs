@@ -4,24 +4,29 @@
 //! kept, not copies: a run names what was changed and goes no further there. They go with the caller from a run to those below
 //! it, and are written down with what a run needs to go on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use steplatch_library::Signature;
 
-/// The digests of the definitions that a run refers to when it begins, by name; nothing where a name had no meaning. A name that
-/// is not here was not referred to, or came into being later as the value of a computed name.
+/// What the definitions were that a run refers to when it began. Only they are executed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pins {
+    /// The digests of what names of workflows meant; nothing where one meant none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) workflows: BTreeMap<String, Option<Signature>>,
+    /// Those of nodes and graphs.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) nodes: BTreeMap<String, Option<Signature>>,
+    /// The digests of definitions that stand in these. They may be saved, and be run by a name after that.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) inner: BTreeSet<Signature>,
 }
 
 impl Pins {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether the run refers to nothing.
+    fn is_empty(&self) -> bool {
         self.workflows.is_empty() && self.nodes.is_empty()
     }
 
@@ -42,18 +47,23 @@ impl Pins {
         self.workflows.get(name) == Some(&None)
     }
 
+    /// Whether a node of this name was there.
+    pub(crate) fn has_node(&self, id: &str) -> bool {
+        self.nodes.get(id).is_some_and(Option::is_some)
+    }
+
     /// Checks what a name of a workflow means now.
     ///
     /// # Errors
-    /// In a whole sentence, when it meant something else at the start of the run.
+    /// In a whole sentence, when it meant something else at the start of the run, or was not referred to.
     pub(crate) fn check_workflow(&self, name: &str, now: &Signature) -> Result<(), String> {
-        check("Workflow", &self.workflows, name, now)
+        if self.inner.contains(now) { Ok(()) } else { check("Workflow", &self.workflows, name, now) }
     }
 
     /// Checks what a name of a node means now.
     ///
     /// # Errors
-    /// In a whole sentence, when it meant something else at the start of the run.
+    /// In a whole sentence, when it meant something else at the start of the run, or was not referred to.
     pub(crate) fn check_node(&self, id: &str, now: &Signature) -> Result<(), String> {
         check("Node", &self.nodes, id, now)
     }
@@ -61,12 +71,36 @@ impl Pins {
 
 fn check(what: &str, pinned: &BTreeMap<String, Option<Signature>>, name: &str, now: &Signature) -> Result<(), String> {
     let how = match pinned.get(name) {
-        Some(Some(pinned)) if pinned != now => "was changed",
+        Some(Some(pinned)) if pinned == now => return Ok(()),
+        Some(Some(_)) => "was changed",
         Some(None) => "was added",
-        Some(Some(_)) | None => return Ok(()),
+        None => {
+            return Err(format!(
+                "{what} '{name}' was not there when this run was started, or stands in no definition that the run was started \
+                 with; a run executes only these. Name it there, in run_workflow(\"{name}\") or the parameters of the state"
+            ));
+        }
     };
     Err(format!(
-        "{what} '{name}' {how} after this run was started, and a run does only what it was started with. Start it again to use \
-         the new definition"
+        "{what} '{name}' {how} after this run was started, and a run executes only what it was started with. Start it again to \
+         use the new definition"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_there_at_the_start_is_executed() {
+        let digest = Signature::of_text;
+        let workflows = [("same".to_owned(), Some(digest("1"))), ("absent".to_owned(), None)].into();
+        let pins = Pins { workflows, inner: [digest("inner")].into(), ..Pins::default() };
+        let told = |name: &str, now: &str| pins.check_workflow(name, &digest(now)).err().unwrap_or_default();
+        assert_eq!(told("same", "1"), "");
+        assert!(told("same", "2").starts_with("Workflow 'same' was changed after this run was started"));
+        assert!(told("absent", "2").starts_with("Workflow 'absent' was added after this run was started"));
+        assert!(told("unnamed", "2").contains("stands in no definition that the run was started with"));
+        assert_eq!(told("saved", "inner"), "", "it was a part of a definition, and may have been saved");
+    }
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use steplatch_host::{AskError, HostStatus, HostedTerminal, Hosts, Refusal};
-use steplatch_ids::{RunId, TerminalId};
+use steplatch_ids::TerminalId;
 use steplatch_picture::TooLarge;
 use steplatch_protocol::{
     AbsenceInfo, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
@@ -35,7 +35,8 @@ use tokio::sync::watch;
 
 pub(crate) use attach::TerminalEvents;
 pub(crate) use commands::NotAsked;
-use held::HeldTerminals;
+pub(crate) use held::TerminalUse;
+use held::{HeldTerminals, TerminalKey};
 use signals::signal_named;
 use trouble::{Trouble, held};
 
@@ -292,7 +293,7 @@ impl Sessions {
             }
         };
         let keys = verb.keys.unwrap_or_default();
-        let run = caller.run.as_ref().map(RunId::to_string);
+        let run = self.approved_run(caller, &terminal).await;
         let input = Input { text: verb.input_text, keys, raw: Vec::new(), settle, step, run, holder: None };
         let bytes = input.text.len() + input.keys.len();
         let sent = terminal.send(input).await?;
@@ -442,7 +443,12 @@ impl Sessions {
     /// Finds a session that takes input of this caller: while a run waits for a person who judges it, only of the run and of people.
     async fn open_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, Trouble> {
         let terminal = self.find(session).await?;
-        if let Some(run) = self.held.holder(terminal.id().as_str(), caller.run.as_ref())
+        if self.held.is_empty() {
+            return Ok(terminal);
+        }
+        let name = terminal.describe().await?.name;
+        let key = TerminalKey { id: terminal.id().as_str(), name: name.as_deref() };
+        if let Some(run) = self.held.holder(key, caller.run.as_ref())
             && (caller.run.is_some() || caller.no_person().await.is_some())
         {
             return Err(Trouble::Words(format!(
@@ -453,19 +459,33 @@ impl Sessions {
         Ok(terminal)
     }
 
+    /// Returns the run that types, if a person has approved what it does next in this terminal.
+    async fn approved_run(&self, caller: &Caller, terminal: &HostedTerminal) -> Option<String> {
+        let run = caller.run.as_ref().filter(|_| !self.held.is_empty())?;
+        let name = terminal.describe().await.ok()?.name;
+        let key = TerminalKey { id: terminal.id().as_str(), name: name.as_deref() };
+        self.held.is_held_by(run, key).then(|| run.to_string())
+    }
+
     /// Counts what a person typed into a terminal that a run holds while it asks a question.
     async fn count_input(&self, caller: &Caller, terminal: &HostedTerminal, bytes: usize) {
+        if caller.run.is_some() || self.held.is_empty() {
+            return;
+        }
+        // One that is gone by now was of no use to the input.
+        let Ok(described) = terminal.describe().await else { return };
         let session_id = terminal.id().to_string();
-        if caller.run.is_none() && self.held.holder(&session_id, None).is_some() {
+        let key = TerminalKey { id: &session_id, name: described.name.as_deref() };
+        if self.held.holder(key, None).is_some() {
             let (by, bytes, last_at) = (caller.who().await, bytes as u64, moment::now_told());
-            self.held.count(&TypedInput { session_id, by, bytes, last_at });
+            self.held.count(key, &TypedInput { session_id: session_id.clone(), by, bytes, last_at });
         }
     }
 
     /// Finds a session that this caller may act on: a program may not while a person holds it.
     async fn free_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, Trouble> {
         let terminal = self.open_for(caller, session).await?;
-        if caller.person {
+        if caller.no_person().await.is_none() {
             return Ok(terminal);
         }
         match terminal.describe().await?.holder {

@@ -99,9 +99,9 @@ pub enum InputError {
     /// Somebody else holds the terminal.
     #[error("{} holds the terminal", .0.name)]
     Held(Holder),
-    /// It is a run's, and others have edited a line at the prompt, which no key takes away for certain.
+    /// It is a run's, and others have begun a line or a command, which no key takes away for certain.
     #[error(
-        "others have begun a line at its prompt, so nothing was typed behind it; take it away (ctrl-c) or enter it: {text}"
+        "others have begun a line there, so nothing was typed behind it; enter it or take it away (ctrl-c): {text}"
     )]
     LineStands {
         /// What stands there.
@@ -129,8 +129,8 @@ pub struct Input {
     pub settle: Option<Settle>,
     /// The step that this input belongs to. Asked for again, it is not typed again: the answer is what became of it.
     pub step: Option<String>,
-    /// The run that types. At the prompt of a shell that marks it, its input begins on an empty line: what others have typed
-    /// there is taken away first.
+    /// The run that types what a person has approved. In a shell that marks its prompts, it begins on an empty line: what others
+    /// have typed there is taken away first, or the input is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// Proves that one holds the terminal.

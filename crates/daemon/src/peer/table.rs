@@ -1,7 +1,7 @@
 //! What the kernel tells of processes: proc_pid_stat(5), proc_pid_environ(5).
 
 use std::fs::{self, File};
-use std::io::Read as _;
+use std::io::{self, Read as _};
 
 use steplatch_terminal::TERMINAL_VARIABLE;
 
@@ -61,11 +61,20 @@ impl ProcessTable for Proc {
         let read = File::open(format!("/proc/{pid}/environ"))
             .and_then(|file| file.take(LONGEST_ENVIRONMENT).read_to_end(&mut environment));
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup"));
-        Evidence {
-            mark: read.ok().and_then(|_| mark_of(&environment)),
-            in_group: groups.is_ok_and(|groups| group::is_of_ours(&groups)),
-        }
+        // What could not be read for want of room may have been the evidence.
+        let is_starved = read.as_ref().err().is_some_and(is_want_of_room);
+        let in_group = match groups {
+            Ok(groups) => group::is_of_ours(&groups),
+            Err(error) => is_want_of_room(&error),
+        };
+        Evidence { mark: read.ok().and_then(|_| mark_of(&environment)), in_group: in_group || is_starved }
     }
+}
+
+/// Whether an error says nothing about the process: no descriptor or no memory was left for the look.
+fn is_want_of_room(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    [Errno::MFILE, Errno::NFILE, Errno::NOMEM].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 fn status_of(stat: &str) -> Option<Status> {

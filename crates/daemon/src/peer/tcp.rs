@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 /// The states of sockets that are the end of no connection a process can use, as the kernel writes them: TIME_WAIT and LISTEN.
@@ -21,25 +22,45 @@ pub(crate) enum Location<T> {
 
 /// Returns the processes that have a connected socket with this address. Blocks for a look at every descriptor of every
 /// process that may be looked at.
+///
+/// Several sockets can have one address, each with another at its other end. All of them count, so if one is in no process that
+/// can be looked at (its descriptor may be on its way through a Unix socket), none is known. Neither is one if the tables can
+/// not be read.
 pub(super) fn processes_at(peer: SocketAddr) -> Location<Vec<i32>> {
-    let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
-    let tables: String = tables.iter().filter_map(|table| fs::read_to_string(table).ok()).collect();
+    let unknown = Location::Here(Vec::new());
+    let tables: io::Result<String> = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].iter().map(read_table).collect();
+    let Ok(tables) = tables else { return unknown };
     let sockets = sockets_at(&tables, peer);
     if sockets.is_empty() {
-        return if is_of_this_machine(peer) { Location::Here(Vec::new()) } else { Location::Elsewhere };
+        return if is_of_this_machine(peer) { unknown } else { Location::Elsewhere };
     }
+    let mut missing: HashSet<String> = sockets.iter().map(|inode| format!("socket:[{inode}]")).collect();
+    let sockets = missing.clone();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let has_one = |process: &i32| {
+    let mut owners = Vec::new();
+    for process in ids {
         let descriptors = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
-        descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|target| {
-            target.to_str().is_some_and(|target| sockets.iter().any(|inode| target == format!("socket:[{inode}]")))
-        })
-    };
-    Location::Here(ids.filter(has_one).collect())
+        let targets =
+            descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()?.into_os_string().into_string().ok());
+        let own: Vec<String> = targets.filter(|target| sockets.contains(target)).collect();
+        if !own.is_empty() {
+            missing.retain(|socket| !own.contains(socket));
+            owners.push(process);
+        }
+    }
+    if missing.is_empty() { Location::Here(owners) } else { unknown }
 }
 
-/// Whether an address is one of this machine's: only those can be bound to.
+/// Reads a table of sockets. A machine without version 6 of the protocol has no table of it.
+fn read_table(table: &&str) -> io::Result<String> {
+    match fs::read_to_string(table) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        read => read,
+    }
+}
+
+/// Whether an address may be one of this machine's: only those can be bound to. One is no other's because something else fails.
 fn is_of_this_machine(address: SocketAddr) -> bool {
     let mut any_port = address;
     // An address of one link counts with the link.
@@ -47,7 +68,8 @@ fn is_of_this_machine(address: SocketAddr) -> bool {
     if let IpAddr::V4(canonical) = address.ip().to_canonical() {
         any_port.set_ip(canonical.into());
     }
-    any_port.ip().is_loopback() || UdpSocket::bind(any_port).is_ok()
+    let is_foreign = |error: &io::Error| error.kind() == io::ErrorKind::AddrNotAvailable;
+    any_port.ip().is_loopback() || UdpSocket::bind(any_port).as_ref().err().is_none_or(|error| !is_foreign(error))
 }
 
 /// Returns the inodes of the sockets of connections with this address, in tables as the kernel writes them.

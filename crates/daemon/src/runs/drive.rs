@@ -21,6 +21,7 @@ use super::source::{Ending, Kept};
 use super::{Seal, Shared, act, child, contract};
 use crate::caller::Caller;
 use crate::moment;
+use crate::sessions::TerminalUse;
 
 /// Version of the entries that are written here: the events of `workflow` in JSON, sealed.
 pub(super) const ENTRY_VERSION: u16 = SEMANTICS_VERSION as u16;
@@ -377,7 +378,10 @@ impl Driver {
             Some(gate) => {
                 held.hold(&self.run, gate.step.to_string(), self.history.sessions().map(str::to_owned).collect());
             }
-            None => held.release(&self.run),
+            None => match self.history.current() {
+                Some(current) => held.go_on(&self.run, &current.step, TerminalUse::of(&current.tool)),
+                None => held.release(&self.run),
+            },
         }
         self.progress.send_replace(self.now());
         self.shared.changes.run(&self.run);

@@ -26,8 +26,8 @@ pub(super) struct Origin {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     secrets: Vec<String>,
     /// What definitions meant at the start; nothing in what older daemons wrote.
-    #[serde(default, skip_serializing_if = "Pins::is_empty")]
-    pins: Pins,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pins: Option<Pins>,
 }
 
 impl Origin {
@@ -59,7 +59,7 @@ impl Origin {
             environment: environment.iter().filter_map(|(key, value)| Some((text(key)?, text(value)?))).collect(),
             person: *person,
             secrets: secrets.to_vec(),
-            pins: pins.as_deref().cloned().unwrap_or_default(),
+            pins: pins.as_deref().cloned(),
         }
     }
 
@@ -90,7 +90,7 @@ impl Origin {
                 standing: Standing::internal(),
                 peer: None,
                 run: None,
-                pins: Some(Arc::new(pins)).filter(|pins| !pins.is_empty()),
+                pins: pins.map(Arc::new),
             },
             Seal::knowing(secrets),
         )

@@ -43,7 +43,7 @@ pub(super) fn check_node(pins: &Pins, project: &Project, id: &str) -> Result<(),
     let mut followed = BTreeSet::new();
     while let Some(id) = called.nodes.pop_first() {
         let Some(declared) = project.nodes.get(&id).filter(|_| followed.insert(id.clone())) else { continue };
-        pins.check_node(&id, &signature_of(declared))?;
+        pins.check_node(&id, &signature_of(project, declared))?;
         called.follow(declared);
         if called.any_node {
             return check_nodes(pins, project);
@@ -52,12 +52,22 @@ pub(super) fn check_node(pins: &Pins, project: &Project, id: &str) -> Result<(),
     Ok(())
 }
 
-/// Checks all nodes of a project, which a function may call.
+/// Checks all nodes of a project that were there at the start of the run. A function may call these, and none that was added.
 ///
 /// # Errors
-/// In a whole sentence, when one of them was something else at the start of the run.
+/// In a whole sentence, when one of them was something else then.
 pub(super) fn check_nodes(pins: &Pins, project: &Project) -> Result<(), String> {
-    project.nodes.iter().try_for_each(|(id, declared)| pins.check_node(id, &signature_of(declared)))
+    let pinned = project.nodes.iter().filter(|(id, _)| pins.has_node(id));
+    pinned.into_iter().try_for_each(|(id, declared)| pins.check_node(id, &signature_of(project, declared)))
+}
+
+/// Returns the nodes of a project that a run may call: for one that another one started, those of the start.
+pub(super) fn callable(caller: &Caller, project: &Project) -> Vec<Value> {
+    let mut documents = project.documents();
+    if let Some(pins) = &caller.pins {
+        documents.retain(|node| node["id"].as_str().is_some_and(|id| pins.has_node(id)));
+    }
+    documents
 }
 
 /// Returns the digest of what a name of a workflow means.
@@ -71,8 +81,9 @@ fn signature(found: &Named) -> Signature {
     }
 }
 
-fn signature_of(declared: &Declared) -> Signature {
-    Signature::of(&serde_json::to_value(&declared.node).unwrap_or_default())
+/// Returns the digest of a node, with the folder in which it works.
+fn signature_of(project: &Project, declared: &Declared) -> Signature {
+    Signature::of(&serde_json::json!([project.folder, declared.node]))
 }
 
 /// The names that definitions refer to.
@@ -84,8 +95,8 @@ pub(super) struct References {
     any_workflow: bool,
     /// A name of a node is computed.
     any_node: bool,
-    /// The names of definitions that stand in others: a run may save them.
-    inner: BTreeSet<String>,
+    /// The digests of definitions that stand in others: a run may save them.
+    inner: BTreeSet<Signature>,
 }
 
 impl References {
@@ -117,7 +128,7 @@ impl References {
                         "workflow_name" => (&mut self.workflows, &mut self.any_workflow),
                         "node_id" | "graph_id" => (&mut self.nodes, &mut self.any_node),
                         "workflow_definition" => {
-                            self.inner.extend(value["name"].as_str().map(str::to_owned));
+                            self.inner.insert(Signature::of(value));
                             self.add_machine(value);
                             continue;
                         }
@@ -187,11 +198,7 @@ impl Shared {
         if caller.pins.is_some() {
             return Ok(caller);
         }
-        let references = references();
-        if references == References::default() {
-            return Ok(caller);
-        }
-        let pins = Some(Arc::new(self.pins(&caller, references).await?));
+        let pins = Some(Arc::new(self.pins(&caller, references()).await?));
         Ok(Arc::new(Caller { pins, ..(*caller).clone() }))
     }
 
@@ -201,6 +208,9 @@ impl Shared {
     /// In a whole sentence, when the disk does not answer.
     async fn pins(&self, caller: &Caller, mut references: References) -> Result<Pins, String> {
         let mut pins = Pins::default();
+        if !references.is_open() {
+            return Ok(pins);
+        }
         let project = self.projects.of(caller).await?;
         while references.is_open() {
             if std::mem::take(&mut references.any_workflow) {
@@ -228,12 +238,11 @@ impl Shared {
                 let declared = project.nodes.get(&id);
                 pins.nodes.entry(id).or_insert_with(|| {
                     declared.into_iter().for_each(|declared| references.follow(declared));
-                    declared.map(signature_of)
+                    declared.map(|declared| signature_of(&project, declared))
                 });
             }
         }
-        // One that stands in a definition is known by that one, and may be saved before it is used by its name.
-        pins.workflows.retain(|name, meaning| meaning.is_some() || !references.inner.contains(name));
+        pins.inner = references.inner;
         Ok(pins)
     }
 }
@@ -257,7 +266,14 @@ mod tests {
                 "four": {"action": {"tool": "run_graph", "params": {"graph_id": "all"}}}}}}}},
         }});
         let References { workflows, nodes, any_workflow, any_node, inner } = References::of_machine(&document);
-        assert_eq!((workflows, nodes, inner), (set(["deploy"]), set(["build", "all"]), set(["inner"])));
+        assert_eq!(
+            (workflows, nodes, inner),
+            (
+                set(["deploy"]),
+                set(["build", "all"]),
+                [Signature::of(&document["states"]["three"]["action"]["params"]["workflow_definition"])].into()
+            )
+        );
         assert!(!any_workflow && !any_node);
         let computed = json!({"params": {"workflow_name": "deploy_{where}", "node_id": "{node}"}});
         let References { workflows, any_workflow, any_node, .. } = References::of_machine(&computed);

@@ -98,7 +98,7 @@ impl Sessions {
             None => None,
             Some(key) => {
                 let key = HoldKey(key);
-                let holder = Holder { name: caller.person_name(), since: SystemTime::now() };
+                let holder = Holder { name: caller.who().await, since: SystemTime::now() };
                 terminal.hold(holder, key.clone()).await?.map_err(|holder| held(&holder))?;
                 Some(Seat { terminal: terminal.clone(), key, ending: self.ending.clone() })
             }

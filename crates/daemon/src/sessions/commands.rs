@@ -40,7 +40,10 @@ impl Sessions {
         let began = Instant::now();
         let reply = match verb.session_id.clone().filter(|session| !session.is_empty()) {
             Some(session) => match self.open_for(caller, &session).await {
-                Ok(terminal) => self.run_in(&terminal, verb, step).await,
+                Ok(terminal) => {
+                    self.count_input(caller, &terminal, verb.command.len()).await;
+                    self.run_in(&terminal, verb, step).await
+                }
                 Err(trouble) => failed(self.words(&session, trouble).await),
             },
             None => self.run_in_fresh_shell(caller, verb, step).await,

@@ -1,13 +1,13 @@
 //! Terminals of runs that wait for a person.
 //!
 //! A person who judges what a terminal shows approves what the run does there next. What an agent types meanwhile would be
-//! executed with it, so the terminal takes no input but the run's own and a person's until the question is answered. What
-//! people type is counted: the person who answers may not be the one who typed.
+//! executed with it, so the terminal takes no input but the run's own and a person's, until the run has typed into a terminal or
+//! begun to read one after the answer. What people type is counted: the person who answers may not be the one who typed.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use steplatch_ids::RunId;
+use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::TypedInput;
 
 /// The most accounts of input that are kept for one question; further people are counted with the last one.
@@ -22,38 +22,96 @@ pub(crate) struct HeldTerminals(Mutex<HashMap<RunId, Held>>);
 struct Held {
     /// The id of the question.
     gate: String,
+    /// Their ids, or names.
     terminals: Vec<String>,
+    /// The step that types into a terminal after the answer.
+    acting: Option<String>,
     /// What was typed into them since the question, for each terminal and person. Counted anew by each daemon.
     typed: Vec<TypedInput>,
+    /// Holds are numbered; the elder one counts.
+    number: u64,
+}
+
+/// What an action does with a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TerminalUse {
+    /// It types, or ends the program.
+    Acts,
+    /// It waits for output, or reads it.
+    Reads,
+    /// It has nothing to do with a terminal that is there.
+    Nothing,
+}
+
+impl TerminalUse {
+    /// Returns that of a machine's action.
+    pub(crate) fn of(tool: &str) -> Self {
+        match tool {
+            "send_input" | "exit_terminal" => Self::Acts,
+            "await_output" | "get_screen_content" => Self::Reads,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// A terminal, by the two ways in which runs name it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TerminalKey<'t> {
+    pub(super) id: &'t str,
+    pub(super) name: Option<&'t str>,
 }
 
 impl HeldTerminals {
     /// Holds these terminals for a run that asks a question, and lets go of others that it held.
     pub(crate) fn hold(&self, run: &RunId, gate: String, terminals: Vec<String>) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = all.entry(run.clone()).or_default();
+        let mut all = self.lock();
+        let number = all.values().map(|held| held.number).max().unwrap_or(0) + 1;
+        let held = all.entry(run.clone()).or_insert_with(|| Held { number, ..Held::default() });
         if held.gate != gate {
-            *held = Held { gate, ..Held::default() };
+            *held = Held { gate, number: held.number, ..Held::default() };
         }
-        held.terminals = terminals;
+        (held.terminals, held.acting) = (terminals, None);
+    }
+
+    /// Notes what a run does that asks no more. Lets go of its terminals once a step has typed into one, or one begins to read: it
+    /// may wait for what others do there.
+    pub(crate) fn go_on(&self, run: &RunId, step: &StepId, terminal_use: TerminalUse) {
+        let mut all = self.lock();
+        let Some(held) = all.get_mut(run) else { return };
+        let step = step.to_string();
+        match (&held.acting, terminal_use) {
+            (Some(acting), _) if *acting != step => drop(all.remove(run)),
+            (_, TerminalUse::Acts) => held.acting = Some(step),
+            (_, TerminalUse::Reads) => drop(all.remove(run)),
+            (_, TerminalUse::Nothing) => {}
+        }
     }
 
     /// Lets go of what a run held.
     pub(crate) fn release(&self, run: &RunId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
+        self.lock().remove(run);
     }
 
-    /// Returns the run that holds a terminal, if it is another one than `actor`.
-    pub(super) fn holder(&self, terminal: &str, actor: Option<&RunId>) -> Option<RunId> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let holds = |(run, held): &(&RunId, &Held)| actor != Some(*run) && held.has(terminal);
-        all.iter().find(holds).map(|(run, _)| run.clone())
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// Returns the run that holds a terminal, if it is another one than `actor`. Of several, the first that asked.
+    pub(super) fn holder(&self, terminal: TerminalKey<'_>, actor: Option<&RunId>) -> Option<RunId> {
+        let all = self.lock();
+        let first = all.iter().filter(|(_, held)| held.has(terminal)).min_by_key(|(_, held)| held.number);
+        first.map(|(run, _)| run.clone()).filter(|run| actor != Some(run))
+    }
+
+    /// Whether a run itself holds a terminal.
+    pub(super) fn is_held_by(&self, run: &RunId, terminal: TerminalKey<'_>) -> bool {
+        self.lock().get(run).is_some_and(|held| held.has(terminal))
     }
 
     /// Counts input of `input.bytes` bytes that was typed into a terminal, if a run holds that.
-    pub(super) fn count(&self, input: &TypedInput) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for held in all.values_mut().filter(|held| held.has(&input.session_id)) {
+    pub(super) fn count(&self, terminal: TerminalKey<'_>, input: &TypedInput) {
+        let mut all = self.lock();
+        for held in all.values_mut().filter(|held| held.has(terminal)) {
             let is_same = |known: &&mut TypedInput| known.session_id == input.session_id && known.by == input.by;
             let is_full = held.typed.len() >= MOST_ACCOUNTS;
             match held.typed.iter_mut().rev().find(|known| is_full || is_same(known)) {
@@ -68,14 +126,18 @@ impl HeldTerminals {
 
     /// Returns what was typed since a question into the terminals that are held for it.
     pub(crate) fn typed(&self, run: &RunId, gate: &str) -> Vec<TypedInput> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.lock();
         all.get(run).filter(|held| held.gate == gate).map(|held| held.typed.clone()).unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Held>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Held {
-    fn has(&self, terminal: &str) -> bool {
-        self.terminals.iter().any(|held| held == terminal)
+    fn has(&self, terminal: TerminalKey<'_>) -> bool {
+        self.terminals.iter().any(|held| held == terminal.id || Some(held.as_str()) == terminal.name)
     }
 }
 
@@ -87,17 +149,57 @@ mod tests {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
+    fn key(id: &str) -> TerminalKey<'_> {
+        TerminalKey { id, name: Some("work") }
+    }
+
+    #[test]
+    fn a_terminal_is_held_by_its_name_too_and_the_first_run_that_asks_has_it() {
+        let held = HeldTerminals::default();
+        let (first, second) = (RunId::random(), RunId::random());
+        held.hold(&first, "1".to_owned(), terminals(&["work"]));
+        held.hold(&second, "1".to_owned(), terminals(&["term_a"]));
+        assert_eq!(
+            (held.holder(key("term_a"), Some(&first)), held.holder(key("term_a"), Some(&second))),
+            (None, Some(first.clone()))
+        );
+        held.release(&first);
+        assert_eq!(held.holder(key("term_a"), None), Some(second));
+        assert!(!held.is_held_by(&first, key("term_a")) && !held.is_empty());
+    }
+
+    #[test]
+    fn after_the_answer_a_terminal_is_held_until_the_run_has_typed_or_reads() {
+        let held = HeldTerminals::default();
+        let run = RunId::random();
+        let step = |visit: u32| StepId { run: run.clone(), place: "s".to_owned(), visit };
+        let is_held = || held.is_held_by(&run, key("term_a"));
+        held.hold(&run, "1".to_owned(), terminals(&["term_a"]));
+        held.go_on(&run, &step(1), TerminalUse::Nothing);
+        held.go_on(&run, &step(2), TerminalUse::Acts);
+        held.go_on(&run, &step(2), TerminalUse::Acts);
+        assert!(is_held(), "it types");
+        held.go_on(&run, &step(3), TerminalUse::Nothing);
+        assert!(!is_held());
+        held.hold(&run, "2".to_owned(), terminals(&["term_a"]));
+        held.go_on(&run, &step(4), TerminalUse::Reads);
+        assert!(!is_held(), "it may wait for what others do");
+    }
+
     #[test]
     fn a_terminal_is_held_for_one_run_until_it_lets_go() {
         let held = HeldTerminals::default();
         let (run, other) = (RunId::random(), RunId::random());
         held.hold(&run, "1".to_owned(), terminals(&["term_a", "term_b"]));
-        assert_eq!((held.holder("term_a", None), held.holder("term_c", None)), (Some(run.clone()), None));
-        assert_eq!((held.holder("term_a", Some(&run)), held.holder("term_a", Some(&other))), (None, Some(run.clone())));
+        assert_eq!((held.holder(key("term_a"), None), held.holder(key("term_c"), None)), (Some(run.clone()), None));
+        assert_eq!(
+            (held.holder(key("term_a"), Some(&run)), held.holder(key("term_a"), Some(&other))),
+            (None, Some(run.clone()))
+        );
         held.hold(&run, "1".to_owned(), terminals(&["term_b"]));
-        assert_eq!((held.holder("term_a", None), held.holder("term_b", None)), (None, Some(run.clone())));
+        assert_eq!((held.holder(key("term_a"), None), held.holder(key("term_b"), None)), (None, Some(run.clone())));
         held.release(&run);
-        assert_eq!(held.holder("term_b", None), None);
+        assert_eq!(held.holder(key("term_b"), None), None);
     }
 
     #[test]
@@ -112,7 +214,7 @@ mod tests {
         };
         held.hold(&run, "1".to_owned(), terminals(&["term_a", "term_b"]));
         for typed in [("term_a", "ann", 3), ("term_c", "ann", 9), ("term_b", "ann", 1), ("term_a", "ann", 2)] {
-            held.count(&input(typed.0, typed.1, typed.2));
+            held.count(TerminalKey { id: typed.0, name: None }, &input(typed.0, typed.1, typed.2));
         }
         held.hold(&run, "1".to_owned(), terminals(&["term_a", "term_b"]));
         assert_eq!(
@@ -120,7 +222,7 @@ mod tests {
             [TypedInput { bytes: 5, ..input("term_a", "ann", 2) }, input("term_b", "ann", 1)]
         );
         for person in 0..100 {
-            held.count(&input("term_a", &person.to_string(), 1));
+            held.count(key("term_a"), &input("term_a", &person.to_string(), 1));
         }
         let all = held.typed(&run, "1");
         assert_eq!((all.len(), all.iter().map(|typed| typed.bytes).sum::<u64>()), (MOST_ACCOUNTS, 106));

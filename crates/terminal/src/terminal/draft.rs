@@ -15,6 +15,15 @@ pub(super) struct Draft {
     ahead: bool,
     /// The run that typed all of it.
     by: Option<String>,
+    /// The run that ended the line before it.
+    entered_by: Option<String>,
+    /// A key was pressed that does not mean the same in every mode of every shell.
+    uncertain: bool,
+    /// The last byte, and how far it is in the marker of a paste.
+    last: u8,
+    matched: usize,
+    /// A paste has begun.
+    is_paste: bool,
 }
 
 /// Whether a key ends the line: Enter, and what gives it up, Ctrl-C. The shell begins a new one.
@@ -36,15 +45,16 @@ fn line_of(seen: String) -> String {
 impl Draft {
     /// Takes in what was typed by a run, or by something else.
     pub(super) fn type_in(&mut self, bytes: &[u8], by: Option<&str>) {
-        if self.is_empty() {
-            self.by = by.map(str::to_owned);
-        } else if self.by.as_deref() != by {
-            self.by = None;
+        if !bytes.is_empty() {
+            self.ahead = false;
         }
-        self.type_bytes(bytes);
-        if !self.is_empty() && self.by.is_none() {
-            // The last line of several is the typist's alone.
-            self.by = by.filter(|_| bytes.iter().any(|byte| is_end(*byte))).map(str::to_owned);
+        for &byte in bytes {
+            if self.is_empty() {
+                self.by = by.map(str::to_owned);
+            } else if self.by.as_deref() != by {
+                self.by = None;
+            }
+            self.type_byte(byte, by);
         }
     }
 
@@ -58,48 +68,85 @@ impl Draft {
         self.by.as_deref() == Some(run)
     }
 
+    /// Whether this run ended the last line.
+    pub(super) fn is_entered_by(&self, run: &str) -> bool {
+        self.entered_by.as_deref() == Some(run)
+    }
+
+    /// Returns the text that was typed and not entered, as far as keys tell.
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.text).into_owned()
+    }
+
     /// Forgets what stands, and returns the keys that take it away: Ctrl-U, from the end of the line. `seen` looks at what the
     /// screen shows behind the prompt, where that is known.
     ///
     /// # Errors
-    /// With what stands, after keys that may have moved the cursor or begun a search: no key takes that away in every mode of
-    /// every shell.
+    /// With what stands, if no client typed it, or after keys of which the effect on the line is not known: no key takes that
+    /// away in every mode of every shell.
     pub(super) fn clear(&mut self, seen: impl FnOnce() -> Option<String>) -> Result<&'static [u8], String> {
+        let seen = seen().map(line_of);
+        let shows_nothing = seen.as_deref() == Some("");
         if self.is_empty() {
-            return Ok(b"");
+            return match seen {
+                Some(seen) if !seen.is_empty() => Err(seen),
+                _ => Ok(b""),
+            };
         }
-        let stands = self.edited.then(|| seen().map(line_of)).filter(|seen| seen.as_deref() != Some(""));
-        match stands {
-            Some(seen) => Err(seen.unwrap_or_else(|| String::from_utf8_lossy(&self.text).into_owned())),
-            None => {
-                *self = Self::default();
-                Ok(b"\x15")
+        // What was typed before this prompt and is not to be seen was read by what ran then.
+        if self.uncertain && !(self.ahead && shows_nothing) {
+            return Err(seen.filter(|seen| !seen.is_empty()).unwrap_or_else(|| self.text()));
+        }
+        self.begin_line();
+        Ok(b"\x15")
+    }
+
+    /// Begins a new line; who ended the last one is kept.
+    fn begin_line(&mut self) {
+        *self = Self { entered_by: self.entered_by.take(), ..Self::default() };
+    }
+
+    fn type_byte(&mut self, byte: u8, by: Option<&str>) {
+        let last = std::mem::replace(&mut self.last, byte);
+        self.follow_paste(byte);
+        self.cleared = byte == 0x15;
+        self.uncertain |= !(0x20..0x7f).contains(&byte) && !is_end(byte) && !matches!(byte, 0x08 | 0x7f | 0x15);
+        match byte {
+            // Behind Ctrl-V, behind Escape and within a paste, it is a part of the line.
+            byte if is_end(byte) && byte != 0x03 && (matches!(last, 0x16 | 0x1b) || self.is_paste) => {
+                (self.edited, self.uncertain) = (true, true);
             }
+            byte if is_end(byte) => {
+                self.entered_by = by.map(str::to_owned);
+                self.begin_line();
+            }
+            // Backspace takes a character.
+            0x08 | 0x7f if !self.edited => {
+                while let Some(last) = self.text.pop() {
+                    if last & 0xc0 != 0x80 {
+                        break;
+                    }
+                }
+            }
+            // Ctrl-U takes the line, from an end that is where it was typed.
+            0x15 if !self.edited => self.text.clear(),
+            0x00..0x20 | 0x7f if byte != b'\t' => self.edited = true,
+            _ if self.text.len() < LONGEST => self.text.push(byte),
+            _ => {}
         }
     }
 
-    fn type_bytes(&mut self, bytes: &[u8]) {
-        if self.ahead && !bytes.is_empty() {
-            self.ahead = false;
-        }
-        for &byte in bytes {
-            self.cleared = byte == 0x15;
-            match byte {
-                byte if is_end(byte) => *self = Self::default(),
-                // Backspace takes a character.
-                0x08 | 0x7f if !self.edited => {
-                    while let Some(last) = self.text.pop() {
-                        if last & 0xc0 != 0x80 {
-                            break;
-                        }
-                    }
-                }
-                // Ctrl-U takes the line, from an end that is where it was typed.
-                0x15 if !self.edited => self.text.clear(),
-                0x00..0x20 | 0x7f if byte != b'\t' => self.edited = true,
-                _ if self.text.len() < LONGEST => self.text.push(byte),
-                _ => {}
-            }
+    /// Notes where a bracketed paste begins and ends: `CSI 200 ~` and `CSI 201 ~`.
+    fn follow_paste(&mut self, byte: u8) {
+        const BEGIN: &[u8] = b"\x1b[200~";
+        const END: &[u8] = b"\x1b[201~";
+        let marker = if self.is_paste { END } else { BEGIN };
+        self.matched = match marker.get(self.matched) {
+            Some(expected) if *expected == byte => self.matched + 1,
+            _ => usize::from(byte == marker[0]),
+        };
+        if self.matched == marker.len() {
+            (self.is_paste, self.matched) = (!self.is_paste, 0);
         }
     }
 
@@ -110,7 +157,7 @@ impl Draft {
 
     /// Returns what stands on the line. `seen` looks at what the screen shows behind the prompt, where that is known.
     pub(super) fn standing(&self, seen: impl FnOnce() -> Option<String>) -> Option<String> {
-        let text = String::from_utf8_lossy(&self.text).into_owned();
+        let text = self.text();
         if self.is_empty() {
             return None;
         }
@@ -176,10 +223,28 @@ mod tests {
             draft.clear(|| seen.map(str::to_owned))
         };
         assert_eq!(clears(b"", None), Ok(&b""[..]));
+        assert_eq!(clears(b"", Some("typed by no client")), Err("typed by no client".to_owned()));
+        assert_eq!(clears(b"", Some("      right")), Ok(&b""[..]), "a prompt at the right");
         assert_eq!(clears(b"ls -l", Some("")), Ok(&b"\x15"[..]), "it may not have been drawn yet");
-        assert_eq!(clears(b"\x1b[A\x1b[B", Some("      right")), Ok(&b"\x15"[..]));
-        assert_eq!(clears(b"\x1b[A", Some("echo before ")), Err("echo before".to_owned()));
-        assert_eq!(clears(b"\x12echo", None), Err("echo".to_owned()));
+        for keys in [
+            &b"\x1b[A"[..],
+            b"\x12echo",
+            b"EVIL;\x15\x18",
+            b"    EVIL\x01",
+            b"\x16",
+            b"ls\t\t",
+            "na\u{ef}ve".as_bytes(),
+        ] {
+            assert!(clears(keys, Some("")).is_err() && clears(keys, None).is_err(), "{keys:?}");
+        }
+        for keys in [&b"EVIL\x16\r"[..], b"EVIL\x1b\r", b"\x1b[200~EVIL;\r"] {
+            assert!(clears(keys, Some("")).is_err(), "no line was ended by {keys:?}");
+        }
+        assert_eq!(
+            clears(b"\x1b[200~one\rtwo\x1b[201~\r", Some("")),
+            Ok(&b""[..]),
+            "the paste is over, and was entered"
+        );
     }
 
     #[test]

@@ -549,14 +549,25 @@ impl Task {
         self.settle(offset, prompts, input, reply);
     }
 
-    /// Takes away what stands at the prompt, unless this run typed all of it.
+    /// Sees to it that the input of a run that a person has approved begins a line of its own, where the shell tells of its
+    /// prompts: takes away what stands at the prompt, unless this run typed all of it.
     ///
     /// # Errors
-    /// When no keys do that for certain.
+    /// When no keys do that for certain, or others have begun a command that is not complete.
     fn clear_line_for(&mut self, run: &str) -> Result<(), InputError> {
-        if self.shell.is_idle() && !self.shell.draft.is_by(run) {
+        if !self.shell.tells() || self.shell.draft.is_by(run) {
+            return Ok(());
+        }
+        if self.shell.is_idle() {
             let keys = self.shell.draft.clear(|| self.intake.behind_prompt());
             self.outgoing.extend(keys.map_err(|text| InputError::LineStands { text })?.iter().copied());
+            return Ok(());
+        }
+        let is_incomplete = !self.shell.running && !self.shell.draft.is_entered_by(run);
+        // The kernel has it, and passes it on in front of what is typed next.
+        let waits = || self.pty.line_discipline().is_some_and(|discipline| discipline.whole_lines);
+        if is_incomplete || (!self.shell.draft.text().is_empty() && waits()) {
+            return Err(InputError::LineStands { text: self.shell.draft.text() });
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ use crate::moment;
 use crate::nodes::{FunctionWorkflow, Project, python};
 use crate::runs::drive::ENTRY_VERSION;
 use crate::runs::origin::Origin;
-use crate::runs::pins::{References, check_nodes};
+use crate::runs::pins::{References, callable, check_nodes};
 use crate::runs::run::{About, Progress, Run, RunState};
 use crate::runs::seal::LiveSeal;
 use crate::runs::source::{Source, read};
@@ -379,7 +379,7 @@ impl Shared {
             input,
             params: serde_json::Map::new(),
             limits: Limits::default(),
-            nodes: project.documents(),
+            nodes: callable(&caller, project),
             depth: 0,
             timeout,
             one_heap: true,
@@ -404,7 +404,7 @@ pub(super) async fn nodes_of(shared: &Shared, caller: &Caller, declared: &[Decla
     let project = shared.projects.of(caller).await?;
     caller.pins.as_ref().map_or(Ok(()), |pins| check_nodes(pins, &project))?;
     let is_own = |id: &Value| declared.iter().any(|declared| *id == *declared.id);
-    nodes.extend(project.documents().into_iter().filter(|node| !is_own(&node["id"])));
+    nodes.extend(callable(caller, &project).into_iter().filter(|node| !is_own(&node["id"])));
     Ok(nodes)
 }
 

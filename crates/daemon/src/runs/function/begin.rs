@@ -379,7 +379,7 @@ impl Shared {
             input,
             params: serde_json::Map::new(),
             limits: Limits::default(),
-            nodes: callable(&caller, project),
+            nodes: callable(caller, project),
             depth: 0,
             timeout,
             one_heap: true,

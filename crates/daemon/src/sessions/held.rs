@@ -15,11 +15,11 @@ const MOST_ACCOUNTS: usize = 20;
 
 /// Which terminals are held, by which runs.
 #[derive(Debug, Default)]
-pub(crate) struct HeldTerminals(Mutex<HashMap<RunId, Held>>);
+pub(crate) struct HeldTerminals(Mutex<HashMap<RunId, TerminalHold>>);
 
 /// What one run holds.
 #[derive(Debug, Default)]
-struct Held {
+struct TerminalHold {
     /// The id of the question.
     gate: String,
     /// Their ids, or names.
@@ -66,9 +66,9 @@ impl HeldTerminals {
     pub(crate) fn hold(&self, run: &RunId, gate: String, terminals: Vec<String>) {
         let mut all = self.lock();
         let number = all.values().map(|held| held.number).max().unwrap_or(0) + 1;
-        let held = all.entry(run.clone()).or_insert_with(|| Held { number, ..Held::default() });
+        let held = all.entry(run.clone()).or_insert_with(|| TerminalHold { number, ..TerminalHold::default() });
         if held.gate != gate {
-            *held = Held { gate, number: held.number, ..Held::default() };
+            *held = TerminalHold { gate, number: held.number, ..TerminalHold::default() };
         }
         (held.terminals, held.acting) = (terminals, None);
     }
@@ -130,12 +130,12 @@ impl HeldTerminals {
         all.get(run).filter(|held| held.gate == gate).map(|held| held.typed.clone()).unwrap_or_default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Held>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, TerminalHold>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held {
+impl TerminalHold {
     fn has(&self, terminal: TerminalKey<'_>) -> bool {
         self.terminals.iter().any(|held| held == terminal.id || Some(held.as_str()) == terminal.name)
     }

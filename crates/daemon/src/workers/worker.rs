@@ -313,7 +313,8 @@ impl Task {
         self.used = None;
     }
 
-    /// Looks at a worker that is silent over a question: one that computes is told from one that the machine leaves no time.
+    /// Looks at a worker that is silent over a question. The processor's time that it used distinguishes one that computes from one
+    /// that waits for the processor.
     fn look(&mut self) -> Silence {
         let Some(Open { times, .. }) = self.open.front() else { return Silence::Borne };
         let (now, used) = (Instant::now(), self.child.id().and_then(processor_time));

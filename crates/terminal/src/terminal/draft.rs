@@ -207,12 +207,12 @@ mod tests {
         assert!(draft.is_by("run"));
         draft.type_in(b"; ", None);
         draft.type_in(b"x", Some("run"));
-        assert!(!draft.is_by("run"), "a part of it is somebody else's");
+        assert!(!draft.is_by("run"), "a part of it was typed by another client");
         draft.type_in(b"\recho ", Some("run"));
         assert!(draft.is_by("run"), "a new line");
         draft.type_in(b"\x15", None);
         draft.type_in(b"ls", Some("run"));
-        assert!(draft.is_by("run"), "an empty line is nobody's");
+        assert!(draft.is_by("run"), "an empty line belongs to no client");
     }
 
     #[test]

@@ -158,7 +158,7 @@ fn the_daemon_itself_is_no_client_that_shows_a_person_a_dialog() {
             "_meta": {
                 "io.modelcontextprotocol/protocolVersion": "2026-07-28",
                 "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
-                "io.modelcontextprotocol/clientInfo": {"name": "somebody", "version": "1"},
+                "io.modelcontextprotocol/clientInfo": {"name": "attacker", "version": "1"},
             },
         });
         params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -73,8 +73,10 @@ impl Workflows {
     /// # Errors
     /// In whole sentences: when there is none, with the names that there are; or when its file is broken.
     pub(crate) async fn find(&self, caller: &Caller, name: &str) -> Result<Found, String> {
-        let mut found = self.find_each(caller, vec![name.to_owned()]).await?;
-        found.pop().unwrap_or_else(|| Err(format!("Workflow '{name}' was not looked up")))
+        let project = self.projects.of(caller).await?;
+        let (asker, name) = (Asker::of(caller), name.to_owned());
+        let find = move || look_up(&asker.folders(), &project, &name).map(Found::from);
+        self.disk.reading(find).await.flatten()
     }
 
     /// Returns what `caller` means by each of these names, as [`Self::find`], in their order.

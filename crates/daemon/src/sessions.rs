@@ -279,7 +279,7 @@ impl Sessions {
         if verb.input_text.is_empty() && verb.keys.as_ref().is_none_or(Vec::is_empty) {
             return Err("nothing to send: give input_text or keys".to_owned().into());
         }
-        let terminal = self.open_for(caller, &verb.session_id).await?;
+        let (terminal, key) = self.open_with_key(caller, &verb.session_id).await?;
         if verb.secret {
             self.secrets.add_typed(&verb.input_text).map_err(|error| error.to_string())?;
             // Whoever serves these terminals after us has to hide it too.
@@ -293,11 +293,11 @@ impl Sessions {
             }
         };
         let keys = verb.keys.unwrap_or_default();
-        let run = self.approved_run(caller, &terminal).await;
+        let run = self.approved_run(caller, key.as_ref());
         let input = Input { text: verb.input_text, keys, raw: Vec::new(), settle, step, run, holder: None };
         let bytes = input.text.len() + input.keys.len();
         let sent = terminal.send(input).await?;
-        self.count_input(caller, &terminal, bytes).await;
+        self.count_input(caller, key.as_ref(), bytes).await;
         let handed_back = self.absence(caller, &terminal, &sent.view).await;
         let View { screen, exit, busy, exit_code, awaiting_input, password, .. } = sent.view;
         Ok(SendInputReply {
@@ -442,13 +442,21 @@ impl Sessions {
 
     /// Finds a session that takes input of this caller: while a run waits for a person who judges it, only of the run and of people.
     async fn open_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, Trouble> {
+        Ok(self.open_with_key(caller, session).await?.0)
+    }
+
+    /// Finds a session as [`Self::open_for`], with the key by which runs hold it; without one where nothing is held.
+    async fn open_with_key(
+        &self,
+        caller: &Caller,
+        session: &str,
+    ) -> Result<(HostedTerminal, Option<TerminalKey>), Trouble> {
         let terminal = self.find(session).await?;
         if self.held.is_empty() {
-            return Ok(terminal);
+            return Ok((terminal, None));
         }
-        let name = terminal.describe().await?.name;
-        let key = TerminalKey { id: terminal.id().as_str(), name: name.as_deref() };
-        if let Some(run) = self.held.holder(key, caller.run.as_ref())
+        let key = TerminalKey { id: terminal.id().to_string(), name: terminal.describe().await?.name };
+        if let Some(run) = self.held.holder(&key, caller.run.as_ref())
             && (caller.run.is_some() || caller.no_person().await.is_some())
         {
             return Err(Trouble::Words(format!(
@@ -456,29 +464,22 @@ impl Sessions {
                  (steplatch gates list); cancel_run ends the run"
             )));
         }
-        Ok(terminal)
+        Ok((terminal, Some(key)))
     }
 
     /// Returns the run that types, if a person has approved what it does next in this terminal.
-    async fn approved_run(&self, caller: &Caller, terminal: &HostedTerminal) -> Option<String> {
-        let run = caller.run.as_ref().filter(|_| !self.held.is_empty())?;
-        let name = terminal.describe().await.ok()?.name;
-        let key = TerminalKey { id: terminal.id().as_str(), name: name.as_deref() };
-        self.held.is_held_by(run, key).then(|| run.to_string())
+    fn approved_run(&self, caller: &Caller, terminal: Option<&TerminalKey>) -> Option<String> {
+        let run = caller.run.as_ref()?;
+        self.held.is_held_by(run, terminal?).then(|| run.to_string())
     }
 
     /// Counts what a person typed into a terminal that a run holds while it asks a question.
-    async fn count_input(&self, caller: &Caller, terminal: &HostedTerminal, bytes: usize) {
-        if caller.run.is_some() || self.held.is_empty() {
-            return;
-        }
-        // One that is gone by now was of no use to the input.
-        let Ok(described) = terminal.describe().await else { return };
-        let session_id = terminal.id().to_string();
-        let key = TerminalKey { id: &session_id, name: described.name.as_deref() };
-        if self.held.holder(key, None).is_some() {
+    async fn count_input(&self, caller: &Caller, terminal: Option<&TerminalKey>, bytes: usize) {
+        if let Some(key) = terminal.filter(|_| caller.run.is_none())
+            && self.held.holder(key, None).is_some()
+        {
             let (by, bytes, last_at) = (caller.who().await, bytes as u64, moment::now_told());
-            self.held.count(key, &TypedInput { session_id: session_id.clone(), by, bytes, last_at });
+            self.held.count(key, &TypedInput { session_id: key.id.clone(), by, bytes, last_at });
         }
     }
 
@@ -551,9 +552,10 @@ impl Sessions {
         let written = async {
             let raw = STANDARD.decode(&verb.bytes).map_err(|error| format!("bytes are not base 64: {error}"))?;
             let input = Input { raw, holder: verb.hold_key.map(HoldKey), step, ..Input::default() };
-            let (terminal, bytes) = (self.open_for(caller, &verb.session_id).await?, input.raw.len());
+            let (terminal, key) = self.open_with_key(caller, &verb.session_id).await?;
+            let bytes = input.raw.len();
             terminal.send(input).await?;
-            self.count_input(caller, &terminal, bytes).await;
+            self.count_input(caller, key.as_ref(), bytes).await;
             Ok::<_, Trouble>(())
         };
         let error = self.failure(&verb.session_id, written.await).await;

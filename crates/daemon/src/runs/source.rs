@@ -167,8 +167,7 @@ impl Shared {
     /// In whole sentences: when there is none, with the names that there are; when its file is broken; or when the caller
     /// is a run, and the name meant something else when that began.
     pub(super) async fn named(&self, caller: &Caller, name: &str) -> Result<Named, String> {
-        let mut found = self.meanings_of(caller, vec![name.to_owned()]).await?;
-        let found = found.pop().unwrap_or_else(|| Err(format!("Workflow '{name}' was not looked up")))?;
+        let found = self.meaning(name, self.workflows.find(caller, name).await)?;
         caller.pins.as_ref().map_or(Ok(()), |pins| pins::check_workflow(pins, name, &found))?;
         Ok(found)
     }
@@ -183,12 +182,16 @@ impl Shared {
         names: Vec<String>,
     ) -> Result<Vec<Result<Named, String>>, String> {
         let found = self.workflows.find_each(caller, names.clone()).await?;
-        let named = names.iter().zip(found).map(|(name, found)| match found {
+        Ok(names.iter().zip(found).map(|(name, found)| self.meaning(name, found)).collect())
+    }
+
+    /// Returns what a name means: what the library has, else the tool of a remote service.
+    fn meaning(&self, name: &str, found: Result<Found, String>) -> Result<Named, String> {
+        match found {
             Ok(Found::Machine(saved)) => Ok(Named::Machine(saved)),
             Ok(Found::Function(workflow)) => Ok(Named::Function(workflow)),
             Err(error) => self.remotes.tool(name).map(|tool| Named::Remote(Box::new(tool))).ok_or(error),
-        });
-        Ok(named.collect())
+        }
     }
 
     /// Returns what is to be run.

@@ -39,9 +39,9 @@ impl Sessions {
     ) -> RunCommandReply {
         let began = Instant::now();
         let reply = match verb.session_id.clone().filter(|session| !session.is_empty()) {
-            Some(session) => match self.open_for(caller, &session).await {
-                Ok(terminal) => {
-                    self.count_input(caller, &terminal, verb.command.len()).await;
+            Some(session) => match self.open_with_key(caller, &session).await {
+                Ok((terminal, key)) => {
+                    self.count_input(caller, key.as_ref(), verb.command.len()).await;
                     self.run_in(&terminal, verb, step).await
                 }
                 Err(trouble) => failed(self.words(&session, trouble).await),

@@ -55,10 +55,10 @@ impl TerminalUse {
 }
 
 /// A terminal, by the two ways in which runs name it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct TerminalKey<'t> {
-    pub(super) id: &'t str,
-    pub(super) name: Option<&'t str>,
+#[derive(Debug, Clone)]
+pub(super) struct TerminalKey {
+    pub(super) id: String,
+    pub(super) name: Option<String>,
 }
 
 impl HeldTerminals {
@@ -97,19 +97,19 @@ impl HeldTerminals {
     }
 
     /// Returns the run that holds a terminal, if it is another one than `actor`. Of several, the first that asked.
-    pub(super) fn holder(&self, terminal: TerminalKey<'_>, actor: Option<&RunId>) -> Option<RunId> {
+    pub(super) fn holder(&self, terminal: &TerminalKey, actor: Option<&RunId>) -> Option<RunId> {
         let all = self.lock();
         let first = all.iter().filter(|(_, held)| held.has(terminal)).min_by_key(|(_, held)| held.number);
         first.map(|(run, _)| run.clone()).filter(|run| actor != Some(run))
     }
 
     /// Whether a run itself holds a terminal.
-    pub(super) fn is_held_by(&self, run: &RunId, terminal: TerminalKey<'_>) -> bool {
+    pub(super) fn is_held_by(&self, run: &RunId, terminal: &TerminalKey) -> bool {
         self.lock().get(run).is_some_and(|held| held.has(terminal))
     }
 
     /// Counts input of `input.bytes` bytes that was typed into a terminal, if a run holds that.
-    pub(super) fn count(&self, terminal: TerminalKey<'_>, input: &TypedInput) {
+    pub(super) fn count(&self, terminal: &TerminalKey, input: &TypedInput) {
         let mut all = self.lock();
         for held in all.values_mut().filter(|held| held.has(terminal)) {
             let is_same = |known: &&mut TypedInput| known.session_id == input.session_id && known.by == input.by;
@@ -136,8 +136,8 @@ impl HeldTerminals {
 }
 
 impl TerminalHold {
-    fn has(&self, terminal: TerminalKey<'_>) -> bool {
-        self.terminals.iter().any(|held| held == terminal.id || Some(held.as_str()) == terminal.name)
+    fn has(&self, terminal: &TerminalKey) -> bool {
+        self.terminals.iter().any(|held| *held == terminal.id || Some(held) == terminal.name.as_ref())
     }
 }
 
@@ -149,8 +149,8 @@ mod tests {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    fn key(id: &str) -> TerminalKey<'_> {
-        TerminalKey { id, name: Some("work") }
+    fn key(id: &str) -> TerminalKey {
+        TerminalKey { id: id.to_owned(), name: Some("work".to_owned()) }
     }
 
     #[test]
@@ -160,12 +160,12 @@ mod tests {
         held.hold(&first, "1".to_owned(), terminals(&["work"]));
         held.hold(&second, "1".to_owned(), terminals(&["term_a"]));
         assert_eq!(
-            (held.holder(key("term_a"), Some(&first)), held.holder(key("term_a"), Some(&second))),
+            (held.holder(&key("term_a"), Some(&first)), held.holder(&key("term_a"), Some(&second))),
             (None, Some(first.clone()))
         );
         held.release(&first);
-        assert_eq!(held.holder(key("term_a"), None), Some(second));
-        assert!(!held.is_held_by(&first, key("term_a")) && !held.is_empty());
+        assert_eq!(held.holder(&key("term_a"), None), Some(second));
+        assert!(!held.is_held_by(&first, &key("term_a")) && !held.is_empty());
     }
 
     #[test]
@@ -173,7 +173,7 @@ mod tests {
         let held = HeldTerminals::default();
         let run = RunId::random();
         let step = |visit: u32| StepId { run: run.clone(), place: "s".to_owned(), visit };
-        let is_held = || held.is_held_by(&run, key("term_a"));
+        let is_held = || held.is_held_by(&run, &key("term_a"));
         held.hold(&run, "1".to_owned(), terminals(&["term_a"]));
         held.go_on(&run, &step(1), TerminalUse::Nothing);
         held.go_on(&run, &step(2), TerminalUse::Acts);
@@ -191,15 +191,15 @@ mod tests {
         let held = HeldTerminals::default();
         let (run, other) = (RunId::random(), RunId::random());
         held.hold(&run, "1".to_owned(), terminals(&["term_a", "term_b"]));
-        assert_eq!((held.holder(key("term_a"), None), held.holder(key("term_c"), None)), (Some(run.clone()), None));
+        assert_eq!((held.holder(&key("term_a"), None), held.holder(&key("term_c"), None)), (Some(run.clone()), None));
         assert_eq!(
-            (held.holder(key("term_a"), Some(&run)), held.holder(key("term_a"), Some(&other))),
+            (held.holder(&key("term_a"), Some(&run)), held.holder(&key("term_a"), Some(&other))),
             (None, Some(run.clone()))
         );
         held.hold(&run, "1".to_owned(), terminals(&["term_b"]));
-        assert_eq!((held.holder(key("term_a"), None), held.holder(key("term_b"), None)), (None, Some(run.clone())));
+        assert_eq!((held.holder(&key("term_a"), None), held.holder(&key("term_b"), None)), (None, Some(run.clone())));
         held.release(&run);
-        assert_eq!(held.holder(key("term_b"), None), None);
+        assert_eq!(held.holder(&key("term_b"), None), None);
     }
 
     #[test]
@@ -214,7 +214,7 @@ mod tests {
         };
         held.hold(&run, "1".to_owned(), terminals(&["term_a", "term_b"]));
         for typed in [("term_a", "ann", 3), ("term_c", "ann", 9), ("term_b", "ann", 1), ("term_a", "ann", 2)] {
-            held.count(TerminalKey { id: typed.0, name: None }, &input(typed.0, typed.1, typed.2));
+            held.count(&TerminalKey { id: typed.0.to_owned(), name: None }, &input(typed.0, typed.1, typed.2));
         }
         held.hold(&run, "1".to_owned(), terminals(&["term_a", "term_b"]));
         assert_eq!(
@@ -222,7 +222,7 @@ mod tests {
             [TypedInput { bytes: 5, ..input("term_a", "ann", 2) }, input("term_b", "ann", 1)]
         );
         for person in 0..100 {
-            held.count(key("term_a"), &input("term_a", &person.to_string(), 1));
+            held.count(&key("term_a"), &input("term_a", &person.to_string(), 1));
         }
         let all = held.typed(&run, "1");
         assert_eq!((all.len(), all.iter().map(|typed| typed.bytes).sum::<u64>()), (MOST_ACCOUNTS, 106));

@@ -192,7 +192,8 @@ impl Runs {
         self.answered_in(run, gate).await.map(|(_, answered)| answered)
     }
 
-    /// Returns who answered this gate, or the last one where none is and says so; nobody where its time was up.
+    /// Returns who answered this gate, or the last one if no gate is named, with a sentence about it. A gate whose time was up
+    /// has no answerer.
     async fn answered_in(&self, run: &Run, gate: Option<&str>) -> Option<(Option<By>, String)> {
         let records = self.shared.journal.read(&run.id, 1).await.ok()?;
         let gate_of = |number: u64| step(&run.id, number).map(|step| step.to_string());

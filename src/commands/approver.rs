@@ -4,10 +4,11 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::json;
-use steplatch_protocol::{GetApprover, Place, SetApprover};
+use steplatch_protocol::{GetApprover, Place, SetApprover, UnlockRuns, UnlockRunsReply};
 
 use crate::failure::Failure;
 use crate::passphrase::{self, Source};
+use crate::question::Person;
 use crate::{front, print};
 
 #[derive(Debug, Subcommand)]
@@ -30,6 +31,15 @@ pub(crate) enum Approver {
         #[arg(long)]
         json: bool,
     },
+    /// Open the runs that wait for a person and are locked since the daemon was started anew
+    Unlock {
+        /// Read the passphrase from the first line of standard input
+        #[arg(long)]
+        stdin: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Show whether an approval passphrase is set
     Status {
         /// Print JSON
@@ -43,6 +53,7 @@ impl Approver {
         match self {
             Self::Set { stdin, json } => set(place, stdin, json).await,
             Self::Clear { stdin, json } => clear(place, stdin, json).await,
+            Self::Unlock { stdin, json } => unlock(place, stdin, json).await,
             Self::Status { json } => status(place, json).await,
         }
     }
@@ -107,6 +118,56 @@ async fn change(place: &Place, verb: SetApprover, json: bool) -> Result<ExitCode
         print::line("passphrase removed; approvals no longer need one")?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn unlock(place: &Place, stdin: bool, json: bool) -> Result<ExitCode, Failure> {
+    let passphrase = match is_set(place).await? {
+        true => Some(Source::here(stdin)?.next(QUESTION).await?),
+        false => None,
+    };
+    let reply = give(place, UnlockRuns { passphrase }).await?;
+    if !reply.success {
+        let error = reply.error.clone().unwrap_or_else(|| "nothing was opened".to_owned());
+        return Err(Failure::work(error).with(&reply));
+    }
+    match (json, reply.runs) {
+        (true, _) => print::json(&reply)?,
+        (false, 0) => print::note("no run is locked"),
+        (false, 1) => print::line("1 run unlocked; see: steplatch gates list")?,
+        (false, runs) => print::line(format!("{runs} runs unlocked; see: steplatch gates list"))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the approver is asked.
+const QUESTION: &str = "the approver's passphrase:";
+
+/// Gives the passphrase that opens locked runs, and waits where wrong ones were given before.
+async fn give(place: &Place, verb: UnlockRuns) -> Result<UnlockRunsReply, Failure> {
+    loop {
+        let reply = front::ask(place, verb.clone()).await?;
+        let Some(seconds) = reply.retry_after_seconds else { return Ok(reply) };
+        print::note(&passphrase::pause(seconds));
+        if !passphrase::wait_out(seconds).await? {
+            return Ok(reply);
+        }
+    }
+}
+
+/// Asks the person at this terminal for the passphrase until the locked runs are open. Returns false where no person can be
+/// asked.
+pub(super) async fn unlock_here(place: &Place) -> Result<bool, Failure> {
+    let Some(mut person) = Person::here() else { return Ok(false) };
+    print::note("runs wait for a person and are locked since the daemon was started anew");
+    loop {
+        let passphrase = Some(passphrase::ask(&mut person, QUESTION).await?);
+        let reply = give(place, UnlockRuns { passphrase }).await?;
+        match reply.error {
+            None => return Ok(true),
+            Some(error) if reply.passphrase_wanted => print::note(&error),
+            Some(error) => return Err(Failure::work(error)),
+        }
+    }
 }
 
 async fn status(place: &Place, json: bool) -> Result<ExitCode, Failure> {

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use steplatch_protocol::{
-    AnswerGate, AnswerGateReply, GateInfo, GetApprover, GetGate, GetWorkflowRun, Place, RunRecord,
+    AnswerGate, AnswerGateReply, GateInfo, GetApprover, GetGate, GetWorkflowRun, Place, RunRecord, UnlockRuns,
 };
 use steplatch_workflow::{AnsweredBy, Form};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::approver::unlock_here;
 use super::runs::{all, find, not_found};
 use crate::asking::Asking;
 use crate::failure::Failure;
@@ -110,6 +111,7 @@ impl GateName {
 impl Show {
     async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
         let GateName { run, gate, .. } = GateName::read(place, &self.gate).await?;
+        unlock(place, Some(&run)).await?;
         let reply = front::ask(place, GetGate { run_id: run, gate_id: gate }).await?;
         let Some(gate) = reply.gate else {
             let error = reply.error.clone().unwrap_or_else(|| "the gate does not wait".to_owned());
@@ -137,9 +139,16 @@ async fn list(place: &Place, json: bool) -> Result<ExitCode, Failure> {
         })
         .collect();
     gates.sort_by(|one, other| one.1.created_at.cmp(&other.1.created_at));
+    let locked = runs.iter().filter(|run| run.locked).count();
     if json {
         print::json(&json!({ "gates": gates.iter().map(|(_, gate)| gate).collect::<Vec<_>>() }))?;
-    } else if gates.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if locked > 0 {
+        let runs = if locked == 1 { "1 run waits and is".to_owned() } else { format!("{locked} runs wait and are") };
+        print::note(&format!("{runs} locked since the daemon was started anew; open with: steplatch approver unlock"));
+    }
+    if gates.is_empty() && locked == 0 {
         print::note("no run waits for an answer");
     } else {
         for (index, (workflow, gate)) in gates.iter().enumerate() {
@@ -183,10 +192,38 @@ pub(super) fn told(gate: &GateInfo, judge: &[String], indent: &str) -> Vec<Strin
     lines
 }
 
+/// Whether a run is locked: this one, or without one any.
+async fn is_locked(place: &Place, run: Option<&str>) -> Result<bool, Failure> {
+    let Some(run) = run else { return Ok(all(place, Some("waiting")).await?.iter().any(|run| run.locked)) };
+    let record = front::ask(place, GetWorkflowRun { run_id: run.to_owned() }).await?;
+    Ok(record.run.is_some_and(|run| run.locked))
+}
+
+/// Asks the person at this terminal for the approver's passphrase if a run is locked: this one, or without one any.
+async fn unlock(place: &Place, run: Option<&str>) -> Result<(), Failure> {
+    if is_locked(place, run).await? {
+        // Where no person can be asked, what is done next says why it can not be.
+        unlock_here(place).await?;
+    }
+    Ok(())
+}
+
 impl Answer {
     async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
-        let Some(named) = &self.run else { return self.ask_all(place).await };
+        let Some(named) = &self.run else {
+            unlock(place, None).await?;
+            return self.ask_all(place).await;
+        };
         let GateName { run: id, gate, digest } = GateName::read(place, named).await?;
+        let given = if self.passphrase_stdin { Some(passphrase::from_stdin()?) } else { None };
+        match &given {
+            // Opens the run if it is locked; what is wrong with it is said with the answer.
+            Some(given) if is_locked(place, Some(&id)).await? => {
+                front::ask(place, UnlockRuns { passphrase: Some(given.clone()) }).await?;
+            }
+            Some(_) => {}
+            None => unlock(place, Some(&id)).await?,
+        }
         let named_gate = gate.or_else(|| self.gate.clone());
         let record = front::ask(place, GetWorkflowRun { run_id: id.clone() }).await?;
         let Some(run) = record.run else { return Err(not_found(&id)) };
@@ -197,7 +234,8 @@ impl Answer {
             };
             return self.ask(place, &format!("run {id} waits for no answer"), gates).await;
         }
-        let answer = AnswerGate { run_id: id.clone(), gate_id: named_gate.clone(), ..AnswerGate::default() };
+        let answer =
+            AnswerGate { run_id: id.clone(), gate_id: named_gate.clone(), passphrase: given, ..AnswerGate::default() };
         if run.pending_gates.is_empty() {
             // Only the daemon knows which answer was first. It is asked and given none: a gate may open meanwhile.
             let reply = front::ask(place, GetGate { run_id: id.clone(), gate_id: named_gate }).await?;
@@ -257,9 +295,6 @@ impl Answer {
     }
 
     async fn give(&self, place: &Place, mut answer: AnswerGate) -> Result<ExitCode, Failure> {
-        if self.passphrase_stdin {
-            answer.passphrase = Some(passphrase::from_stdin()?);
-        }
         let said = told_of(&answer);
         let mut reply = give(place, &answer).await?;
         let mut person = Person::here().filter(|_| !self.json && !self.passphrase_stdin);

@@ -1,11 +1,14 @@
-//! The approver's passphrase: what an answer to a gate of people needs besides, where somebody set one.
+//! The approver's passphrase: what an answer to a gate of people needs besides, if one is set.
 //!
 //! Owns the file `approver.json` of the state folder: a hash (Argon2id, as a PHC string,
-//! <https://github.com/P-H-C/phc-string-format>) and since when it is there. The passphrase itself is kept nowhere. A
-//! file that can not be read is a passphrase that nobody knows: answers are refused rather than let through.
+//! <https://github.com/P-H-C/phc-string-format>), since when it is there, and a key pair that the passphrase opens. The
+//! passphrase itself is stored nowhere. Where it was taken away, `approver.cleared.json` has the private key as it is. A file that can not be read counts as an unknown passphrase: answers are refused
+//! rather than let through.
 //!
-//! It keeps an agent from answering that uses our own surfaces as a person would. It is no wall against a process that
-//! writes this user's files.
+//! It keeps an agent from answering that uses our own surfaces as a person would, and a copy of the state from going on
+//! without the person. It is no wall against a process that writes this user's files.
+
+mod key;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -24,6 +27,8 @@ use tokio::sync::{Mutex, watch};
 
 use crate::configuration::Configuration;
 use crate::moment;
+use key::StoredKey;
+pub(crate) use key::{OpeningKey, SealingKey, is_sealed};
 
 /// The shortest passphrase that can be set, in characters.
 const SHORTEST: usize = 6;
@@ -57,6 +62,9 @@ struct Stored {
     /// Wrong ones, by where they came from. They are kept with the hash: a daemon that is started anew knows of them.
     #[serde(default)]
     tries: BTreeMap<String, Tries>,
+    /// What seals runs that wait for a person. Older daemons wrote none; the first right passphrase adds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<StoredKey>,
 }
 
 /// Wrong passphrases from one place.
@@ -69,6 +77,9 @@ struct Tries {
 }
 
 const VERSION: u32 = 1;
+
+/// The file beside `approver.json` with the private key, once the passphrase is taken away.
+const CLEARED: &str = "approver.cleared.json";
 
 /// Where a passphrase comes from. A wrong one delays the next one from the same source only: guesses over the network do not delay
 /// an answer in a terminal.
@@ -154,8 +165,42 @@ impl Approver {
     /// # Errors
     /// When it does not; a wrong one holds up the next one from the same source, longer each time.
     pub(crate) async fn passes(&self, given: Option<&Passphrase>, source: Source) -> Result<bool, NotPassed> {
+        self.checked(given, source).await.map(|stored| stored.is_some())
+    }
+
+    /// Checks a passphrase as [`Self::passes`]. Returns the key that it opens: none where no passphrase is set. Takes twice as
+    /// long.
+    ///
+    /// # Errors
+    /// As [`Self::passes`].
+    pub(crate) async fn opens(
+        &self,
+        given: Option<&Passphrase>,
+        source: Source,
+    ) -> Result<Option<OpeningKey>, NotPassed> {
+        let stored = self.checked(given, source).await?;
+        let Some((key, given)) = stored.and_then(|stored| stored.key).zip(given.cloned()) else { return Ok(None) };
+        apart(move || key.open(&given)).await.map(Some).map_err(NotPassed::Unreadable)
+    }
+
+    /// Returns the key that seals what waits for a person. `None` where no passphrase is set, or its file can not be read.
+    pub(crate) async fn sealing_key(&self) -> Option<SealingKey> {
+        self.stored().await.ok().flatten()?.key?.sealing()
+    }
+
+    /// Returns the key of a passphrase that was taken away: no person is needed to open what it sealed.
+    pub(crate) async fn cleared_key(&self) -> Option<OpeningKey> {
+        if self.file.exists() {
+            return None;
+        }
+        let text = tokio::fs::read_to_string(self.file.with_file_name(CLEARED)).await.ok()?;
+        OpeningKey::read(&serde_json::from_str::<String>(&text).ok()?)
+    }
+
+    /// Checks a passphrase. Returns what is stored with it: nothing where none is set.
+    async fn checked(&self, given: Option<&Passphrase>, source: Source) -> Result<Option<Stored>, NotPassed> {
         let _alone = self.trying.lock().await;
-        let Some(mut stored) = self.stored().await.map_err(NotPassed::Unreadable)? else { return Ok(false) };
+        let Some(mut stored) = self.stored().await.map_err(NotPassed::Unreadable)? else { return Ok(None) };
         let Some(given) = given.filter(|given| !given.0.is_empty()) else { return Err(NotPassed::Missing) };
         let now = moment::now();
         let left = |tries: &Tries| {
@@ -169,16 +214,21 @@ impl Approver {
         if !pause.is_zero() {
             return Err(NotPassed::TooSoon(seconds(pause)));
         }
-        let (given, hash) = (given.clone(), stored.hash.clone());
+        let (given, hash, has_key) = (given.clone(), stored.hash.clone(), stored.key.is_some());
         let right = apart(move || {
             let hash = PasswordHash::new(&hash).map_err(|error| error.to_string())?;
-            Ok(given.0.len() <= LONGEST && Argon2::default().verify_password(given.0.as_bytes(), &hash).is_ok())
-        });
-        if right.await.map_err(NotPassed::Unreadable)? {
-            if stored.tries.remove(&key).is_some() {
-                self.note(stored).await?;
+            if given.0.len() > LONGEST || Argon2::default().verify_password(given.0.as_bytes(), &hash).is_err() {
+                return Ok(None);
             }
-            return Ok(true);
+            Ok(Some(if has_key { None } else { Some(StoredKey::generate(&given)?) }))
+        });
+        if let Some(new_key) = right.await.map_err(NotPassed::Unreadable)? {
+            let changes = stored.tries.remove(&key).is_some() || new_key.is_some();
+            stored.key = stored.key.or(new_key);
+            if changes {
+                self.note(stored.clone()).await?;
+            }
+            return Ok(Some(stored));
         }
         let pause = FIRST_PAUSE.saturating_mul(1 << tries.wrong.min(16)).min(LONGEST_PAUSE);
         tries = Tries { wrong: tries.wrong.saturating_add(1), until: Some(moment::now().after(pause)) };
@@ -215,55 +265,69 @@ impl Approver {
         }
     }
 
-    /// Sets a passphrase, or takes it away; whoever does so knows the one that is set.
-    pub(crate) async fn set(&self, verb: SetApprover, source: Source) -> SetApproverReply {
-        let refused = |is_set: bool, passphrase_wanted: bool, error: String| SetApproverReply {
-            success: false,
-            is_set,
-            passphrase_wanted,
-            error: Some(error),
-            ..SetApproverReply::default()
-        };
+    /// Checks whether a passphrase may be set, or taken away: the new one can be used, and the one that is set is known. Returns
+    /// the key that the latter opens, if there is one.
+    ///
+    /// # Errors
+    /// With the reply that says why nothing is changed.
+    pub(crate) async fn may_change(
+        &self,
+        verb: &SetApprover,
+        source: Source,
+    ) -> Result<Option<OpeningKey>, Box<SetApproverReply>> {
         if let Some(new) = &verb.passphrase
             && (new.0.chars().count() < SHORTEST || new.0.len() > LONGEST)
         {
             let is_set = !matches!(self.stored().await, Ok(None));
             let error = format!("A passphrase has at least {SHORTEST} characters, and at most {LONGEST} bytes");
-            return refused(is_set, false, error);
+            return Err(unchanged(is_set, error));
         }
-        match self.passes(verb.current.as_ref(), source).await {
-            Ok(_) => {}
-            Err(NotPassed::Missing) => {
-                return refused(true, true, "The passphrase that is set is needed to change it".to_owned());
+        self.opens(verb.current.as_ref(), source).await.map_err(|error| match error {
+            NotPassed::Missing => {
+                let missing = unchanged(true, "The passphrase that is set is needed to change it".to_owned());
+                Box::new(SetApproverReply { passphrase_wanted: true, ..*missing })
             }
-            Err(error) => {
-                let retry_after_seconds = error.retry_after_seconds();
-                let refused = refused(true, error.wants_another(), error.to_string());
-                return SetApproverReply { retry_after_seconds, ..refused };
-            }
-        }
-        let (file, is_set) = (self.file.clone(), verb.passphrase.is_some());
-        let done = apart(move || match verb.passphrase {
+            error => Box::new(SetApproverReply {
+                passphrase_wanted: error.wants_another(),
+                retry_after_seconds: error.retry_after_seconds(),
+                ..*unchanged(true, error.to_string())
+            }),
+        })
+    }
+
+    /// Sets a passphrase, or takes it away. `key` is what the one before opened; the new one opens it too.
+    pub(crate) async fn set(&self, passphrase: Option<Passphrase>, key: Option<&OpeningKey>) -> SetApproverReply {
+        let (file, is_set, key) = (self.file.clone(), passphrase.is_some(), key.cloned());
+        let done = apart(move || match passphrase {
             Some(new) => {
                 let mut salt = [0; SALT];
                 getrandom::fill(&mut salt).map_err(|error| error.to_string())?;
                 let hash: PasswordHash = Argon2::default()
                     .hash_password_with_salt(new.0.as_bytes(), &salt)
                     .map_err(|error| error.to_string())?;
+                let key = key.map_or_else(|| StoredKey::generate(&new), |key| StoredKey::sealed(&key, &new))?;
                 let (hash, since) = (hash.to_string(), moment::told(moment::now()));
-                let stored = Stored { version: VERSION, hash, since, tries: BTreeMap::new() };
-                write(&file, &stored).map_err(|error| error.to_string())
+                let stored = Stored { version: VERSION, hash, since, tries: BTreeMap::new(), key: Some(key) };
+                write(&file, &stored).map_err(|error| error.to_string())?;
+                // The key that it has opens nothing any more.
+                drop(std::fs::remove_file(file.with_file_name(CLEARED)));
+                Ok(())
             }
-            None => match std::fs::remove_file(&file) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
-                _ => Ok(()),
-            },
+            None => {
+                let cleared = file.with_file_name(CLEARED);
+                // Runs are sealed until they store themselves anew, and the daemon may not live to see that.
+                key.map_or(Ok(()), |key| write(&cleared, &key.plain())).map_err(|error| error.to_string())?;
+                match std::fs::remove_file(&file) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
+                    _ => Ok(()),
+                }
+            }
         });
         match done.await {
             Ok(()) => SetApproverReply { success: true, is_set, ..SetApproverReply::default() },
             Err(error) => {
                 let file = self.file.display();
-                refused(!is_set, false, format!("The passphrase could not be kept in '{file}': {error}"))
+                *unchanged(!is_set, format!("The passphrase could not be stored in '{file}': {error}"))
             }
         }
     }
@@ -286,8 +350,13 @@ impl Approver {
     }
 }
 
+/// Returns the reply to a change that was not made.
+fn unchanged(is_set: bool, error: String) -> Box<SetApproverReply> {
+    Box::new(SetApproverReply { success: false, is_set, error: Some(error), ..SetApproverReply::default() })
+}
+
 /// Writes the file whole or not at all, for its owner only.
-fn write(file: &Path, stored: &Stored) -> io::Result<()> {
+fn write(file: &Path, stored: &impl Serialize) -> io::Result<()> {
     let new = file.with_extension("new");
     // One that was left half written has the rights of whoever left it.
     let _ = std::fs::remove_file(&new);
@@ -330,7 +399,10 @@ mod tests {
 
     async fn set(approver: &Approver, new: Option<&str>, current: Option<&str>) -> SetApproverReply {
         let verb = SetApprover { passphrase: new.and_then(words), current: current.and_then(words) };
-        approver.set(verb, Source::Socket).await
+        match approver.may_change(&verb, Source::Socket).await {
+            Ok(key) => approver.set(verb.passphrase, key.as_ref()).await,
+            Err(refused) => *refused,
+        }
     }
 
     /// The pause after a wrong one is over.
@@ -348,7 +420,7 @@ mod tests {
         let file = folder.path().join("approver.json");
         std::fs::create_dir_all(file.join("in the way")).unwrap();
         let (hash, since) = ("$argon2id$".to_owned(), String::new());
-        let stored = Stored { version: VERSION, hash, since, tries: BTreeMap::new() };
+        let stored = Stored { version: VERSION, hash, since, tries: BTreeMap::new(), key: None };
         assert!(write(&file, &stored).is_err());
         assert!(!folder.path().join("approver.new").exists());
     }

@@ -16,6 +16,7 @@ mod event;
 mod function;
 mod gate;
 mod list;
+mod locked;
 mod origin;
 mod pause;
 mod pins;
@@ -45,6 +46,7 @@ use tokio::task::JoinSet;
 
 pub(crate) use event::RunEvents;
 
+use crate::approver::Approver;
 use crate::caller::Caller;
 use crate::changes::Changes;
 use crate::daemon::Ending;
@@ -92,6 +94,7 @@ pub(crate) struct Surroundings {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) projects: Projects,
     pub(crate) hands: Hands,
+    pub(crate) approver: Arc<Approver>,
     pub(crate) remotes: Remotes,
     pub(crate) secrets: Arc<Secrets>,
     pub(crate) changes: Changes,
@@ -520,7 +523,7 @@ impl Runs {
     }
 
     fn told(&self, run: &Arc<Run>) -> RunRecord {
-        run.record(self.pending_gates(run), &self.shared.secrets)
+        RunRecord { locked: self.is_locked(&run.id), ..run.record(self.pending_gates(run), &self.shared.secrets) }
     }
 
     /// Returns the whole of what a run returned that is completed, from its history where its summary has a part only.

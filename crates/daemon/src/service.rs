@@ -46,7 +46,7 @@ pub(crate) struct Service {
     nodes: Arc<Nodes>,
     tools: Tools,
     remotes: Remotes,
-    approver: Approver,
+    approver: Arc<Approver>,
     secrets: Arc<Secrets>,
     clients: AtomicUsize,
     started: Instant,
@@ -149,6 +149,7 @@ impl Service {
         let remotes = Remotes::start(place.state(), configuration.clone(), changes.clone(), secrets.clone());
         let settings = configuration.clone();
         let tools = Tools::new(workflows.clone(), remotes.clone(), configuration, changes.clone());
+        let approver = Arc::new(Approver::of(place.state(), settings));
         let surroundings = Surroundings {
             sessions: sessions.clone(),
             workflows: workflows.clone(),
@@ -156,6 +157,7 @@ impl Service {
             nodes: nodes.clone(),
             projects,
             hands,
+            approver: approver.clone(),
             remotes: remotes.clone(),
             secrets: secrets.clone(),
             changes,
@@ -164,7 +166,7 @@ impl Service {
         let runs = Runs::open(place.journal(), surroundings, keep).await?;
         runs.recover().await;
         Ok(Self {
-            approver: Approver::of(place.state(), settings),
+            approver,
             place,
             stop,
             listen_again: Arc::default(),
@@ -272,18 +274,26 @@ impl Service {
             Command::RunWorkflow(verb) => Answer::of_run(self.runs.run(caller, verb, step).await),
             Command::ExecuteWorkflow(verb) => Answer::of(self.runs.execute(caller, verb, step).await),
             Command::GetRun(verb) => Answer::of_run(self.runs.look_at(verb).await),
-            Command::Decide(verb) => Answer::of(self.runs.answer(caller, &self.approver, verb.into()).await),
-            Command::AnswerGate(verb) => Answer::of(self.runs.answer(caller, &self.approver, verb.into()).await),
+            Command::Decide(verb) => Answer::of(self.runs.answer(caller, verb.into()).await),
+            Command::AnswerGate(verb) => Answer::of(self.runs.answer(caller, verb.into()).await),
             Command::GetApprover(_) => Answer::of(self.approver.told().await),
             // Only a person may lock people out, or in. Where the system hides the processes of others, a passphrase is the
             // only proof there is, so the first one is set from a terminal whose owner is hidden.
             Command::SetApprover(verb) => match caller.no_person().await {
-                None => Answer::of(self.approver.set(verb, caller.source()).await),
+                None => Answer::of(self.runs.set_approver(verb, caller.source()).await),
                 Some(NoPerson::Hidden) if caller.proof().await == Proof::Terminal => {
-                    Answer::of(self.approver.set(verb, caller.source()).await)
+                    Answer::of(self.runs.set_approver(verb, caller.source()).await)
                 }
                 Some(_) => Answer::failure(
                     "The approver's passphrase is set by a person, with 'steplatch approver', in a terminal of their own"
+                        .to_owned(),
+                ),
+            },
+            // What the kernel hides, the passphrase proves.
+            Command::UnlockRuns(verb) => match caller.no_person().await {
+                None | Some(NoPerson::Hidden) => Answer::of(self.runs.unlock(verb, caller.source()).await),
+                Some(_) => Answer::failure(
+                    "Locked runs are opened by a person, with 'steplatch approver unlock', in a terminal of their own"
                         .to_owned(),
                 ),
             },

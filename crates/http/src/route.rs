@@ -168,6 +168,10 @@ pub const WITHOUT_ROUTE: &[(&str, &str)] = &[
     ("WRITE_TERMINAL", "belongs to an attached terminal; programs type with SEND_INPUT"),
     ("STOP_DAEMON", "would take the daemon from everybody else; a person stops it on their machine"),
     ("SET_APPROVER", "is for a person in a terminal of their own"),
+    (
+        "UNLOCK_RUNS",
+        "is for a person in a terminal of their own; an answer with the passphrase opens the run that it is for",
+    ),
 ];
 
 impl Route {

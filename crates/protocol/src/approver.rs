@@ -66,6 +66,33 @@ pub struct SetApproverReply {
     pub error: Option<String>,
 }
 
+/// Open the runs that wait for a person and are locked since the daemon was started anew.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct UnlockRuns {
+    /// The approver's passphrase
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passphrase: Option<Passphrase>,
+}
+
+/// How many runs were opened.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+pub struct UnlockRunsReply {
+    /// Whether no run is locked now
+    pub success: bool,
+    /// Runs that were locked and go on
+    #[serde(default)]
+    pub runs: usize,
+    /// Whether the passphrase is missing or wrong
+    #[serde(default)]
+    pub passphrase_wanted: bool,
+    /// Seconds until a passphrase is checked again; set where this one was not checked, because wrong ones came before it
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u64>,
+    /// What went wrong and what to do
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

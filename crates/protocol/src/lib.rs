@@ -27,7 +27,9 @@ mod tools;
 mod verb;
 mod visible;
 
-pub use approver::{GetApprover, GetApproverReply, Passphrase, SetApprover, SetApproverReply};
+pub use approver::{
+    GetApprover, GetApproverReply, Passphrase, SetApprover, SetApproverReply, UnlockRuns, UnlockRunsReply,
+};
 pub use arguments::{InvalidArguments, Read, check, read};
 pub use client::{CallError, Client, Events};
 pub use codec::{Line, LineReader, MAX_LINE};

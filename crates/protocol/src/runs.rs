@@ -569,6 +569,9 @@ pub struct RunRecord {
     /// The run that started it
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_run_id: Option<String>,
+    /// Whether it waits for a person and goes on only after 'steplatch approver unlock'
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub locked: bool,
 }
 
 /// A run's record.

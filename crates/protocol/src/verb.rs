@@ -169,6 +169,7 @@ verbs! {
 
     approver::GetApprover => GetApproverReply, "GET_APPROVER", None, "Tell whether answers need a passphrase", READS;
     approver::SetApprover => SetApproverReply, "SET_APPROVER", None, "Set the passphrase of answers", DECIDES;
+    approver::UnlockRuns => UnlockRunsReply, "UNLOCK_RUNS", None, "Open locked runs", DECIDES;
 
     library::CreateWorkflow => CreateWorkflowReply, "CREATE_WORKFLOW", Some("create_workflow"), "Save a workflow", SAVES;
     library::LoadFunctions => LoadFunctionsReply, "LOAD_FUNCTIONS", None, "Load a file of functions", SETS;

@@ -158,8 +158,15 @@ impl TestDaemon {
 
     /// Stops the daemon and starts another one in its folders, with its settings, which finds the terminals.
     pub async fn restarted(self) -> Self {
+        self.restarted_after(|| {}).await
+    }
+
+    /// Restarts the daemon as [`Self::restarted`]. `act` is called while no daemon is there.
+    pub async fn restarted_after(self, act: impl FnOnce()) -> Self {
         let configuration = self.configuration.borrow().clone();
-        Self::configured(self.ended(Ending::KeepTerminals).await, configuration).await
+        let folder = self.ended(Ending::KeepTerminals).await;
+        act();
+        Self::configured(folder, configuration).await
     }
 
     /// Stops the daemon with its terminals and starts another one in its folders, with its settings: nothing is left that

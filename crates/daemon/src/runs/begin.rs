@@ -1,6 +1,6 @@
 //! How runs begin: asked for, started by another run, or left behind by another daemon.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -20,6 +20,7 @@ use super::run::{About, Run};
 use super::source::Source;
 use super::start_key::StartKey;
 use super::{Seal, Shared, child};
+use crate::approver::OpeningKey;
 use crate::caller::Caller;
 use crate::moment;
 
@@ -178,18 +179,39 @@ impl Shared {
                 return;
             }
         };
+        // The oldest first, as they began.
+        let left: Vec<KnownRun> = left.into_iter().rev().collect();
+        let cleared = self.approver.cleared_key().await;
+        if cleared.is_none()
+            && let Err(error) = self.lock_sealed(&left).await
+        {
+            tracing::error!(%error, "what the last daemon left can not be read");
+            return;
+        }
+        let locked = self.locked.all();
+        let left = left.into_iter().filter(|known| !locked.contains(&known.run)).collect();
+        self.take_up(left, cleared.as_ref(), &locked).await;
+    }
+
+    /// Goes on with runs that another daemon left, which are in the order in which they began. `key` opens those that are sealed.
+    /// A run below one that is `locked` is waited for.
+    pub(super) async fn take_up(
+        self: &Arc<Self>,
+        left: Vec<KnownRun>,
+        key: Option<&OpeningKey>,
+        locked: &HashSet<RunId>,
+    ) {
         let (mut drivers, mut functions, mut remotes) = (Vec::new(), Vec::new(), Vec::new());
         let mut callers = HashMap::new();
-        // The oldest first, as they began.
-        for known in left.into_iter().rev() {
+        for known in left {
             let run = known.run.clone();
             let told = Run::told(known.clone());
             let found = if told.is_remote() {
                 self.found_remote(known).await.map(|found| remotes.push(found))
             } else if told.is_function() {
-                self.found_function(known, &mut callers).await.map(|found| functions.push(found))
+                self.found_function(known, key, &mut callers).await.map(|found| functions.push(found))
             } else {
-                self.found(known).await.map(|found| drivers.push(found))
+                self.found(known, key).await.map(|found| drivers.push(found))
             };
             match found {
                 Ok(()) => {}
@@ -205,7 +227,9 @@ impl Shared {
         let is_orphan = |run: &Arc<Run>| {
             let parent = run.about.parent.as_ref();
             parent.is_some_and(|step| {
-                !is_awaited(step, &drivers) && !functions.iter().any(|function| function.awaits(step))
+                !is_awaited(step, &drivers)
+                    && !functions.iter().any(|function| function.awaits(step))
+                    && !locked.contains(&step.run)
             })
         };
         let orphans: Vec<Arc<Run>> = found.filter_map(|id| self.driven(id)).filter(is_orphan).collect();
@@ -228,12 +252,12 @@ impl Shared {
     }
 
     /// Makes a run out of what the journal has of it.
-    async fn found(self: &Arc<Self>, known: KnownRun) -> Result<Left, String> {
+    async fn found(self: &Arc<Self>, known: KnownRun, key: Option<&OpeningKey>) -> Result<Left, String> {
         let id = known.run.clone();
         let unreadable = |error: &dyn std::fmt::Display| format!("its history can not be read: {error}");
-        let private = self.journal.private(&id).await.map_err(|error| unreadable(&error))?;
-        let origin: Origin = serde_json::from_str(&private.unwrap_or_default())
-            .map_err(|error| format!("what it needs to go on can not be read: {error}"))?;
+        let (text, private) = self.private_part(&id, key).await?;
+        let origin: Origin =
+            serde_json::from_str(&text).map_err(|error| format!("what it needs to go on can not be read: {error}"))?;
         let (caller, seal) = origin.into_parts();
         for secret in seal.secrets() {
             self.secrets.add(secret);
@@ -248,7 +272,7 @@ impl Shared {
         let run = Arc::new(run);
         let inputs = run.inputs();
         let parts = Parts { caller: Arc::new(caller), definition, run: id.clone(), about, inputs, progress };
-        let found = Found { seq: events.len() as u64, history, seal };
+        let found = Found { seq: events.len() as u64, history, seal, private };
         self.lock().insert(id, run.clone());
         Ok((run, Driver::at(self.clone(), parts, found), received))
     }

@@ -16,7 +16,7 @@ use super::catalog::TerminalTools;
 use super::function::{Begins, begin_saved, outcome_of};
 use super::remote::BeginsRemote;
 use super::report::shorten;
-use super::run::{Run, RunState};
+use super::run::{Progress, Run, RunState};
 use super::source::{INVALID, Named, Source};
 use super::{Seal, Shared, remote};
 use crate::caller::Caller;
@@ -108,7 +108,8 @@ pub(super) fn perform(
     })
 }
 
-/// Tells the parent whenever its child begins to wait for somebody, and when it goes on.
+/// Tells the parent whenever its child begins to wait, when that becomes a wait for a person or is one no more, and when the
+/// child goes on.
 pub(super) async fn tell_of_waits(
     child: &Run,
     parent: &mpsc::UnboundedSender<Box<Input>>,
@@ -116,10 +117,12 @@ pub(super) async fn tell_of_waits(
 ) -> Infallible {
     let mut progress = child.follow();
     loop {
-        let waits = progress.borrow_and_update().waits();
+        let waits_now = |now: &Progress| (now.waits(), now.asks_person);
+        let told = waits_now(&progress.borrow_and_update());
+        let (waits, _) = told;
         // What it knows already decides nothing.
         let _ = parent.send(Box::new(Input::ChildWaits { step: step.clone(), waits }));
-        if progress.wait_for(|now| now.waits() != waits).await.is_err() {
+        if progress.wait_for(|now| waits_now(now) != told).await.is_err() {
             // It is over, and whoever waits for that is told.
             std::future::pending::<()>().await;
         }

@@ -15,6 +15,7 @@ use steplatch_workflow::{
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 
+use super::locked::PrivateForm;
 use super::origin::Origin;
 use super::run::{About, Progress, RunState};
 use super::source::{Ending, Kept};
@@ -44,6 +45,9 @@ pub(super) struct Driver {
     seal: Seal,
     /// How many secrets are stored.
     sealed: usize,
+    private: PrivateForm,
+    /// Changes whenever the approver's passphrase is set or taken away.
+    key_changes: watch::Receiver<u64>,
     /// The state and the end that lists tell of.
     told: Option<RunState>,
     /// What is being performed, and the timer of the whole run.
@@ -76,6 +80,7 @@ pub(super) struct Found {
     pub(super) history: History,
     pub(super) seq: u64,
     pub(super) seal: Seal,
+    pub(super) private: PrivateForm,
 }
 
 impl Driver {
@@ -83,6 +88,7 @@ impl Driver {
         let Parts { caller, definition, run, about, inputs, progress } = parts;
         let seal = Seal::default().of(&definition);
         let caller = Arc::new(Caller { run: Some(run.clone()), ..(*caller).clone() });
+        let key_changes = shared.locked.key_changes();
         Self {
             shared,
             caller,
@@ -95,6 +101,8 @@ impl Driver {
             seq: 0,
             seal,
             sealed: 0,
+            private: PrivateForm::default(),
+            key_changes,
             told: None,
             in_flight: None,
             opening: None,
@@ -108,11 +116,11 @@ impl Driver {
 
     /// Returns one that goes on from where another daemon left the run.
     pub(super) fn at(shared: Arc<Shared>, parts: Parts, found: Found) -> Self {
-        let Found { history, seq, seal } = found;
+        let Found { history, seq, seal, private } = found;
         let seal = seal.of(&parts.definition);
         let sealed = seal.secrets().len();
         let ended_before = history.is_over();
-        let driver = Self { history, seq, seal, sealed, ended_before, ..Self::new(shared, parts) };
+        let driver = Self { history, seq, seal, sealed, private, ended_before, ..Self::new(shared, parts) };
         // One that is over counts as over once what it left behind is cleared away.
         if !ended_before {
             driver.publish();
@@ -135,7 +143,7 @@ impl Driver {
         // Its secrets are known now.
         self.shared.secrets.mask_in(&mut self.about.input);
         self.shared.secrets.mask_fields(&mut self.about.params);
-        let append = Append { key, ..self.append_of(&decision) };
+        let append = Append { key, ..self.append_of(&decision).await };
         let appended = self.shared.write_first(append).await?;
         if let Appended::Written { last } = &appended {
             self.seq = *last;
@@ -156,6 +164,10 @@ impl Driver {
     pub(super) async fn resume(mut self, mut received: mpsc::UnboundedReceiver<Box<Input>>) {
         let effects = resume(&self.history, moment::now());
         self.perform_all(effects, true).await;
+        // A passphrase may have been set while no daemon was there to seal what waits.
+        if !self.store_private().await {
+            return self.leave();
+        }
         self.go_on(&mut received).await;
     }
 
@@ -165,6 +177,10 @@ impl Driver {
             let input = tokio::select! {
                 biased;
                 () = stopping.cancelled() => return self.leave(),
+                Ok(()) = self.key_changes.changed() => match self.store_private().await {
+                    true => continue,
+                    false => return self.leave(),
+                },
                 input = received.recv() => input.map(|input| *input),
             };
             // The sender is ours as well, so there is always another one.
@@ -209,10 +225,12 @@ impl Driver {
         let decision = self.decide(input);
         if !decision.events.is_empty() {
             let redacted = self.redacted().await;
-            let append = Append { redacted, ..self.append_of(&decision) };
+            let append = Append { redacted, ..self.append_of(&decision).await };
             if !self.append(append).await {
                 return false;
             }
+        } else if !self.store_private().await {
+            return false;
         }
         self.perform_all(decision.effects, false).await;
         true
@@ -283,7 +301,7 @@ impl Driver {
     }
 
     /// Returns what is to be written for a decision that is part of the history already.
-    fn append_of(&mut self, decision: &Decision) -> Append {
+    async fn append_of(&mut self, decision: &Decision) -> Append {
         let texts = decision.events.iter().map(|event| self.seal.close(event)).collect();
         let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, texts);
         let progress = self.now();
@@ -298,11 +316,39 @@ impl Driver {
             self.told = Some(RunState::Running);
             append.summary = Some(Progress { state: RunState::Running, ..Progress::default() }.summary(&self.about));
         }
-        if self.sealed < self.seal.secrets().len() || self.seq == 0 {
-            self.sealed = self.seal.secrets().len();
-            append.private = Some(Origin::of(&self.caller, &self.definition, &self.seal).text());
-        }
+        append.private = self.private_anew().await;
         append
+    }
+
+    /// Returns what the run needs to go on as it is to be stored, if that changes.
+    async fn private_anew(&mut self) -> Option<String> {
+        let has_changed = self.sealed < self.seal.secrets().len() || self.seq == 0;
+        self.sealed = self.seal.secrets().len();
+        let text = || Origin::of(&self.caller, &self.definition, &self.seal).text();
+        self.private.stored_anew(&self.shared, &self.run, (self.asks_person(), has_changed), text).await
+    }
+
+    /// Stores what the run needs to go on in the form in which it is to be by now. Returns false when this run is not ours to go
+    /// on with.
+    async fn store_private(&mut self) -> bool {
+        let Some(private) = self.private_anew().await else { return true };
+        let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, Vec::new()).with_private(private);
+        let progress = self.now();
+        self.told = Some(progress.state);
+        append.summary = Some(progress.summary(&self.about));
+        self.append(append).await
+    }
+
+    /// Whether a person has to answer before the run goes on, here or in the run below it.
+    fn asks_person(&self) -> bool {
+        let is_for_person = |gate: &Gate| gate.answered_by() == AnsweredBy::Human;
+        self.history.gate().is_some_and(is_for_person) || self.shared.ask_person(&self.below())
+    }
+
+    /// Returns the run below this one that waits, if one does.
+    fn below(&self) -> Option<RunId> {
+        let current = self.history.current().filter(|_| self.history.child_waits());
+        current.map(|current| RunId::started_by(&current.step))
     }
 
     /// Writes, and waits as long as the journal has no room. Returns false when this run is not ours to go on with.
@@ -342,7 +388,7 @@ impl Driver {
     }
 
     fn now(&self) -> Progress {
-        let below = self.history.current().filter(|_| self.history.child_waits());
+        let below = self.below();
         let state = match self.history.status() {
             Status::Running if below.is_some() => RunState::Waiting,
             Status::NotStarted | Status::Running => RunState::Running,
@@ -362,7 +408,8 @@ impl Driver {
                 Arc::new(result)
             }),
             gate: self.history.gate().cloned(),
-            below: below.map(|current| RunId::started_by(&current.step)).into_iter().collect(),
+            below: below.into_iter().collect(),
+            asks_person: self.asks_person(),
             paused: self.history.paused().cloned(),
             kept: self.kept.clone(),
             unsaved: self.unsaved.clone(),

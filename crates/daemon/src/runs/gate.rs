@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use steplatch_ids::StepId;
+use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
 use steplatch_protocol::{AnswerGate, AnswerGateReply, Decide, GateInfo, GetGate, GetGateReply, Passphrase};
 use steplatch_workflow::{AnsweredBy, By, Event, Field, Form, Gate, Input, Proof, Timestamp};
 
-use super::run::Run;
+use super::run::{Run, RunState};
 use super::{Runs, report};
-use crate::approver::{Approver, NotPassed};
+use crate::approver::NotPassed;
 use crate::caller::Caller;
 use crate::moment;
 use crate::secrets::{MASK, Secrets};
@@ -207,8 +207,11 @@ fn listed(texts: &[String]) -> String {
     format!("[{}]", texts.iter().map(quoted).collect::<Vec<_>>().join(", "))
 }
 
-/// Says that a run waits for no answer.
+/// Says that a run waits for no answer, or can not take one.
 pub(super) fn not_waiting(run: &Run) -> NotTaken {
+    if let Some(trouble) = run.progress().trouble.filter(|_| run.state() == RunState::Waiting) {
+        return refused(trouble);
+    }
     refused(format!("Run is not waiting for input (state: {})", run.state().name()))
 }
 
@@ -368,8 +371,18 @@ impl Runs {
     }
 
     /// Passes an answer on to the run that waits for it. Returns once it is written down.
-    pub(crate) async fn answer(&self, caller: &Caller, approver: &Approver, given: Given) -> AnswerGateReply {
+    pub(crate) async fn answer(&self, caller: &Caller, given: Given) -> AnswerGateReply {
         let run_id = given.run_id.clone();
+        if let Err(why) = self.unlock_for(caller, &given).await {
+            return AnswerGateReply {
+                run_id,
+                status: RunState::Waiting.name().to_owned(),
+                passphrase_wanted: why.wants_another(),
+                retry_after_seconds: why.retry_after_seconds(),
+                error: Some(why.to_string()),
+                ..AnswerGateReply::default()
+            };
+        }
         let unmeant = |error: String| AnswerGateReply {
             run_id: run_id.clone(),
             error: Some(error),
@@ -387,9 +400,9 @@ impl Runs {
         // Of two that answer at once, the second finds what the first one left.
         let _first = run.answering.lock().await;
         let taken = if run.is_function() {
-            self.answer_function(caller, approver, &run, &given).await
+            self.answer_function(caller, &run, &given).await
         } else {
-            self.answer_machine(caller, approver, &run, &given).await
+            self.answer_machine(caller, &run, &given).await
         };
         let passphrase_wanted = matches!(&taken, Err(NotTaken::NotApproved(why)) if why.wants_another());
         AnswerGateReply {
@@ -406,13 +419,26 @@ impl Runs {
         }
     }
 
-    async fn answer_machine(
-        &self,
-        caller: &Caller,
-        approver: &Approver,
-        run: &Arc<Run>,
-        given: &Given,
-    ) -> Result<(), NotTaken> {
+    /// Opens the locked runs if an answer is for one of them and can be a person's.
+    ///
+    /// # Errors
+    /// When it carries no passphrase, or one that is not the approver's.
+    async fn unlock_for(&self, caller: &Caller, given: &Given) -> Result<(), NotPassed> {
+        let is_meant = |id: &str| id.parse::<RunId>().is_ok_and(|id| self.is_locked(&id));
+        let gate = given.gate_id.as_deref().and_then(|gate| gate.split_once('/')).map(|(run, _)| run);
+        if !is_meant(&given.run_id) && !gate.is_some_and(is_meant) {
+            return Ok(());
+        }
+        match caller.no_person().await {
+            None | Some(NoPerson::Hidden) if !given.decides => {
+                self.unlock_with(given.passphrase.as_ref(), caller.source()).await.map(drop)
+            }
+            // It is refused below, in its own words.
+            _ => Ok(()),
+        }
+    }
+
+    async fn answer_machine(&self, caller: &Caller, run: &Arc<Run>, given: &Given) -> Result<(), NotTaken> {
         let before = run.progress();
         let Some(gate) = before.gate else {
             return Err(match self.answered_before(run, given.gate_id.as_deref()).await {
@@ -429,7 +455,7 @@ impl Runs {
         }
         let form = gate.form().cloned();
         let asked = Asked { choices: gate.choices().into_iter().map(str::to_owned).collect(), form, info };
-        let VerifiedAnswer { choice, by } = self.admitted(caller, approver, &asked, given).await?;
+        let VerifiedAnswer { choice, by } = self.admitted(caller, &asked, given).await?;
         let input = Input::GateAnswered { step: gate.step.clone(), choice: choice.clone(), by: by.clone() };
         run.tell(input);
         run.reaches(|now| now.seq > before.seq || now.state.is_over(), TAKEN_WITHIN).await;
@@ -451,10 +477,10 @@ impl Runs {
     pub(super) async fn admitted(
         &self,
         caller: &Caller,
-        approver: &Approver,
         asked: &Asked,
         given: &Given,
     ) -> Result<VerifiedAnswer, NotTaken> {
+        let approver = &self.shared.approver;
         let human = asked.info.answered_by == AnsweredBy::Human.name();
         // An agent that asks for leave does not give it to itself.
         if human && given.decides {

@@ -85,6 +85,8 @@ pub(super) struct Progress {
     pub(super) questions: Vec<Question>,
     /// The runs below this one that wait for somebody, themselves or through others below them.
     pub(super) below: Vec<RunId>,
+    /// Whether a person has to answer before it goes on, here or in a run below it.
+    pub(super) asks_person: bool,
     /// Whether it waits for somebody who answers elsewhere, at the service that does its work.
     pub(super) asks_elsewhere: bool,
     /// Who wants it to go no further for now.
@@ -368,6 +370,7 @@ impl Run {
             pending_gate: gates.first().cloned(),
             pending_gates: gates,
             parent_run_id: self.about.parent.as_ref().map(|step| step.run.to_string()),
+            locked: false,
         }
     }
 }

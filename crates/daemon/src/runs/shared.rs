@@ -22,7 +22,9 @@ use tokio_util::task::TaskTracker;
 use super::Surroundings;
 use super::drive::ENTRY_VERSION;
 use super::function::OwnFile;
+use super::locked::{LOCKED, LockedRuns};
 use super::run::{Progress, Run, RunState};
+use crate::approver::{Approver, is_sealed};
 use crate::changes::Changes;
 use crate::daemon::Ending;
 use crate::library::Workflows;
@@ -80,6 +82,7 @@ pub(super) struct Shared {
     pub(super) nodes: Arc<Nodes>,
     pub(super) projects: Projects,
     pub(super) hands: Hands,
+    pub(super) approver: Arc<Approver>,
     /// Services that do the work of some runs.
     pub(super) remotes: Remotes,
     /// Who wants to know how far runs are.
@@ -92,6 +95,8 @@ pub(super) struct Shared {
     pub(super) driven: Mutex<HashMap<RunId, Arc<Run>>>,
     /// Runs that are not over and can not go on, and why.
     pub(super) broken: Mutex<HashMap<RunId, String>>,
+    /// Runs that wait for a person and go on once the approver's passphrase is given.
+    pub(super) locked: LockedRuns,
     /// Cancelled when the daemon stops: runs are left to the next one.
     pub(super) stopping: CancellationToken,
     /// What runs needed goes back to the system.
@@ -114,8 +119,19 @@ impl Shared {
     /// # Errors
     /// When the journal can not be used.
     pub(super) async fn open(path: PathBuf, surroundings: Surroundings, keep: KeptRuns) -> Result<Self, OpenError> {
-        let Surroundings { sessions, workflows, workers, nodes, projects, hands, remotes, secrets, changes, stop } =
-            surroundings;
+        let Surroundings {
+            sessions,
+            workflows,
+            workers,
+            nodes,
+            projects,
+            hands,
+            approver,
+            remotes,
+            secrets,
+            changes,
+            stop,
+        } = surroundings;
         let journal = open_journal(path, keep.disk).await?;
         Ok(Self {
             journal,
@@ -126,12 +142,14 @@ impl Shared {
             nodes,
             projects,
             hands,
+            approver,
             remotes,
             changes,
             below: Mutex::default(),
             files: Mutex::default(),
             driven: Mutex::default(),
             broken: Mutex::default(),
+            locked: LockedRuns::default(),
             stopping: CancellationToken::new(),
             memory: MemoryReturn::default(),
             stop,
@@ -173,7 +191,8 @@ impl Shared {
         if let Some(run) = self.driven(&known.run) {
             return run;
         }
-        let trouble = self.broken().get(&known.run).map(|why| format!("{why}; cancel the run to write it off"));
+        let broken = self.broken().get(&known.run).map(|why| format!("{why}; cancel the run to write it off"));
+        let trouble = broken.or_else(|| self.locked.contains(&known.run).then(|| LOCKED.to_owned()));
         Arc::new(Run::told(known).in_trouble(trouble))
     }
 
@@ -257,12 +276,19 @@ impl Shared {
 
     /// Appends, and waits as long as the journal has no room, which `progress` tells meanwhile. Returns the number of
     /// the last entry, or `None` when the run is not ours to go on with.
-    pub(super) async fn written(&self, append: Append, progress: &watch::Sender<Progress>) -> Option<u64> {
+    pub(super) async fn written(self: &Arc<Self>, append: Append, progress: &watch::Sender<Progress>) -> Option<u64> {
         let run = append.run.clone();
         let mut pause = PAUSES.0;
         loop {
             match self.journal.write(append.clone()).await {
-                Ok(Appended::Written { last }) => return Some(last),
+                Ok(Appended::Written { last }) => {
+                    if append.private.as_deref().is_some_and(is_sealed) {
+                        // What was stored plain before is in the log until that is emptied.
+                        let shared = self.clone();
+                        tokio::spawn(async move { shared.empty_log().await });
+                    }
+                    return Some(last);
+                }
                 Ok(Appended::Existing { run: existing }) => {
                     tracing::error!(%run, %existing, "an append without a key was taken for another run's");
                     return None;
@@ -305,6 +331,7 @@ impl Shared {
         append.summary = Some(progress.summary(&run.about));
         self.journal.write(append).await.map_err(|error| error.to_string())?;
         self.broken().remove(&run.id);
+        self.locked.remove(&run.id);
         Ok(())
     }
 }

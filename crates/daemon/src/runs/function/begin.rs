@@ -19,10 +19,12 @@ use super::frame::Frame;
 use super::history::{Folded, ROOT, child_step};
 use super::node::Declared;
 use super::work::Work;
+use crate::approver::OpeningKey;
 use crate::caller::Caller;
 use crate::moment;
 use crate::nodes::{FunctionWorkflow, Project, python};
 use crate::runs::drive::ENTRY_VERSION;
+use crate::runs::locked::PrivateForm;
 use crate::runs::origin::Origin;
 use crate::runs::pins::{References, callable, check_nodes};
 use crate::runs::run::{About, Progress, Run, RunState};
@@ -227,8 +229,10 @@ impl Shared {
                     cancelling: run.cancelling.clone(),
                     taken: run.taken.clone(),
                     learned: self.secrets.learned(),
+                    key_changes: self.locked.key_changes(),
                     about,
                     seal,
+                    private: PrivateForm::default(),
                     inputs,
                     progress,
                     declared,
@@ -257,19 +261,19 @@ impl Shared {
     pub(in crate::runs) async fn found_function(
         self: &Arc<Self>,
         known: KnownRun,
+        key: Option<&OpeningKey>,
         callers: &mut HashMap<String, (Arc<Caller>, Seal)>,
     ) -> Result<FoundFunction, String> {
         let id = known.run.clone();
         let unreadable = |error: &dyn std::fmt::Display| format!("its history can not be read: {error}");
-        let private = self.journal.private(&id).await.map_err(|error| unreadable(&error))?;
-        let private = private.unwrap_or_default();
-        let (caller, seal) = match callers.get(&private) {
+        let (text, private) = self.private_part(&id, key).await?;
+        let (caller, seal) = match callers.get(&text) {
             Some(known) => known.clone(),
             None => {
-                let origin: Origin = serde_json::from_str(&private)
+                let origin: Origin = serde_json::from_str(&text)
                     .map_err(|error| format!("what it needs to go on can not be read: {error}"))?;
                 let (caller, seal) = origin.into_parts();
-                callers.entry(private).or_insert((Arc::new(caller), seal)).clone()
+                callers.entry(text).or_insert((Arc::new(caller), seal)).clone()
             }
         };
         let records = self.journal.read(&id, 1).await.map_err(|error| unreadable(&error))?;
@@ -304,8 +308,10 @@ impl Shared {
             cancelling,
             taken,
             learned: self.secrets.learned(),
+            key_changes: self.locked.key_changes(),
             about,
             seal: LiveSeal::found(seal, &self.secrets),
+            private,
             inputs,
             progress,
             declared: Arc::new(declared),

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::cancel::Ending;
 use super::entry::{Asked, Entry};
 use super::frame::Frame;
-use super::gate::{Question, answer_of, step};
+use super::gate::{Question, answer_of, is_for_person, step};
 use super::history::{Folded, Open, What, child_of};
 use super::node::Declared;
 use super::work::{Came, Work, due};
@@ -23,6 +23,7 @@ use crate::caller::Caller;
 use crate::moment;
 use crate::runs::Shared;
 use crate::runs::drive::ENTRY_VERSION;
+use crate::runs::locked::PrivateForm;
 use crate::runs::origin::Origin;
 use crate::runs::run::{About, Progress, RunState};
 use crate::runs::seal::{Closed, LiveSeal};
@@ -41,7 +42,10 @@ pub(super) struct Driver {
     pub(super) taken: CancellationToken,
     /// Changes whenever the daemon learns a secret.
     pub(super) learned: watch::Receiver<u64>,
+    /// Changes whenever the approver's passphrase is set or taken away.
+    pub(super) key_changes: watch::Receiver<u64>,
     pub(super) seal: LiveSeal,
+    pub(super) private: PrivateForm,
     pub(super) declared: Arc<Declared>,
     /// Who makes calls, by the numbers of the calls that they are the answers to.
     pub(super) frames: HashMap<u64, Frame>,
@@ -82,6 +86,7 @@ enum Happened {
     Resumed { by: String, above: bool },
     ChildBegan { number: u64 },
     SecretLearned,
+    KeyChanged,
     OutOfTime,
     Stopping,
 }
@@ -135,6 +140,7 @@ impl Driver {
                 },
                 Some((number, came)) = self.work.next() => return Happened::Came { number, came, by: None },
                 Ok(()) = self.learned.changed() => return Happened::SecretLearned,
+                Ok(()) = self.key_changes.changed() => return Happened::KeyChanged,
                 () = due(out_of_time) => return Happened::OutOfTime,
                 () = due(self.ending.cleans_up_until) => return Happened::CleanedUpTooLong,
                 () = std::future::ready(()), if is_ready => if let Some((number, came)) = self.work.next_ready() {
@@ -179,7 +185,7 @@ impl Driver {
                 self.write(&[]).await;
                 false
             }
-            Happened::SecretLearned => self.write(&[]).await,
+            Happened::SecretLearned | Happened::KeyChanged => self.write(&[]).await,
             Happened::Cancelled { reason } => self.cancel(at, reason).await,
             Happened::CleanedUpTooLong => self.cancel_at_once(at, String::new()).await,
             Happened::OutOfTime => {
@@ -226,7 +232,7 @@ impl Driver {
                     None => drop(self.below.remove(&number)),
                 }
                 self.publish();
-                true
+                self.write(&[]).await
             }
             Happened::Came { number, came: Came::Begin, .. } => {
                 if self.folded.paused.is_some() {
@@ -300,19 +306,20 @@ impl Driver {
     /// run is not ours to go on with.
     async fn write(&mut self, entries: &[Entry]) -> bool {
         let Closed { texts, redacted, has_learned } = self.closed(entries).await;
-        if texts.is_empty() && redacted.is_empty() && !has_learned {
+        let text = || Origin::whole(&self.caller, self.seal.seal()).text();
+        let asks_person = self.asks_person();
+        let private = self.private.stored_anew(&self.shared, &self.run, (asks_person, has_learned), text).await;
+        if texts.is_empty() && redacted.is_empty() && private.is_none() {
             return true;
         }
         let mut append = Append { redacted, ..Append::new(self.run.clone(), self.seq, ENTRY_VERSION, texts) };
         // One that is over counts as that once what it started has ended.
         let state = self.folded.state();
-        if !state.is_over() && (self.told != Some(state) || has_learned) {
+        if !state.is_over() && (self.told != Some(state) || private.is_some()) {
             self.told = Some(state);
             append.summary = Some(self.now().summary(&self.about));
         }
-        if has_learned {
-            append.private = Some(Origin::whole(&self.caller, self.seal.seal()).text());
-        }
+        append.private = private;
         let Some(last) = self.shared.written(append, &self.progress).await else { return false };
         self.seq = last;
         if self.folded.end.is_none() {
@@ -354,6 +361,13 @@ impl Driver {
         let returned = self.folded.end.as_ref().and_then(|end| end.result.as_ref());
         if !returned.is_some_and(|returned| self.seal.hides(returned)) {
             return true;
+        }
+        if let Some(step) = &self.about.parent {
+            tokio::select! {
+                () = self.shared.locked.opened(&step.run) => {}
+                () = self.cancelling.cancelled() => {}
+                () = self.shared.stopping.cancelled() => return false,
+            }
         }
         let parent = self.about.parent.as_ref().and_then(|step| self.shared.driven(&step.run));
         let Some(parent) = parent.filter(|parent| parent.is_function()) else { return true };
@@ -403,9 +417,17 @@ impl Driver {
                 .filter_map(|(number, open)| Question::of(&self.run, number, open))
                 .collect(),
             below: self.below.values().cloned().collect(),
+            asks_person: self.asks_person(),
             returned: end.and_then(|end| end.result.clone()).map(Arc::new),
             ..Progress::default()
         }
+    }
+
+    /// Whether a person has to answer a question of the run, or of one below it.
+    fn asks_person(&self) -> bool {
+        let mut waiting = self.folded.open.waiting();
+        waiting.any(|(_, open)| matches!(&open.what, What::Call(call) if is_for_person(&call.kind)))
+            || self.shared.ask_person(self.below.values())
     }
 
     /// Tells the runs below this one something.

@@ -11,7 +11,6 @@ use steplatch_workflow::{By, Form, Input, Timestamp};
 
 use super::entry::{Asked as EntryAsked, Entry};
 use super::history::{Open, What, waits_for_somebody};
-use crate::approver::Approver;
 use crate::caller::Caller;
 use crate::moment;
 use crate::runs::gate::{
@@ -93,6 +92,12 @@ pub(super) fn step(run: &RunId, number: u64) -> Option<StepId> {
     Some(StepId { run: run.clone(), place: "gate".to_owned(), visit: u32::try_from(number).ok()? })
 }
 
+/// Whether a call asks a person something.
+pub(super) fn is_for_person(kind: &CallKind) -> bool {
+    let CallKind::Gate { answered_by, .. } = kind else { return false };
+    waits_for_somebody(kind) && complaint(kind).is_none() && answered_by.as_deref().is_none_or(|who| who == HUMAN)
+}
+
 /// Returns what is wrong with how a function asks, for its author.
 pub(super) fn complaint(kind: &CallKind) -> Option<String> {
     let CallKind::Gate { prompt, choices, form, answered_by, .. } = kind else { return None };
@@ -136,7 +141,6 @@ impl Runs {
     pub(in crate::runs) async fn answer_function(
         &self,
         caller: &Caller,
-        approver: &Approver,
         run: &Run,
         given: &Given,
     ) -> Result<(), NotTaken> {
@@ -164,7 +168,7 @@ impl Runs {
             choices: question.choices.clone(),
             form: question.form.clone(),
         };
-        let VerifiedAnswer { choice, by } = self.admitted(caller, approver, &asked, given).await?;
+        let VerifiedAnswer { choice, by } = self.admitted(caller, &asked, given).await?;
         run.tell(Input::GateAnswered { step: question.step.clone(), choice, by: by.clone() });
         let waits = |question: &Question, open: &[Question]| open.iter().any(|open| open.step == question.step);
         run.reaches(|now| now.state.is_over() || !waits(question, &now.questions), TAKEN_WITHIN).await;

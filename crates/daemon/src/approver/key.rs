@@ -1,0 +1,222 @@
+//! The approver's key pair: what it seals is opened with the passphrase only.
+//!
+//! Owns the format of sealed texts, and of the key in `approver.json`. Sealing needs the public key and no person, so a
+//! daemon that knows no passphrase can seal. The private key is sealed to a second key pair that Argon2id derives from the
+//! passphrase and a salt: another passphrase seals the private key anew, and sealed texts stay as they are.
+//!
+//! Every seal is HPKE in base mode (RFC 9180, <https://www.rfc-editor.org/rfc/rfc9180>) with DHKEM(X25519, HKDF-SHA256),
+//! HKDF-SHA256 and ChaCha20Poly1305. A sealed text is `sealed:1:` and the Base64 of the encapsulated key, 32 bytes, with the
+//! ciphertext behind it.
+
+use argon2::Argon2;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hpke::aead::ChaCha20Poly1305;
+use hpke::kdf::HkdfSha256;
+use hpke::kem::X25519HkdfSha256;
+use hpke::{Deserializable, Kem, OpModeR, OpModeS, Serializable, single_shot_open, single_shot_seal};
+use serde::{Deserialize, Serialize};
+use steplatch_ids::RunId;
+use steplatch_protocol::Passphrase;
+
+type PublicKey = <X25519HkdfSha256 as Kem>::PublicKey;
+type PrivateKey = <X25519HkdfSha256 as Kem>::PrivateKey;
+type EncappedKey = <X25519HkdfSha256 as Kem>::EncappedKey;
+
+/// What a sealed text begins with; the number is the version of its format.
+const PREFIX: &str = "sealed:1:";
+
+/// What seals are for (the `info` of HPKE): one made for runs opens as nothing else.
+const OF_RUN: &[u8] = b"steplatch private part of a run";
+const OF_KEY: &[u8] = b"steplatch private key of the approver";
+
+/// Bytes of a salt, and of an encapsulated key.
+const SALT: usize = 16;
+const ENCAPPED: usize = 32;
+
+/// Whether a text is a sealed one.
+pub(crate) fn is_sealed(text: &str) -> bool {
+    text.starts_with(PREFIX)
+}
+
+/// The key pair as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StoredKey {
+    /// The public key, in Base64.
+    public: String,
+    /// The salt of the key pair that is derived from the passphrase, in Base64.
+    salt: String,
+    /// The private key, sealed to that key pair.
+    private: String,
+}
+
+/// Seals what a run needs to go on.
+#[derive(Debug)]
+pub(crate) struct SealingKey(PublicKey);
+
+/// Opens what a [`SealingKey`] sealed.
+#[derive(Clone)]
+pub(crate) struct OpeningKey(PrivateKey);
+
+impl std::fmt::Debug for OpeningKey {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("OpeningKey(…)")
+    }
+}
+
+impl StoredKey {
+    /// Returns a new key pair that `passphrase` opens. Derives a key, which takes as long as checking a passphrase.
+    ///
+    /// # Errors
+    /// When the system gives no random bytes.
+    pub(super) fn generate(passphrase: &Passphrase) -> Result<Self, String> {
+        let mut ikm = [0; ENCAPPED];
+        getrandom::fill(&mut ikm).map_err(|error| error.to_string())?;
+        Self::sealed(&OpeningKey(X25519HkdfSha256::derive_keypair(&ikm).0), passphrase)
+    }
+
+    /// Returns the same key pair as `key`, opened by `passphrase` from now on.
+    ///
+    /// # Errors
+    /// As [`Self::generate`].
+    pub(super) fn sealed(key: &OpeningKey, passphrase: &Passphrase) -> Result<Self, String> {
+        let mut salt = [0; SALT];
+        getrandom::fill(&mut salt).map_err(|error| error.to_string())?;
+        let of_passphrase = derived(passphrase, &salt)?;
+        let (public, of_passphrase) = (X25519HkdfSha256::sk_to_pk(&key.0), X25519HkdfSha256::sk_to_pk(&of_passphrase));
+        let private = seal(&of_passphrase, OF_KEY, &key.0.to_bytes(), &public.to_bytes())
+            .ok_or_else(|| "the approver's key can not be sealed".to_owned())?;
+        Ok(Self { public: STANDARD.encode(public.to_bytes()), salt: STANDARD.encode(salt), private })
+    }
+
+    /// Returns the public key. `None` where the file was damaged.
+    pub(super) fn sealing(&self) -> Option<SealingKey> {
+        PublicKey::from_bytes(&STANDARD.decode(&self.public).ok()?).ok().map(SealingKey)
+    }
+
+    /// Returns the private key, which `passphrase` opens. Takes as long as checking a passphrase.
+    ///
+    /// # Errors
+    /// When it is not the passphrase of this key, or the file was damaged.
+    pub(super) fn open(&self, passphrase: &Passphrase) -> Result<OpeningKey, String> {
+        let opened = || -> Option<PrivateKey> {
+            let of_passphrase = derived(passphrase, &STANDARD.decode(&self.salt).ok()?).ok()?;
+            let public = STANDARD.decode(&self.public).ok()?;
+            PrivateKey::from_bytes(&open(&of_passphrase, OF_KEY, &self.private, &public)?).ok()
+        };
+        opened().map(OpeningKey).ok_or_else(|| "the approver's key does not open with the passphrase".to_owned())
+    }
+}
+
+impl SealingKey {
+    /// Returns the private part of `run`, sealed. It opens as a part of that run only. `None` where the public key is none that
+    /// can be sealed to.
+    pub(crate) fn seal(&self, run: &RunId, text: &str) -> Option<String> {
+        seal(&self.0, OF_RUN, text.as_bytes(), run.as_str().as_bytes())
+    }
+}
+
+impl OpeningKey {
+    /// Returns the key as it is, in Base64, for a file that needs no passphrase.
+    pub(super) fn plain(&self) -> String {
+        STANDARD.encode(self.0.to_bytes())
+    }
+
+    /// Reads what [`Self::plain`] wrote.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        PrivateKey::from_bytes(&STANDARD.decode(text).ok()?).ok().map(Self)
+    }
+
+    /// Returns the private part of `run`. `None` where it was sealed with another key, or for another run.
+    pub(crate) fn open(&self, run: &RunId, sealed: &str) -> Option<String> {
+        String::from_utf8(open(&self.0, OF_RUN, sealed, run.as_str().as_bytes())?).ok()
+    }
+}
+
+/// Returns the key that belongs to a passphrase.
+fn derived(passphrase: &Passphrase, salt: &[u8]) -> Result<PrivateKey, String> {
+    let mut ikm = [0; ENCAPPED];
+    let filled = Argon2::default().hash_password_into(passphrase.0.as_bytes(), salt, &mut ikm);
+    filled.map_err(|error| error.to_string())?;
+    Ok(X25519HkdfSha256::derive_keypair(&ikm).0)
+}
+
+fn seal(to: &PublicKey, info: &[u8], text: &[u8], aad: &[u8]) -> Option<String> {
+    let (encapped, ciphertext) =
+        single_shot_seal::<ChaCha20Poly1305, HkdfSha256, X25519HkdfSha256>(&OpModeS::Base, to, info, text, aad).ok()?;
+    Some(format!("{PREFIX}{}", STANDARD.encode([encapped.to_bytes().as_slice(), &ciphertext].concat())))
+}
+
+fn open(with: &PrivateKey, info: &[u8], sealed: &str, aad: &[u8]) -> Option<Vec<u8>> {
+    let bytes = STANDARD.decode(sealed.strip_prefix(PREFIX)?).ok()?;
+    let (encapped, ciphertext) = bytes.split_at_checked(ENCAPPED)?;
+    let encapped = EncappedKey::from_bytes(encapped).ok()?;
+    single_shot_open::<ChaCha20Poly1305, HkdfSha256, X25519HkdfSha256>(
+        &OpModeR::Base,
+        with,
+        &encapped,
+        info,
+        ciphertext,
+        aad,
+    )
+    .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Passphrase {
+        Passphrase(text.to_owned())
+    }
+
+    #[test]
+    fn what_is_sealed_opens_with_the_passphrase_for_its_run_only() {
+        let stored = StoredKey::generate(&words("correct horse")).unwrap();
+        let (run, other) = (RunId::random(), RunId::random());
+        let sealed = stored.sealing().unwrap().seal(&run, "DEPLOY_KEY=abc").unwrap();
+        assert!(is_sealed(&sealed) && !sealed.contains("abc"), "{sealed}");
+        assert!(stored.open(&words("battery")).is_err());
+        let key = stored.open(&words("correct horse")).unwrap();
+        assert_eq!(key.open(&run, &sealed).as_deref(), Some("DEPLOY_KEY=abc"));
+        assert_eq!(key.open(&other, &sealed), None, "a text that was put in the place of another run's");
+        assert_eq!(
+            StoredKey::generate(&words("correct horse"))
+                .unwrap()
+                .open(&words("correct horse"))
+                .unwrap()
+                .open(&run, &sealed),
+            None
+        );
+        for damaged in [&sealed[..sealed.len() - 8], "sealed:1:", "sealed:1:AAAA", "sealed:1:%", "plain"] {
+            assert_eq!(key.open(&run, damaged), None, "{damaged}");
+        }
+    }
+
+    #[test]
+    fn another_passphrase_opens_what_the_first_one_opened() {
+        let first = StoredKey::generate(&words("correct horse")).unwrap();
+        let run = RunId::random();
+        let sealed = first.sealing().unwrap().seal(&run, "text").unwrap();
+        let second =
+            StoredKey::sealed(&first.open(&words("correct horse")).unwrap(), &words("battery staple")).unwrap();
+        assert!(second.open(&words("correct horse")).is_err());
+        assert_eq!(second.open(&words("battery staple")).unwrap().open(&run, &sealed).as_deref(), Some("text"));
+        let again = second.sealing().unwrap().seal(&run, "later").unwrap();
+        assert_eq!(first.open(&words("correct horse")).unwrap().open(&run, &again).as_deref(), Some("later"));
+    }
+
+    #[test]
+    fn a_damaged_key_is_no_key() {
+        let stored = StoredKey::generate(&words("correct horse")).unwrap();
+        let damaged = StoredKey { public: "AAAA".to_owned(), ..stored.clone() };
+        assert!(damaged.sealing().is_none() && damaged.open(&words("correct horse")).is_err());
+        let small = StoredKey { public: STANDARD.encode([0; ENCAPPED]), ..stored.clone() };
+        assert!(
+            small.sealing().is_none_or(|key| key.seal(&RunId::random(), "text").is_none()),
+            "a point of small order"
+        );
+        let damaged = StoredKey { salt: "%".to_owned(), ..stored };
+        assert!(damaged.open(&words("correct horse")).is_err());
+    }
+}

@@ -1,9 +1,6 @@
 //! Gates for people, on the real binary: forms, several at once, the approver's passphrase, as they are typed.
 #![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
 
-use std::io::Write as _;
-use std::process::Stdio;
-
 use serde_json::{Value, json};
 use steplatch_testkit::{Agent, Home, Person, Said};
 
@@ -69,11 +66,7 @@ impl Story {
 
     /// Runs the program with these lines on its standard input, which is no terminal.
     fn pipes(&self, arguments: &[&str], input: &str) -> Said {
-        let mut program = self.home.steplatch();
-        let program = program.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut program = program.spawn().unwrap();
-        program.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        Said::of(&program.wait_with_output().unwrap())
+        self.home.pipes(arguments, input)
     }
 }
 
@@ -322,6 +315,47 @@ fn a_passphrase_is_set_asked_for_without_being_seen_and_cleared() {
     let (files, all) = everything_in(story.home.path());
     assert!(files > 3 && !all.contains("argon2id"), "{files} files");
     assert!(!all.contains("sesame") && !all.contains("barley") && !all.contains("another one"));
+}
+
+#[test]
+fn a_locked_run_asks_the_person_for_the_passphrase_before_it_shows_its_question() {
+    let (outer, story) = (Home::new(STEPLATCH), Story::new());
+    let agent = Agent::new(&outer);
+    story.pipes(&["approver", "set", "--stdin"], "open sesame\n").well();
+    let asks = || story.asks(&json!({"prompt": "Release?", "choices": ["yes", "no"]}));
+    let (first, second, third) = (asks(), asks(), asks());
+    let restart = || story.home.runs(&["daemon", "restart"]).well();
+    restart();
+    let listed = story.home.runs(&["gates", "list"]);
+    assert!(listed.stderr.contains("3 runs wait and are locked"), "{listed:?}");
+    let refused = story.home.runs(&["gates", "show", &first]);
+    assert!(refused.code == 1 && refused.stderr.contains("steplatch approver unlock"), "{refused:?}");
+    let refused = story.home.runs(&["gates", "answer", &first, "yes"]);
+    assert!(refused.code == 1 && refused.stderr.contains("steplatch approver unlock"), "{refused:?}");
+
+    let person = Person::runs(&agent, &story.home, STEPLATCH, &format!("gates answer {first}"));
+    let screen = person.sees("the approver's passphrase, to open them:");
+    assert!(screen.contains("locked since the daemon was started anew") && !screen.contains("Release?"), "{screen}");
+    person.types("open barley");
+    person.sees("Wrong passphrase");
+    person.types("open sesame");
+    person.sees("Release\\?");
+    person.types("1");
+    person.sees("the approver's passphrase:");
+    person.types("open sesame");
+    let screen = person.sees("exit-code-0");
+    assert!(screen.contains("answered: yes") && !screen.contains("sesame"), "{screen}");
+    story.ends(&first);
+
+    restart();
+    let piped = story.pipes(&["gates", "answer", &second, "yes", "--passphrase-stdin"], "open sesame\n").well();
+    assert!(piped.contains("answered: yes"), "{piped}");
+    restart();
+    let unlocked = story.pipes(&["approver", "unlock", "--stdin"], "open sesame\n").well();
+    assert_eq!(unlocked, "1 run unlocked; see: steplatch gates list\n");
+    let again = story.pipes(&["approver", "unlock", "--stdin"], "open sesame\n");
+    assert!(again.code == 0 && again.stderr.contains("no run is locked"), "{again:?}");
+    assert!(story.home.runs(&["gates", "list"]).well().contains(&third));
 }
 
 #[test]

@@ -154,16 +154,14 @@ async fn give(place: &Place, verb: UnlockRuns) -> Result<UnlockRunsReply, Failur
     }
 }
 
-/// Asks the person at this terminal for the passphrase until the locked runs are open. Returns false where no person can be
-/// asked.
-pub(super) async fn unlock_here(place: &Place) -> Result<bool, Failure> {
-    let Some(mut person) = Person::here() else { return Ok(false) };
+/// Asks a person for the passphrase until the locked runs are open.
+pub(super) async fn unlock_here(place: &Place, person: &mut Person) -> Result<(), Failure> {
     print::note("runs wait for a person and are locked since the daemon was started anew");
     loop {
-        let passphrase = Some(passphrase::ask(&mut person, QUESTION).await?);
+        let passphrase = Some(passphrase::ask(person, "the approver's passphrase, to open them:").await?);
         let reply = give(place, UnlockRuns { passphrase }).await?;
         match reply.error {
-            None => return Ok(true),
+            None => return Ok(()),
             Some(error) if reply.passphrase_wanted => print::note(&error),
             Some(error) => return Err(Failure::work(error)),
         }

@@ -111,7 +111,7 @@ impl GateName {
 impl Show {
     async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
         let GateName { run, gate, .. } = GateName::read(place, &self.gate).await?;
-        unlock(place, Some(&run)).await?;
+        unlock(place, Some(&run), Person::here().as_mut()).await?;
         let reply = front::ask(place, GetGate { run_id: run, gate_id: gate }).await?;
         let Some(gate) = reply.gate else {
             let error = reply.error.clone().unwrap_or_else(|| "the gate does not wait".to_owned());
@@ -199,20 +199,22 @@ async fn is_locked(place: &Place, run: Option<&str>) -> Result<bool, Failure> {
     Ok(record.run.is_some_and(|run| run.locked))
 }
 
-/// Asks the person at this terminal for the approver's passphrase if a run is locked: this one, or without one any.
-async fn unlock(place: &Place, run: Option<&str>) -> Result<(), Failure> {
-    if is_locked(place, run).await? {
-        // Where no person can be asked, what is done next says why it can not be.
-        unlock_here(place).await?;
+/// Asks a person for the approver's passphrase if a run is locked: this one, or without one any. Where no person can be asked, the
+/// next command says that the run is locked.
+async fn unlock(place: &Place, run: Option<&str>, person: Option<&mut Person>) -> Result<(), Failure> {
+    match person {
+        Some(person) if is_locked(place, run).await? => unlock_here(place, person).await,
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 impl Answer {
     async fn run(self, place: &Place) -> Result<ExitCode, Failure> {
+        // One reader for the whole command: a second one would miss what the first has read.
+        let mut person = Person::here().filter(|_| !self.json && !self.passphrase_stdin);
         let Some(named) = &self.run else {
-            unlock(place, None).await?;
-            return self.ask_all(place).await;
+            unlock(place, None, person.as_mut()).await?;
+            return self.ask_all(place, person).await;
         };
         let GateName { run: id, gate, digest } = GateName::read(place, named).await?;
         let given = if self.passphrase_stdin { Some(passphrase::from_stdin()?) } else { None };
@@ -222,7 +224,7 @@ impl Answer {
                 front::ask(place, UnlockRuns { passphrase: Some(given.clone()) }).await?;
             }
             Some(_) => {}
-            None => unlock(place, Some(&id)).await?,
+            None => unlock(place, Some(&id), person.as_mut()).await?,
         }
         let named_gate = gate.or_else(|| self.gate.clone());
         let record = front::ask(place, GetWorkflowRun { run_id: id.clone() }).await?;
@@ -232,7 +234,7 @@ impl Answer {
                 Some(gate) => vec![meant(&id, Some(gate), &run.pending_gates)?.clone()],
                 None => run.pending_gates,
             };
-            return self.ask(place, &format!("run {id} waits for no answer"), gates).await;
+            return self.ask(place, person, &format!("run {id} waits for no answer"), gates).await;
         }
         let answer =
             AnswerGate { run_id: id.clone(), gate_id: named_gate.clone(), passphrase: given, ..AnswerGate::default() };
@@ -248,7 +250,7 @@ impl Answer {
         {
             // It was open once, perhaps, and the daemon knows who answered it.
             let answer = AnswerGate { answer: self.choice.clone().unwrap_or_default(), ..answer };
-            return self.give(place, answer).await;
+            return self.give(place, answer, person).await;
         }
         if named_gate.is_none() && run.pending_gates.len() == 1 {
             // The question that was read may be over, and this one be another.
@@ -279,7 +281,7 @@ impl Answer {
                 AnswerGate { answer: choice, number, ..answer }
             }
         };
-        self.give(place, answer).await
+        self.give(place, answer, person).await
     }
 
     /// Returns the form of a gate, filled in with what was given.
@@ -294,10 +296,14 @@ impl Answer {
         })
     }
 
-    async fn give(&self, place: &Place, mut answer: AnswerGate) -> Result<ExitCode, Failure> {
+    async fn give(
+        &self,
+        place: &Place,
+        mut answer: AnswerGate,
+        mut person: Option<Person>,
+    ) -> Result<ExitCode, Failure> {
         let said = told_of(&answer);
         let mut reply = give(place, &answer).await?;
-        let mut person = Person::here().filter(|_| !self.json && !self.passphrase_stdin);
         while reply.passphrase_wanted
             && let Some(person) = &mut person
         {
@@ -321,18 +327,24 @@ impl Answer {
     }
 
     /// Asks everything that any run waits for.
-    async fn ask_all(&self, place: &Place) -> Result<ExitCode, Failure> {
+    async fn ask_all(&self, place: &Place, person: Option<Person>) -> Result<ExitCode, Failure> {
         let runs = all(place, Some("waiting")).await?;
         let mut gates: Vec<GateInfo> = runs.into_iter().flat_map(|run| run.pending_gates).collect();
         gates.sort_by(|one, other| one.created_at.cmp(&other.created_at));
         // A run shows the gates of those below it as well.
         gates.dedup_by(|one, other| one.gate_id == other.gate_id);
-        self.ask(place, "no run waits for an answer", gates).await
+        self.ask(place, person, "no run waits for an answer", gates).await
     }
 
     /// Asks the person at this terminal, one question after the other; an empty line leaves one open.
-    async fn ask(&self, place: &Place, nothing: &str, gates: Vec<GateInfo>) -> Result<ExitCode, Failure> {
-        let Some(mut person) = Person::here().filter(|_| !self.json) else {
+    async fn ask(
+        &self,
+        place: &Place,
+        person: Option<Person>,
+        nothing: &str,
+        gates: Vec<GateInfo>,
+    ) -> Result<ExitCode, Failure> {
+        let Some(mut person) = person else {
             return Err(Failure::usage(
                 "no person can be asked here: say what you answer, with: steplatch gates answer GATE CHOICE",
             ));

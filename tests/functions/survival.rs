@@ -62,8 +62,13 @@ fn killed_at_any_instant_it_ends_the_same_and_runs_no_command_twice() {
         "yes",
         "yes",
     ];
-    for pause in [3_u64, 17, 40, 61, 83] {
+    let passphrase = "open sesame\n";
+    // Where a passphrase is set, the runs are sealed at every gate, and locked after every kill there.
+    for (pause, seals) in [(3_u64, false), (17, false), (40, false), (61, false), (83, false), (7, true), (29, true)] {
         let story = Story::whole(WORK);
+        if seals {
+            story.home.pipes(&["approver", "set", "--stdin"], passphrase).well();
+        }
         let run = story.begins_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
         let mut kills = 0;
         let over = loop {
@@ -74,6 +79,9 @@ fn killed_at_any_instant_it_ends_the_same_and_runs_no_command_twice() {
             }
             let now = story.looks(&run, if kills < 12 { 0.0 } else { 30.0 });
             match now["status"].as_str().unwrap() {
+                "waiting" if seals => {
+                    drop(story.home.approves(run["run_id"].as_str().unwrap(), "yes", passphrase));
+                }
                 "waiting" => drop(story.answers(&run, "yes")),
                 "running" => {}
                 _ => break now,

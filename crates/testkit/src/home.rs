@@ -1,7 +1,8 @@
 //! A person's empty home, for stories about the real program.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -54,13 +55,33 @@ impl Home {
 
     /// Has a person answer the question of a run, or of one below it. Of several, none is named.
     pub fn answers(&self, run: &str, answer: &str) -> Said {
+        self.runs(&["gates", "answer", &self.gate_of(run), answer])
+    }
+
+    /// Returns the gate that a run waits at, or the run where that is not one gate.
+    fn gate_of(&self, run: &str) -> String {
         let shown = self.runs(&["runs", "show", run, "--json"]);
         let record: Value = serde_json::from_str(&shown.stdout).unwrap_or_default();
-        let gate = match record["pending_gates"].as_array().map(Vec::as_slice) {
-            Some([only]) => only["gate_id"].as_str().unwrap_or(run),
-            _ => run,
-        };
-        self.runs(&["gates", "answer", gate, answer])
+        match record["pending_gates"].as_array().map(Vec::as_slice) {
+            Some([only]) => only["gate_id"].as_str().unwrap_or(run).to_owned(),
+            _ => run.to_owned(),
+        }
+    }
+
+    /// Has the approver answer as [`Self::answers`], after opening the runs that are locked.
+    pub fn approves(&self, run: &str, answer: &str, passphrase: &str) -> Said {
+        self.pipes(&["approver", "unlock", "--stdin"], passphrase);
+        self.pipes(&["gates", "answer", &self.gate_of(run), answer, "--passphrase-stdin"], passphrase)
+    }
+
+    /// Runs the program with `arguments`, `input` on its standard input, and returns what it said.
+    pub fn pipes(&self, arguments: &[&str], input: &str) -> Said {
+        let mut program = self.steplatch();
+        let program = program.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut program = program.spawn().expect("a program that starts");
+        // One that reads nothing may be over.
+        drop(program.stdin.take().map(|mut standard_input| standard_input.write_all(input.as_bytes())));
+        Said::of(&program.wait_with_output().expect("a program that ends"))
     }
 
     /// Runs the program with `arguments` and returns what it said.

@@ -273,12 +273,9 @@ impl Run {
         Self { id, about, inputs, progress, answering: Mutex::default(), cancelling, taken }
     }
 
-    /// The same with a reason why it does not go on.
-    pub(super) fn in_trouble(self, trouble: Option<String>) -> Self {
-        if trouble.is_none() {
-            return self;
-        }
-        let (_, progress) = watch::channel(Progress { trouble, ..self.progress() });
+    /// Returns the same with other progress. For a run that is not driven.
+    pub(super) fn changed(self, change: impl FnOnce(Progress) -> Progress) -> Self {
+        let (_, progress) = watch::channel(change(self.progress()));
         Self { progress, ..self }
     }
 

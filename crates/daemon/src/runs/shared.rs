@@ -191,9 +191,14 @@ impl Shared {
         if let Some(run) = self.driven(&known.run) {
             return run;
         }
-        let broken = self.broken().get(&known.run).map(|why| format!("{why}; cancel the run to write it off"));
-        let trouble = broken.or_else(|| self.locked.contains(&known.run).then(|| LOCKED.to_owned()));
-        Arc::new(Run::told(known).in_trouble(trouble))
+        if self.locked.contains(&known.run) {
+            // One above another may not have been told as waiting yet.
+            let change = |now| Progress { state: RunState::Waiting, trouble: Some(LOCKED.to_owned()), ..now };
+            return Arc::new(Run::told(known).changed(change));
+        }
+        let Some(why) = self.broken().get(&known.run).cloned() else { return Arc::new(Run::told(known)) };
+        let trouble = Some(format!("{why}; cancel the run to write it off"));
+        Arc::new(Run::told(known).changed(|now| Progress { trouble, ..now }))
     }
 
     /// Notes that a run is over and written down as that.

@@ -147,7 +147,8 @@ pub(crate) fn shown(gate: &GateInfo, width: Option<usize>) -> Vec<String> {
     let room = |indent: usize| width.map_or(usize::MAX, |width| width - indent);
     let mut lines: Vec<String> = Vec::new();
     for (n, line) in wrapped(&gate.prompt, room(4)).into_iter().enumerate() {
-        let mark = if n == 0 { "?" } else { " " };
+        // No line of a prompt begins as a choice does.
+        let mark = if n == 0 { "?" } else { "│" };
         lines.push(format!("  {STRONG}{mark} {line}{STRONG:#}"));
     }
     for line in bounded(gate) {

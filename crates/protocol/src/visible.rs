@@ -17,16 +17,16 @@ pub fn visible(text: &str) -> String {
 }
 
 /// Whether a character has no form of its own but changes how others are shown, or hides between them: the general category Cf and
-/// the property Default_Ignorable_Code_Point of Unicode 16, separators of lines, and blanks other than the space. `yes` with one of
+/// the property Default_Ignorable_Code_Point of Unicode 16, separators of lines, blanks other than the space, and letters that are drawn as nothing. `yes` with one of
 /// them in it looks like `yes`.
 #[must_use]
 pub fn is_format(character: char) -> bool {
     matches!(character,
         '\u{a0}' | '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
         | '\u{115f}'..='\u{1160}' | '\u{1680}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{2000}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{205f}'..='\u{206f}'
-        | '\u{2800}' | '\u{3000}'
-        | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
-        | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+        | '\u{2800}' | '\u{2d7f}' | '\u{3000}'
+        | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1107f}' | '\u{110bd}' | '\u{110cd}'
+        | '\u{13430}'..='\u{1343f}' | '\u{16fe4}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d159}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -37,6 +37,7 @@ mod tests {
     fn nothing_in_a_foreign_text_works_or_hides() {
         assert_eq!(visible("a\x1b]52;c;x\x07\u{9b}2J\n\tb\u{7f}"), "a␛]52;c;x␇·2J⏎⇥b␡");
         assert_eq!(visible("\u{202e}yes \u{200b}yes\u{e0041}"), "·yes ·yes·");
+        assert_eq!(visible("y\u{1d159}es\u{fff0} ye\u{16fe4}s\u{2d7f}\u{1107f}"), "y·es· ye·s··");
         assert_eq!(visible("yes\u{fe0f} y\u{a0}es\u{2800} ye\u{34f}s\u{e0100}"), "yes· y·es· ye·s·");
         assert_eq!(visible("grün 日本 ✓"), "grün 日本 ✓");
     }

@@ -8,6 +8,8 @@
 mod bench;
 mod clients;
 mod conformance;
+#[cfg(test)]
+mod directions;
 mod laws;
 mod npm;
 mod programs;

@@ -1,0 +1,56 @@
+//! Which crate imports which: the table in ARCHITECTURE.md, compared with the manifests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// The crates that each crate imports, by name.
+type Imports = BTreeMap<String, BTreeSet<String>>;
+
+/// The crate of the program, whose manifest is that of the workspace.
+const PROGRAM: &str = "steplatch";
+
+/// Reads the section "Directions" of the map.
+fn documented(map: &str) -> Imports {
+    let section =
+        map.split("\n## ").find(|section| section.starts_with("Directions\n")).expect("a section 'Directions'");
+    let rows = section.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [name, imports] = cells[..] else { panic!("a row with two cells: {line}") };
+        let imports = imports.split(", ").filter(|import| *import != "–").map(str::to_owned).collect();
+        (name.split(' ').next().unwrap_or_default().to_owned(), imports)
+    };
+    rows.map(row).collect()
+}
+
+/// Reads the section `dependencies` of every manifest. Dependencies of tests and benchmarks may point anywhere.
+fn declared(root: &Path) -> Imports {
+    let of = |manifest: &Path| -> BTreeSet<String> {
+        let text = std::fs::read_to_string(manifest).unwrap();
+        let table: toml::Table = text.parse().unwrap();
+        let names = table.get("dependencies").and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::keys);
+        names.filter_map(|name| name.strip_prefix("steplatch-")).map(str::to_owned).collect()
+    };
+    let crates = std::fs::read_dir(root.join("crates")).unwrap().map(|folder| folder.unwrap().path());
+    let mut imports: Imports = crates
+        .filter(|folder| folder.join("Cargo.toml").exists())
+        .map(|folder| (folder.file_name().unwrap().to_string_lossy().into_owned(), of(&folder.join("Cargo.toml"))))
+        .collect();
+    imports.insert(PROGRAM.to_owned(), of(&root.join("Cargo.toml")));
+    imports
+}
+
+#[test]
+fn the_map_says_which_crate_imports_which() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let documented = documented(&std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap());
+    let declared = declared(root);
+    assert!(declared.len() > 15, "{declared:?}");
+    for name in documented.keys().chain(declared.keys()) {
+        assert_eq!(
+            documented.get(name),
+            declared.get(name),
+            "imports of '{name}': in ARCHITECTURE.md, and in its manifest"
+        );
+    }
+}

@@ -98,3 +98,9 @@ fn a_run_that_was_stored_before_has_its_nested_workflows_not_saved() {
     let history = History::from_iter([&event]);
     assert_eq!((history.saves_on_success(), history.semantics_version()), (false, 3));
 }
+
+#[test]
+fn events_are_stored_as_in_the_golden_file() {
+    let golden = include_str!("../../golden/events.jsonl");
+    steplatch_golden::check_enum::<Event>(golden, steplatch_golden::Tag::Field("event"));
+}

@@ -330,6 +330,12 @@ mod tests {
     use steplatch_workflow::Event;
 
     use super::*;
+
+    #[test]
+    fn entries_of_functions_are_stored_as_in_the_golden_file() {
+        let golden = include_str!("../../../golden/function_entries.jsonl");
+        steplatch_golden::check_enum::<Entry>(golden, steplatch_golden::Tag::Field("function"));
+    }
     use crate::secrets::hides_in_names;
 
     #[test]

@@ -187,6 +187,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn entries_of_remotes_are_stored_as_in_the_golden_file() {
+        let golden = include_str!("../../../golden/remote_entries.jsonl");
+        steplatch_golden::check_enum::<Entry>(golden, steplatch_golden::Tag::Field("remote"));
+    }
+
+    #[test]
     fn an_entry_is_read_as_it_was_written_and_never_taken_for_one_of_another_kind() {
         let at = Timestamp(7);
         let began = Began {

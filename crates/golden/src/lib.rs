@@ -1,0 +1,118 @@
+//! Golden files: stored and spoken forms that must not change, for tests.
+//!
+//! A file holds one JSON value a line. Each line is read as the type and written again, and must come out byte for byte as
+//! it stands. Every variant of the type needs a line, so a new variant is added here with the code that writes it. A line
+//! is never changed or removed while anything that was written in its form may still be read.
+#![allow(clippy::panic, clippy::expect_used, reason = "in a test a panic is the message")]
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Where an enum writes the name of its variant.
+#[derive(Debug, Clone, Copy)]
+pub enum Tag {
+    /// In this field of its object (`serde(tag = "…")`).
+    Field(&'static str),
+    /// As the only field of its object, or as a text: serde's usual form.
+    Outside,
+}
+
+impl Tag {
+    /// Returns a value that no type reads, because it names no variant.
+    fn probe(self) -> Value {
+        match self {
+            Self::Field(name) => json!({ name: "?" }),
+            Self::Outside => "?".into(),
+        }
+    }
+
+    /// Returns the name of the variant of a value.
+    fn of(self, value: &Value) -> String {
+        let name = match (self, value) {
+            (Self::Field(name), value) => value[name].as_str(),
+            (Self::Outside, Value::Object(fields)) => fields.keys().next().map(String::as_str),
+            (Self::Outside, value) => value.as_str(),
+        };
+        name.unwrap_or_default().to_owned()
+    }
+}
+
+/// Checks the lines of a golden file for an enum.
+///
+/// # Panics
+/// When a line is not read, is written otherwise than it stands, or a variant has no line.
+pub fn check_enum<T: Serialize + DeserializeOwned>(golden: &str, tag: Tag) {
+    let mut missing = variants::<T>(tag);
+    for line in golden.lines() {
+        let value = check_line::<T>(line);
+        missing.remove(&tag.of(&value));
+    }
+    assert!(missing.is_empty(), "no line in the golden file for: {missing:?}");
+}
+
+/// Checks the lines of a golden file for a struct.
+///
+/// # Panics
+/// When a line is not read, or is written otherwise than it stands.
+pub fn check_struct<T: Serialize + DeserializeOwned>(golden: &str) {
+    for line in golden.lines() {
+        check_line::<T>(line);
+    }
+}
+
+fn check_line<T: Serialize + DeserializeOwned>(line: &str) -> Value {
+    let read: T = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let written = serde_json::to_string(&read).expect("what was read can be written");
+    assert_eq!(written, line, "a line is written otherwise than it stands");
+    serde_json::from_str(line).expect("a line that was read is JSON")
+}
+
+/// Returns the names of the variants of an enum, from what serde says of a name that is none.
+fn variants<T: DeserializeOwned>(tag: Tag) -> BTreeSet<String> {
+    let Err(error) = serde_json::from_value::<T>(tag.probe()) else { panic!("a variant is called '?'") };
+    let text = error.to_string();
+    let (_, expected) = text.split_once("expected ").unwrap_or_else(|| panic!("serde names no variants: {text}"));
+    expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Outside {
+        One(u32),
+        Two,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(tag = "kind", rename_all = "snake_case")]
+    enum Inside {
+        One { number: u32 },
+        Two,
+        Three,
+    }
+
+    const INSIDE: &str = "{\"kind\":\"one\",\"number\":1}\n{\"kind\":\"two\"}\n{\"kind\":\"three\"}\n";
+
+    #[test]
+    fn every_variant_needs_a_line_that_is_written_as_it_stands() {
+        check_enum::<Outside>("{\"one\":1}\n\"two\"\n", Tag::Outside);
+        check_enum::<Inside>(INSIDE, Tag::Field("kind"));
+        for (changed, says) in [
+            (INSIDE.replace("{\"kind\":\"two\"}\n", ""), "no line in the golden file for: {\"two\"}"),
+            (INSIDE.replace("\"number\":1", "\"number\": 1"), "written otherwise"),
+            (INSIDE.replace("number", "digit"), "missing field `number`"),
+        ] {
+            let panic = std::panic::catch_unwind(|| check_enum::<Inside>(&changed, Tag::Field("kind"))).unwrap_err();
+            let message = panic.downcast_ref::<String>().unwrap();
+            assert!(message.contains(says), "{message}");
+        }
+    }
+}

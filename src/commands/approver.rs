@@ -126,15 +126,18 @@ async fn unlock(place: &Place, stdin: bool, json: bool) -> Result<ExitCode, Fail
         false => None,
     };
     let reply = give(place, UnlockRuns { passphrase }).await?;
+    if reply.runs > 0 && !json {
+        let runs = if reply.runs == 1 { "1 run".to_owned() } else { format!("{} runs", reply.runs) };
+        print::line(format!("{runs} unlocked; see: steplatch gates list"))?;
+    }
     if !reply.success {
         let error = reply.error.clone().unwrap_or_else(|| "nothing was opened".to_owned());
         return Err(Failure::work(error).with(&reply));
     }
-    match (json, reply.runs) {
-        (true, _) => print::json(&reply)?,
-        (false, 0) => print::note("no run is locked"),
-        (false, 1) => print::line("1 run unlocked; see: steplatch gates list")?,
-        (false, runs) => print::line(format!("{runs} runs unlocked; see: steplatch gates list"))?,
+    if json {
+        print::json(&reply)?;
+    } else if reply.runs == 0 {
+        print::note("no run is locked");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -163,7 +166,11 @@ pub(super) async fn unlock_here(place: &Place, person: &mut Person) -> Result<()
         match reply.error {
             None => return Ok(()),
             Some(error) if reply.passphrase_wanted => print::note(&error),
-            Some(error) => return Err(Failure::work(error)),
+            // The others are open, and the next command says what is wrong with the run that it is about.
+            Some(error) => {
+                print::note(&error);
+                return Ok(());
+            }
         }
     }
 }

@@ -203,7 +203,9 @@ async fn is_locked(place: &Place, run: Option<&str>) -> Result<bool, Failure> {
 /// next command says that the run is locked.
 async fn unlock(place: &Place, run: Option<&str>, person: Option<&mut Person>) -> Result<(), Failure> {
     match person {
-        Some(person) if is_locked(place, run).await? => unlock_here(place, person).await,
+        Some(person) if is_locked(place, run).await? && front::ask(place, GetApprover {}).await?.is_set => {
+            unlock_here(place, person).await
+        }
         _ => Ok(()),
     }
 }

@@ -23,7 +23,7 @@ use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
 use serde::{Deserialize, Serialize};
 use steplatch_protocol::{GetApproverReply, Passphrase, SetApprover, SetApproverReply};
 use steplatch_workflow::{Proof, Timestamp};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, MutexGuard, watch};
 
 use crate::configuration::Configuration;
 use crate::moment;
@@ -49,8 +49,11 @@ const SALT: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Approver {
     file: PathBuf,
-    /// Held while one is looked at, so that no two are tried at a time.
+    /// Held while the file is read and written anew, so that no two passphrases are tried at a time, and none while another one
+    /// is set.
     trying: Mutex<()>,
+    /// The key that sealed last, for when the file can not be read.
+    sealing: std::sync::Mutex<Option<SealingKey>>,
     configuration: watch::Receiver<Configuration>,
 }
 
@@ -62,9 +65,10 @@ struct Stored {
     /// Wrong ones, by where they came from. They are kept with the hash: a daemon that is started anew knows of them.
     #[serde(default)]
     tries: BTreeMap<String, Tries>,
-    /// What seals runs that wait for a person. Older daemons wrote none; the first right passphrase adds it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    key: Option<StoredKey>,
+    /// The first one seals runs that wait for a person, all of them open such runs. Older daemons wrote none; the first right
+    /// passphrase adds one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    keys: Vec<StoredKey>,
 }
 
 /// Wrong passphrases from one place.
@@ -152,7 +156,12 @@ impl NotPassed {
 impl Approver {
     /// The approver of a state folder.
     pub(crate) fn of(state: &Path, configuration: watch::Receiver<Configuration>) -> Self {
-        Self { file: state.join("approver.json"), trying: Mutex::default(), configuration }
+        Self {
+            file: state.join("approver.json"),
+            trying: Mutex::default(),
+            sealing: std::sync::Mutex::default(),
+            configuration,
+        }
     }
 
     /// Returns the weakest proof of a person that their gates take.
@@ -165,6 +174,7 @@ impl Approver {
     /// # Errors
     /// When it does not; a wrong one holds up the next one from the same source, longer each time.
     pub(crate) async fn passes(&self, given: Option<&Passphrase>, source: Source) -> Result<bool, NotPassed> {
+        let _alone = self.trying.lock().await;
         self.checked(given, source).await.map(|stored| stored.is_some())
     }
 
@@ -178,28 +188,43 @@ impl Approver {
         given: Option<&Passphrase>,
         source: Source,
     ) -> Result<Option<OpeningKey>, NotPassed> {
+        let _alone = self.trying.lock().await;
+        self.opens_alone(given, source).await
+    }
+
+    /// Does the same for one who holds `trying`.
+    async fn opens_alone(&self, given: Option<&Passphrase>, source: Source) -> Result<Option<OpeningKey>, NotPassed> {
         let stored = self.checked(given, source).await?;
-        let Some((key, given)) = stored.and_then(|stored| stored.key).zip(given.cloned()) else { return Ok(None) };
-        apart(move || key.open(&given)).await.map(Some).map_err(NotPassed::Unreadable)
+        let Some((Stored { keys, .. }, given)) = stored.zip(given.cloned()) else { return Ok(None) };
+        apart(move || StoredKey::open(&keys, &given)).await.map(Some).map_err(NotPassed::Unreadable)
     }
 
-    /// Returns the key that seals what waits for a person. `None` where no passphrase is set, or its file can not be read.
+    /// Returns the key that seals what waits for a person. `None` where no passphrase is set. While the file can not be read, it is
+    /// the one that it had.
     pub(crate) async fn sealing_key(&self) -> Option<SealingKey> {
-        self.stored().await.ok().flatten()?.key?.sealing()
+        let stored = self.stored().await;
+        let mut sealing = self.sealing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Ok(stored) = stored {
+            *sealing = stored.and_then(|stored| stored.keys.first().and_then(StoredKey::sealing));
+        }
+        sealing.clone()
     }
 
-    /// Returns the key of a passphrase that was taken away: no person is needed to open what it sealed.
+    /// Returns the key of a passphrase that was taken away: no person is needed to open what it sealed. Where a passphrase is set,
+    /// such a key is not kept: it was left by a daemon that was killed while it set or cleared one.
     pub(crate) async fn cleared_key(&self) -> Option<OpeningKey> {
+        let cleared = self.file.with_file_name(CLEARED);
         if self.file.exists() {
+            // It may not be there.
+            let _ = tokio::fs::remove_file(&cleared).await;
             return None;
         }
-        let text = tokio::fs::read_to_string(self.file.with_file_name(CLEARED)).await.ok()?;
-        OpeningKey::read(&serde_json::from_str::<String>(&text).ok()?)
+        let text = tokio::fs::read_to_string(cleared).await.ok()?;
+        OpeningKey::read(&serde_json::from_str::<Vec<String>>(&text).ok()?)
     }
 
-    /// Checks a passphrase. Returns what is stored with it: nothing where none is set.
+    /// Checks a passphrase, for one who holds `trying`. Returns what is stored with it: nothing where none is set.
     async fn checked(&self, given: Option<&Passphrase>, source: Source) -> Result<Option<Stored>, NotPassed> {
-        let _alone = self.trying.lock().await;
         let Some(mut stored) = self.stored().await.map_err(NotPassed::Unreadable)? else { return Ok(None) };
         let Some(given) = given.filter(|given| !given.0.is_empty()) else { return Err(NotPassed::Missing) };
         let now = moment::now();
@@ -214,17 +239,18 @@ impl Approver {
         if !pause.is_zero() {
             return Err(NotPassed::TooSoon(seconds(pause)));
         }
-        let (given, hash, has_key) = (given.clone(), stored.hash.clone(), stored.key.is_some());
+        let (given, hash, has_keys) = (given.clone(), stored.hash.clone(), !stored.keys.is_empty());
         let right = apart(move || {
             let hash = PasswordHash::new(&hash).map_err(|error| error.to_string())?;
             if given.0.len() > LONGEST || Argon2::default().verify_password(given.0.as_bytes(), &hash).is_err() {
                 return Ok(None);
             }
-            Ok(Some(if has_key { None } else { Some(StoredKey::generate(&given)?) }))
+            let new = if has_keys { Vec::new() } else { StoredKey::sealed(&OpeningKey::generate()?, &given)? };
+            Ok(Some(new))
         });
-        if let Some(new_key) = right.await.map_err(NotPassed::Unreadable)? {
-            let changes = stored.tries.remove(&key).is_some() || new_key.is_some();
-            stored.key = stored.key.or(new_key);
+        if let Some(new) = right.await.map_err(NotPassed::Unreadable)? {
+            let changes = stored.tries.remove(&key).is_some() || !new.is_empty();
+            stored.keys.extend(new);
             if changes {
                 self.note(stored.clone()).await?;
             }
@@ -265,16 +291,16 @@ impl Approver {
         }
     }
 
-    /// Checks whether a passphrase may be set, or taken away: the new one can be used, and the one that is set is known. Returns
-    /// the key that the latter opens, if there is one.
+    /// Begins to set a passphrase, or to take it away, for one who knows the one that is set. Until the change is made or dropped, no
+    /// passphrase is checked.
     ///
     /// # Errors
     /// With the reply that says why nothing is changed.
-    pub(crate) async fn may_change(
+    pub(crate) async fn change(
         &self,
-        verb: &SetApprover,
+        verb: SetApprover,
         source: Source,
-    ) -> Result<Option<OpeningKey>, Box<SetApproverReply>> {
+    ) -> Result<PassphraseChange<'_>, Box<SetApproverReply>> {
         if let Some(new) = &verb.passphrase
             && (new.0.chars().count() < SHORTEST || new.0.len() > LONGEST)
         {
@@ -282,53 +308,18 @@ impl Approver {
             let error = format!("A passphrase has at least {SHORTEST} characters, and at most {LONGEST} bytes");
             return Err(unchanged(is_set, error));
         }
-        self.opens(verb.current.as_ref(), source).await.map_err(|error| match error {
-            NotPassed::Missing => {
+        let alone = self.trying.lock().await;
+        match self.opens_alone(verb.current.as_ref(), source).await {
+            Ok(key) => Ok(PassphraseChange { approver: self, new: verb.passphrase, key, _alone: alone }),
+            Err(NotPassed::Missing) => {
                 let missing = unchanged(true, "The passphrase that is set is needed to change it".to_owned());
-                Box::new(SetApproverReply { passphrase_wanted: true, ..*missing })
+                Err(Box::new(SetApproverReply { passphrase_wanted: true, ..*missing }))
             }
-            error => Box::new(SetApproverReply {
+            Err(error) => Err(Box::new(SetApproverReply {
                 passphrase_wanted: error.wants_another(),
                 retry_after_seconds: error.retry_after_seconds(),
                 ..*unchanged(true, error.to_string())
-            }),
-        })
-    }
-
-    /// Sets a passphrase, or takes it away. `key` is what the one before opened; the new one opens it too.
-    pub(crate) async fn set(&self, passphrase: Option<Passphrase>, key: Option<&OpeningKey>) -> SetApproverReply {
-        let (file, is_set, key) = (self.file.clone(), passphrase.is_some(), key.cloned());
-        let done = apart(move || match passphrase {
-            Some(new) => {
-                let mut salt = [0; SALT];
-                getrandom::fill(&mut salt).map_err(|error| error.to_string())?;
-                let hash: PasswordHash = Argon2::default()
-                    .hash_password_with_salt(new.0.as_bytes(), &salt)
-                    .map_err(|error| error.to_string())?;
-                let key = key.map_or_else(|| StoredKey::generate(&new), |key| StoredKey::sealed(&key, &new))?;
-                let (hash, since) = (hash.to_string(), moment::told(moment::now()));
-                let stored = Stored { version: VERSION, hash, since, tries: BTreeMap::new(), key: Some(key) };
-                write(&file, &stored).map_err(|error| error.to_string())?;
-                // The key that it has opens nothing any more.
-                drop(std::fs::remove_file(file.with_file_name(CLEARED)));
-                Ok(())
-            }
-            None => {
-                let cleared = file.with_file_name(CLEARED);
-                // Runs are sealed until they store themselves anew, and the daemon may not live to see that.
-                key.map_or(Ok(()), |key| write(&cleared, &key.plain())).map_err(|error| error.to_string())?;
-                match std::fs::remove_file(&file) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
-                    _ => Ok(()),
-                }
-            }
-        });
-        match done.await {
-            Ok(()) => SetApproverReply { success: true, is_set, ..SetApproverReply::default() },
-            Err(error) => {
-                let file = self.file.display();
-                *unchanged(!is_set, format!("The passphrase could not be stored in '{file}': {error}"))
-            }
+            })),
         }
     }
 
@@ -347,6 +338,73 @@ impl Approver {
             }
         })
         .await
+    }
+}
+
+/// A change of the passphrase by one who knows the one that is set, if one is.
+#[derive(Debug)]
+pub(crate) struct PassphraseChange<'a> {
+    approver: &'a Approver,
+    new: Option<Passphrase>,
+    /// What the passphrase that is set opens.
+    key: Option<OpeningKey>,
+    _alone: MutexGuard<'a, ()>,
+}
+
+impl PassphraseChange<'_> {
+    /// Returns the key that the passphrase opens which is set until now.
+    pub(crate) fn key(&self) -> Option<&OpeningKey> {
+        self.key.as_ref()
+    }
+
+    /// Makes the change.
+    pub(crate) async fn make(self) -> SetApproverReply {
+        let Self { approver, new, key, _alone } = self;
+        let (file, is_set) = (approver.file.clone(), new.is_some());
+        let cleared = approver.cleared_key().await;
+        let done = apart(move || match new {
+            Some(new) => set(&file, &new, key, cleared.as_ref()),
+            None => clear(&file, key.as_ref()),
+        });
+        match done.await {
+            Ok(()) => SetApproverReply { success: true, is_set, ..SetApproverReply::default() },
+            Err(error) => {
+                let file = approver.file.display();
+                *unchanged(!is_set, format!("The passphrase could not be stored in '{file}': {error}"))
+            }
+        }
+    }
+}
+
+/// Stores a passphrase, which opens what the one before it did.
+fn set(file: &Path, new: &Passphrase, key: Option<OpeningKey>, cleared: Option<&OpeningKey>) -> Result<(), String> {
+    let mut salt = [0; SALT];
+    getrandom::fill(&mut salt).map_err(|error| error.to_string())?;
+    let hash: PasswordHash =
+        Argon2::default().hash_password_with_salt(new.0.as_bytes(), &salt).map_err(|error| error.to_string())?;
+    let key = match (key, cleared) {
+        (Some(key), _) => key,
+        // It lay in a file that needs no passphrase, so it seals nothing more.
+        (None, Some(cleared)) => OpeningKey::succeeding(cleared)?,
+        (None, None) => OpeningKey::generate()?,
+    };
+    let keys = StoredKey::sealed(&key, new)?;
+    let (hash, since) = (hash.to_string(), moment::told(moment::now()));
+    let stored = Stored { version: VERSION, hash, since, tries: BTreeMap::new(), keys };
+    write(file, &stored).map_err(|error| error.to_string())?;
+    // What it opens, the passphrase opens now. One that stays is removed at the next start.
+    let _ = std::fs::remove_file(file.with_file_name(CLEARED));
+    Ok(())
+}
+
+/// Takes the passphrase away. Runs stay sealed until they store themselves anew, which the daemon may not live to see, so what
+/// opens them is stored beside.
+fn clear(file: &Path, key: Option<&OpeningKey>) -> Result<(), String> {
+    let cleared = file.with_file_name(CLEARED);
+    key.map_or(Ok(()), |key| write(&cleared, &key.plain())).map_err(|error| error.to_string())?;
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.to_string()),
+        _ => Ok(()),
     }
 }
 
@@ -399,8 +457,8 @@ mod tests {
 
     async fn set(approver: &Approver, new: Option<&str>, current: Option<&str>) -> SetApproverReply {
         let verb = SetApprover { passphrase: new.and_then(words), current: current.and_then(words) };
-        match approver.may_change(&verb, Source::Socket).await {
-            Ok(key) => approver.set(verb.passphrase, key.as_ref()).await,
+        match approver.change(verb, Source::Socket).await {
+            Ok(change) => change.make().await,
             Err(refused) => *refused,
         }
     }
@@ -420,7 +478,7 @@ mod tests {
         let file = folder.path().join("approver.json");
         std::fs::create_dir_all(file.join("in the way")).unwrap();
         let (hash, since) = ("$argon2id$".to_owned(), String::new());
-        let stored = Stored { version: VERSION, hash, since, tries: BTreeMap::new(), key: None };
+        let stored = Stored { version: VERSION, hash, since, tries: BTreeMap::new(), keys: Vec::new() };
         assert!(write(&file, &stored).is_err());
         assert!(!folder.path().join("approver.new").exists());
     }
@@ -442,6 +500,45 @@ mod tests {
         // Another daemon of the same folder.
         assert!(approver_of(folder.path()).passes(words("correct horse").as_ref(), Source::Socket).await.is_ok());
         assert!(approver.told().await.is_set);
+    }
+
+    #[tokio::test]
+    async fn a_guess_that_comes_while_a_passphrase_is_taken_away_brings_nothing_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let approver = std::sync::Arc::new(approver_of(folder.path()));
+        set(&approver, Some("correct horse"), None).await;
+        let verb = SetApprover { passphrase: None, current: words("correct horse") };
+        let change = approver.change(verb, Source::Socket).await.unwrap();
+        let guess = {
+            let approver = approver.clone();
+            tokio::spawn(async move { approver.passes(words("battery").as_ref(), Source::Socket).await })
+        };
+        tokio::task::yield_now().await;
+        assert!(change.make().await.success);
+        assert!(matches!(guess.await.unwrap(), Ok(false)), "none is set any more");
+        assert!(!folder.path().join("approver.json").exists());
+    }
+
+    #[tokio::test]
+    async fn what_was_sealed_before_a_passphrase_was_taken_away_opens_with_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let approver = approver_of(folder.path());
+        let run = steplatch_ids::RunId::random();
+        set(&approver, Some("correct horse"), None).await;
+        let first = approver.sealing_key().await.unwrap();
+        let sealed = first.seal(&run, "text").unwrap();
+        set(&approver, None, Some("correct horse")).await;
+        assert!(approver.sealing_key().await.is_none());
+        assert_eq!(approver.cleared_key().await.unwrap().open(&run, &sealed).as_deref(), Some("text"));
+        set(&approver, Some("battery staple"), None).await;
+        assert!(approver.cleared_key().await.is_none() && !folder.path().join(CLEARED).exists());
+        assert_ne!(approver.sealing_key().await.unwrap(), first, "the first one lay in a file");
+        let key = approver.opens(words("battery staple").as_ref(), Source::Socket).await.unwrap().unwrap();
+        assert_eq!(key.open(&run, &sealed).as_deref(), Some("text"));
+        // While the file can not be read, what waits is sealed with the key that it had.
+        let last = approver.sealing_key().await;
+        std::fs::write(folder.path().join("approver.json"), "{").unwrap();
+        assert_eq!(approver.sealing_key().await, last);
     }
 
     #[tokio::test]

@@ -428,7 +428,14 @@ impl Runs {
             run.over(ENDS_WITHIN).await;
             state = run.state();
         } else if !before.is_over() {
-            match self.shared.write_off(&run).await {
+            let written_off = match self.shared.cancel_locked(&run).await {
+                Ok(true) => Ok(()),
+                // It is broken for another reason, unless it was opened meanwhile.
+                Ok(false) if run.is_driven() => return Box::pin(self.cancel(CancelWorkflow { run_id })).await,
+                Ok(false) => self.shared.write_off(&run).await,
+                Err(error) => Err(error),
+            };
+            match written_off {
                 Ok(()) => state = RunState::Cancelled,
                 Err(error) => return refused(format!("the run can not be cancelled: {error}")),
             }
@@ -523,7 +530,7 @@ impl Runs {
     }
 
     fn told(&self, run: &Arc<Run>) -> RunRecord {
-        RunRecord { locked: self.is_locked(&run.id), ..run.record(self.pending_gates(run), &self.shared.secrets) }
+        run.record(self.pending_gates(run), &self.shared.secrets)
     }
 
     /// Returns the whole of what a run returned that is completed, from its history where its summary has a part only.

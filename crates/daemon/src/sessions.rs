@@ -270,6 +270,13 @@ impl Sessions {
         }
     }
 
+    /// Has every host of terminals hide these texts, also for the daemons to come.
+    pub(crate) async fn remember_secrets(&self, secrets: &[String]) {
+        for text in secrets {
+            self.hosts.remember(&Hidden { terminal: None, text: text.clone() }).await;
+        }
+    }
+
     async fn try_send(
         &self,
         caller: &Caller,

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use steplatch_protocol::{
-    AnswerGate, AnswerGateReply, CancelWorkflow, Client, Decide, GetApprover, GetGate, GetRun, GetWorkflowRun,
-    Passphrase, RunReply, RunWorkflow, SetApprover, UnlockRuns, UnlockRunsReply,
+    AnswerGate, AnswerGateReply, CancelWorkflow, Client, Decide, GetApprover, GetGate, GetRun, GetScreenContent,
+    GetWorkflowRun, ListTerminalSessions, Passphrase, RunEvent, RunReply, RunWorkflow, SendInput, SetApprover,
+    Subscribe, UnlockRuns, UnlockRunsReply,
 };
 use steplatch_testkit::TestDaemon;
 
@@ -124,7 +125,9 @@ async fn a_copy_of_the_state_does_not_go_past_a_gate() {
     sets(&ann, Some("open barley"), None).await;
     assert!(!answers(&ann, &asked, Some("open barley")).await.success);
     assert!(!unlocks(&ann, "open barley").await.success);
-    assert_eq!(end_of(&copy, &asked).await.status, "waiting");
+    let now = copy.call(GetRun { run_id: asked.run_id.clone(), wait_seconds: None }).await;
+    assert_eq!(now.status, "waiting");
+    assert!(now.next_step.unwrap().contains("steplatch approver unlock"));
     // It can be written off.
     assert!(copy.call(CancelWorkflow { run_id: asked.run_id.clone() }).await.success);
     assert!(!is_locked(&copy, &asked).await);
@@ -178,11 +181,7 @@ async fn the_passphrase_opens_what_a_daemon_left_and_the_question_is_the_one_tha
 async fn an_answer_with_the_passphrase_opens_the_run_that_it_is_for() {
     let daemon = TestDaemon::new().await;
     sets(&daemon.somebody("ann").await, Some("open sesame"), None).await;
-    let above = json!({"name": "above", "initial_state": "call",
-        "arguments": {"KEY": {"secret": true}},
-        "states": {"call": {"action": {"tool": "run_workflow",
-            "params": {"workflow_definition": deploying("human"), "initial_variables": {"KEY": "{KEY}"}}}}}});
-    let asked = starts(&daemon, above).await;
+    let asked = starts(&daemon, above("above", &deploying("human"))).await;
     let gate = asked.pending_gate.clone().unwrap();
     is_stored(&daemon, &asked, true).await;
     let daemon = daemon.restarted().await;
@@ -226,6 +225,105 @@ async fn what_waits_is_sealed_when_a_passphrase_is_set_and_plain_when_it_is_take
     assert!(!is_locked(&daemon, &asked).await);
     assert!(answers(&ann, &asked, None).await.success);
     assert_eq!(end_of(&daemon, &asked).await.status, "completed");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn the_terminals_of_a_locked_run_stay_held_and_show_no_secret() {
+    let mut definition = deploying("human");
+    definition["states"]["open"]["transitions"][0]["next_state"] = "show".into();
+    definition["states"]["show"] = json!({
+        "action": {"tool": "send_input", "params": {"input_text": "K={KEY}; echo \"shown: $K.\"\n"}},
+        "transitions": [{"condition": "success", "next_state": "shown"}]});
+    definition["states"]["shown"] = json!({
+        "action": {"tool": "await_output", "params": {"pattern": "shown: [^$].*\\.", "timeout": 60}},
+        "transitions": [{"condition": "success", "next_state": "ask"}]});
+    let daemon = TestDaemon::new().await;
+    sets(&daemon.somebody("ann").await, Some("open sesame"), None).await;
+    let asked = starts(&daemon, definition).await;
+    let session_id = asked.session_id.clone().unwrap();
+    is_stored(&daemon, &asked, true).await;
+    let daemon = daemon.restarted().await;
+    let screen = daemon.call(GetScreenContent { session_id: session_id.clone(), ..Default::default() }).await;
+    let screen = screen.screen_content.unwrap();
+    assert!(screen.contains("shown:") && !screen.contains(SECRET), "{screen}");
+    let typed = SendInput { session_id: session_id.clone(), input_text: "echo $K\n".into(), ..SendInput::default() };
+    let refused = daemon.call(typed).await;
+    assert!(refused.error.as_ref().unwrap().contains("waits for a person who judges this terminal"), "{refused:?}");
+    // A run that is cancelled while it is locked leaves no terminal.
+    assert!(daemon.call(CancelWorkflow { run_id: asked.run_id.clone() }).await.success);
+    let left = daemon.call(ListTerminalSessions::default()).await;
+    assert!(left.sessions.is_empty(), "{left:?}");
+    daemon.stop().await;
+}
+
+/// A machine that runs another one.
+fn above(name: &str, inner: &Value) -> Value {
+    json!({"name": name, "initial_state": "call", "arguments": {"KEY": {"secret": true}},
+        "states": {"call": {"action": {"tool": "run_workflow",
+            "params": {"workflow_definition": inner, "initial_variables": {"KEY": "{KEY}"}}}}}})
+}
+
+/// Every run that is not over, and whether its private part is sealed.
+fn sealed_runs(daemon: &TestDaemon) -> Vec<bool> {
+    let journal = rusqlite::Connection::open(daemon.place().journal()).unwrap();
+    let mut select = journal.prepare("SELECT private FROM runs WHERE finished_at IS NULL ORDER BY number").unwrap();
+    let private = select.query_map([], |row| row.get::<_, Option<String>>(0)).unwrap();
+    private.map(|text| text.unwrap().unwrap_or_default().starts_with("sealed:")).collect()
+}
+
+async fn all_are_sealed(daemon: &TestDaemon, runs: usize) {
+    for _ in 0..600 {
+        if sealed_runs(daemon) == vec![true; runs] {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{:?}", sealed_runs(daemon));
+}
+
+#[tokio::test]
+async fn runs_below_runs_are_sealed_again_after_they_were_opened() {
+    let daemon = TestDaemon::new().await;
+    sets(&daemon.somebody("ann").await, Some("open sesame"), None).await;
+    let top = starts(&daemon, above("top", &above("middle", &deploying("human")))).await;
+    all_are_sealed(&daemon, 3).await;
+    let daemon = daemon.restarted().await;
+    let ann = daemon.somebody("ann").await;
+    // Two persons at once: both are told that nothing is locked any more.
+    let (one, other) = tokio::join!(unlocks(&ann, "open sesame"), unlocks(&ann, "open sesame"));
+    assert!(one.success && other.success && one.runs + other.runs == 3, "{one:?} {other:?}");
+    all_are_sealed(&daemon, 3).await;
+    assert!(answers(&ann, &top, Some("open sesame")).await.success);
+    assert_eq!(end_of(&daemon, &top).await.status, "completed");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn who_follows_a_locked_run_sees_its_end_and_a_cancel_takes_what_is_below() {
+    let daemon = TestDaemon::new().await;
+    sets(&daemon.somebody("ann").await, Some("open sesame"), None).await;
+    let (first, second) =
+        (starts(&daemon, deploying("human")).await, starts(&daemon, above("top", &deploying("human"))).await);
+    all_are_sealed(&daemon, 3).await;
+    let daemon = daemon.restarted().await;
+    let ann = daemon.somebody("ann").await;
+    let cancelled = daemon.call(CancelWorkflow { run_id: second.run_id.clone() }).await;
+    assert!(cancelled.success, "{cancelled:?}");
+    assert_eq!(sealed_runs(&daemon), [true], "the run below is over as well");
+    let looks = GetRun { run_id: first.run_id.clone(), wait_seconds: Some(60.0) };
+    let waits = daemon.somebody("bob").await;
+    let waits = tokio::spawn(async move { waits.call(looks).await.unwrap() });
+    let subscribe = Subscribe { run_id: first.run_id.clone(), from_seq: None, ..Subscribe::default() };
+    let (reply, mut events) = daemon.client().subscribe(subscribe).await.unwrap();
+    assert!(reply.success);
+    assert!(answers(&ann, &first, Some("open sesame")).await.success);
+    let mut last: Option<RunEvent> = None;
+    while !last.as_ref().is_some_and(RunEvent::is_last) {
+        last = Some(serde_json::from_value(events.next().await.unwrap()).unwrap());
+    }
+    let seen = waits.await.unwrap();
+    assert!(["waiting", "completed"].contains(&seen.status.as_str()) && seen.error.is_none(), "{seen:?}");
     daemon.stop().await;
 }
 

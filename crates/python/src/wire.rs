@@ -162,3 +162,25 @@ pub(crate) fn line_of(value: &impl Serialize) -> Vec<u8> {
     line.push(b'\n');
     line
 }
+
+#[cfg(test)]
+mod tests {
+    use steplatch_golden::{Tag, check_enum, check_struct};
+
+    use super::*;
+
+    /// The values of one field of every line.
+    fn field(golden: &str, of: impl Fn(&serde_json::Value) -> Option<&serde_json::Value>) -> String {
+        let lines = golden.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.filter_map(|line| of(&line).map(|value| format!("{value}\n"))).collect()
+    }
+
+    #[test]
+    fn lines_are_spoken_as_in_the_golden_files() {
+        let (asked, said) = (include_str!("../golden/asked.jsonl"), include_str!("../golden/said.jsonl"));
+        check_struct::<Asked>(asked);
+        check_enum::<Ask>(&field(asked, |line| line.get("ask")), Tag::Outside);
+        check_enum::<Said>(said, Tag::Outside);
+        check_enum::<Reply>(&field(said, |line| line.get("replied")?.get("reply")), Tag::Outside);
+    }
+}

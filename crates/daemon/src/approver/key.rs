@@ -34,12 +34,15 @@ const OF_KEY: &[u8] = b"steplatch private key of the approver";
 const SALT: usize = 16;
 const ENCAPPED: usize = 32;
 
+/// Keys that are stored: the newest, and those of passphrases that were taken away.
+const MOST_KEYS: usize = 4;
+
 /// Whether a text is a sealed one.
 pub(crate) fn is_sealed(text: &str) -> bool {
     text.starts_with(PREFIX)
 }
 
-/// The key pair as it is stored.
+/// A key pair as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StoredKey {
     /// The public key, in Base64.
@@ -51,12 +54,12 @@ pub(super) struct StoredKey {
 }
 
 /// Seals what a run needs to go on.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SealingKey(PublicKey);
 
-/// Opens what a [`SealingKey`] sealed.
+/// Opens what the newest [`SealingKey`] sealed, and those before it.
 #[derive(Clone)]
-pub(crate) struct OpeningKey(PrivateKey);
+pub(crate) struct OpeningKey(Vec<PrivateKey>);
 
 impl std::fmt::Debug for OpeningKey {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -65,26 +68,21 @@ impl std::fmt::Debug for OpeningKey {
 }
 
 impl StoredKey {
-    /// Returns a new key pair that `passphrase` opens. Derives a key, which takes as long as checking a passphrase.
+    /// Returns the key pairs of `key`, opened by `passphrase` from now on. Derives a key for each, which takes as long as checking a
+    /// passphrase.
     ///
     /// # Errors
     /// When the system gives no random bytes.
-    pub(super) fn generate(passphrase: &Passphrase) -> Result<Self, String> {
-        let mut ikm = [0; ENCAPPED];
-        getrandom::fill(&mut ikm).map_err(|error| error.to_string())?;
-        Self::sealed(&OpeningKey(X25519HkdfSha256::derive_keypair(&ikm).0), passphrase)
+    pub(super) fn sealed(key: &OpeningKey, passphrase: &Passphrase) -> Result<Vec<Self>, String> {
+        key.0.iter().map(|key| Self::of(key, passphrase)).collect()
     }
 
-    /// Returns the same key pair as `key`, opened by `passphrase` from now on.
-    ///
-    /// # Errors
-    /// As [`Self::generate`].
-    pub(super) fn sealed(key: &OpeningKey, passphrase: &Passphrase) -> Result<Self, String> {
+    fn of(key: &PrivateKey, passphrase: &Passphrase) -> Result<Self, String> {
         let mut salt = [0; SALT];
         getrandom::fill(&mut salt).map_err(|error| error.to_string())?;
         let of_passphrase = derived(passphrase, &salt)?;
-        let (public, of_passphrase) = (X25519HkdfSha256::sk_to_pk(&key.0), X25519HkdfSha256::sk_to_pk(&of_passphrase));
-        let private = seal(&of_passphrase, OF_KEY, &key.0.to_bytes(), &public.to_bytes())
+        let (public, of_passphrase) = (X25519HkdfSha256::sk_to_pk(key), X25519HkdfSha256::sk_to_pk(&of_passphrase));
+        let private = seal(&of_passphrase, OF_KEY, &key.to_bytes(), &public.to_bytes())
             .ok_or_else(|| "the approver's key can not be sealed".to_owned())?;
         Ok(Self { public: STANDARD.encode(public.to_bytes()), salt: STANDARD.encode(salt), private })
     }
@@ -94,17 +92,21 @@ impl StoredKey {
         PublicKey::from_bytes(&STANDARD.decode(&self.public).ok()?).ok().map(SealingKey)
     }
 
-    /// Returns the private key, which `passphrase` opens. Takes as long as checking a passphrase.
+    /// Returns the private keys, which `passphrase` opens. Takes as long as checking a passphrase for each.
     ///
     /// # Errors
-    /// When it is not the passphrase of this key, or the file was damaged.
-    pub(super) fn open(&self, passphrase: &Passphrase) -> Result<OpeningKey, String> {
+    /// When it is not the passphrase of these keys, or the file was damaged.
+    pub(super) fn open(all: &[Self], passphrase: &Passphrase) -> Result<OpeningKey, String> {
+        all.iter().map(|key| key.private_key(passphrase)).collect::<Result<_, _>>().map(OpeningKey)
+    }
+
+    fn private_key(&self, passphrase: &Passphrase) -> Result<PrivateKey, String> {
         let opened = || -> Option<PrivateKey> {
             let of_passphrase = derived(passphrase, &STANDARD.decode(&self.salt).ok()?).ok()?;
             let public = STANDARD.decode(&self.public).ok()?;
             PrivateKey::from_bytes(&open(&of_passphrase, OF_KEY, &self.private, &public)?).ok()
         };
-        opened().map(OpeningKey).ok_or_else(|| "the approver's key does not open with the passphrase".to_owned())
+        opened().ok_or_else(|| "the approver's key does not open with the passphrase".to_owned())
     }
 }
 
@@ -117,19 +119,42 @@ impl SealingKey {
 }
 
 impl OpeningKey {
-    /// Returns the key as it is, in Base64, for a file that needs no passphrase.
-    pub(super) fn plain(&self) -> String {
-        STANDARD.encode(self.0.to_bytes())
+    /// Returns a new key.
+    ///
+    /// # Errors
+    /// When the system gives no random bytes.
+    pub(super) fn generate() -> Result<Self, String> {
+        let mut ikm = [0; ENCAPPED];
+        getrandom::fill(&mut ikm).map_err(|error| error.to_string())?;
+        Ok(Self(vec![X25519HkdfSha256::derive_keypair(&ikm).0]))
+    }
+
+    /// Returns a new key that opens what the keys of `before` do, up to [`MOST_KEYS`]. What is sealed from now on does not open
+    /// with those.
+    ///
+    /// # Errors
+    /// As [`Self::generate`].
+    pub(super) fn succeeding(before: &Self) -> Result<Self, String> {
+        let mut keys = Self::generate()?.0;
+        keys.extend(before.0.iter().take(MOST_KEYS - 1).cloned());
+        Ok(Self(keys))
+    }
+
+    /// Returns the keys as they are, in Base64, for a file that needs no passphrase.
+    pub(super) fn plain(&self) -> Vec<String> {
+        self.0.iter().map(|key| STANDARD.encode(key.to_bytes())).collect()
     }
 
     /// Reads what [`Self::plain`] wrote.
-    pub(super) fn read(text: &str) -> Option<Self> {
-        PrivateKey::from_bytes(&STANDARD.decode(text).ok()?).ok().map(Self)
+    pub(super) fn read(plain: &[String]) -> Option<Self> {
+        let key = |text: &String| PrivateKey::from_bytes(&STANDARD.decode(text).ok()?).ok();
+        plain.iter().map(key).collect::<Option<_>>().map(Self)
     }
 
     /// Returns the private part of `run`. `None` where it was sealed with another key, or for another run.
     pub(crate) fn open(&self, run: &RunId, sealed: &str) -> Option<String> {
-        String::from_utf8(open(&self.0, OF_RUN, sealed, run.as_str().as_bytes())?).ok()
+        let opened = self.0.iter().find_map(|key| open(key, OF_RUN, sealed, run.as_str().as_bytes()))?;
+        String::from_utf8(opened).ok()
     }
 }
 
@@ -170,24 +195,21 @@ mod tests {
         Passphrase(text.to_owned())
     }
 
+    fn stored(key: &OpeningKey, passphrase: &str) -> Vec<StoredKey> {
+        StoredKey::sealed(key, &words(passphrase)).unwrap()
+    }
+
     #[test]
     fn what_is_sealed_opens_with_the_passphrase_for_its_run_only() {
-        let stored = StoredKey::generate(&words("correct horse")).unwrap();
+        let keys = stored(&OpeningKey::generate().unwrap(), "correct horse");
         let (run, other) = (RunId::random(), RunId::random());
-        let sealed = stored.sealing().unwrap().seal(&run, "DEPLOY_KEY=abc").unwrap();
+        let sealed = keys[0].sealing().unwrap().seal(&run, "DEPLOY_KEY=abc").unwrap();
         assert!(is_sealed(&sealed) && !sealed.contains("abc"), "{sealed}");
-        assert!(stored.open(&words("battery")).is_err());
-        let key = stored.open(&words("correct horse")).unwrap();
+        assert!(StoredKey::open(&keys, &words("battery")).is_err());
+        let key = StoredKey::open(&keys, &words("correct horse")).unwrap();
         assert_eq!(key.open(&run, &sealed).as_deref(), Some("DEPLOY_KEY=abc"));
         assert_eq!(key.open(&other, &sealed), None, "a text that was put in the place of another run's");
-        assert_eq!(
-            StoredKey::generate(&words("correct horse"))
-                .unwrap()
-                .open(&words("correct horse"))
-                .unwrap()
-                .open(&run, &sealed),
-            None
-        );
+        assert_eq!(OpeningKey::generate().unwrap().open(&run, &sealed), None);
         for damaged in [&sealed[..sealed.len() - 8], "sealed:1:", "sealed:1:AAAA", "sealed:1:%", "plain"] {
             assert_eq!(key.open(&run, damaged), None, "{damaged}");
         }
@@ -195,28 +217,41 @@ mod tests {
 
     #[test]
     fn another_passphrase_opens_what_the_first_one_opened() {
-        let first = StoredKey::generate(&words("correct horse")).unwrap();
+        let first = stored(&OpeningKey::generate().unwrap(), "correct horse");
         let run = RunId::random();
-        let sealed = first.sealing().unwrap().seal(&run, "text").unwrap();
-        let second =
-            StoredKey::sealed(&first.open(&words("correct horse")).unwrap(), &words("battery staple")).unwrap();
-        assert!(second.open(&words("correct horse")).is_err());
-        assert_eq!(second.open(&words("battery staple")).unwrap().open(&run, &sealed).as_deref(), Some("text"));
-        let again = second.sealing().unwrap().seal(&run, "later").unwrap();
-        assert_eq!(first.open(&words("correct horse")).unwrap().open(&run, &again).as_deref(), Some("later"));
+        let sealed = first[0].sealing().unwrap().seal(&run, "text").unwrap();
+        let second = stored(&StoredKey::open(&first, &words("correct horse")).unwrap(), "battery staple");
+        assert!(StoredKey::open(&second, &words("correct horse")).is_err());
+        let key = StoredKey::open(&second, &words("battery staple")).unwrap();
+        assert_eq!(key.open(&run, &sealed).as_deref(), Some("text"));
+        assert_eq!(second[0].sealing(), first[0].sealing());
+    }
+
+    #[test]
+    fn a_key_that_succeeds_another_opens_what_that_one_sealed_and_not_the_other_way_round() {
+        let before = OpeningKey::generate().unwrap();
+        let after = OpeningKey::succeeding(&OpeningKey::read(&before.plain()).unwrap()).unwrap();
+        let run = RunId::random();
+        let seal = |key: &OpeningKey| stored(key, "words")[0].sealing().unwrap().seal(&run, "text").unwrap();
+        assert_eq!(after.open(&run, &seal(&before)).as_deref(), Some("text"));
+        assert_eq!(before.open(&run, &seal(&after)), None);
+        let many = (0..10).fold(before, |key, _| OpeningKey::succeeding(&key).unwrap());
+        assert_eq!(many.plain().len(), MOST_KEYS);
     }
 
     #[test]
     fn a_damaged_key_is_no_key() {
-        let stored = StoredKey::generate(&words("correct horse")).unwrap();
-        let damaged = StoredKey { public: "AAAA".to_owned(), ..stored.clone() };
-        assert!(damaged.sealing().is_none() && damaged.open(&words("correct horse")).is_err());
-        let small = StoredKey { public: STANDARD.encode([0; ENCAPPED]), ..stored.clone() };
+        let keys = stored(&OpeningKey::generate().unwrap(), "correct horse");
+        let key = &keys[0];
+        let damaged = StoredKey { public: "AAAA".to_owned(), ..key.clone() };
+        assert!(damaged.sealing().is_none() && StoredKey::open(&[damaged], &words("correct horse")).is_err());
+        let small = StoredKey { public: STANDARD.encode([0; ENCAPPED]), ..key.clone() };
         assert!(
             small.sealing().is_none_or(|key| key.seal(&RunId::random(), "text").is_none()),
             "a point of small order"
         );
-        let damaged = StoredKey { salt: "%".to_owned(), ..stored };
-        assert!(damaged.open(&words("correct horse")).is_err());
+        let damaged = StoredKey { salt: "%".to_owned(), ..key.clone() };
+        assert!(StoredKey::open(&[damaged], &words("correct horse")).is_err());
+        assert!(OpeningKey::read(&["%".to_owned()]).is_none());
     }
 }

@@ -188,7 +188,7 @@ impl Shared {
             tracing::error!(%error, "what the last daemon left can not be read");
             return;
         }
-        let locked = self.locked.all();
+        let locked = self.locked.ids();
         let left = left.into_iter().filter(|known| !locked.contains(&known.run)).collect();
         self.take_up(left, cleared.as_ref(), &locked).await;
     }
@@ -201,7 +201,8 @@ impl Shared {
         key: Option<&OpeningKey>,
         locked: &HashSet<RunId>,
     ) {
-        let (mut drivers, mut functions, mut remotes) = (Vec::new(), Vec::new(), Vec::new());
+        // The youngest tell first what they wait for: what a run above tells depends on it.
+        let (mut drivers, mut functions, mut remotes, mut order) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut callers = HashMap::new();
         for known in left {
             let run = known.run.clone();
@@ -209,9 +210,15 @@ impl Shared {
             let found = if told.is_remote() {
                 self.found_remote(known).await.map(|found| remotes.push(found))
             } else if told.is_function() {
-                self.found_function(known, key, &mut callers).await.map(|found| functions.push(found))
+                self.found_function(known, key, &mut callers).await.map(|found| {
+                    order.push((true, functions.len()));
+                    functions.push(found);
+                })
             } else {
-                self.found(known, key).await.map(|found| drivers.push(found))
+                self.found(known, key).await.map(|found| {
+                    order.push((false, drivers.len()));
+                    drivers.push(found);
+                })
             };
             match found {
                 Ok(()) => {}
@@ -220,6 +227,9 @@ impl Shared {
                     self.broken().insert(run, reason);
                 }
             }
+        }
+        for (is_function, at) in order.into_iter().rev() {
+            if is_function { functions[at].publish() } else { drivers[at].1.publish_found() }
         }
         // All of them are known before the first goes on: one may wait for another.
         let found = drivers.iter().map(|(run, ..)| &run.id).chain(functions.iter().map(FoundFunction::id));
@@ -267,10 +277,8 @@ impl Shared {
         let document = history.definition().ok_or_else(|| "its history does not begin with its start".to_owned())?;
         let definition = Definition::parse(document, &TerminalTools)
             .map_err(|problems| format!("its definition is not valid for this version:\n{problems}"))?;
-        let about = Run::told(known).about;
-        let (run, received, progress) = Run::driven(id.clone(), about.clone());
-        let run = Arc::new(run);
-        let inputs = run.inputs();
+        let (run, received, progress) = self.driverless(&known);
+        let (inputs, about) = (run.inputs(), run.about.clone());
         let parts = Parts { caller: Arc::new(caller), definition, run: id.clone(), about, inputs, progress };
         let found = Found { seq: events.len() as u64, history, seal, private };
         self.lock().insert(id, run.clone());

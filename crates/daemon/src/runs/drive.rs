@@ -120,12 +120,15 @@ impl Driver {
         let seal = seal.of(&parts.definition);
         let sealed = seal.secrets().len();
         let ended_before = history.is_over();
-        let driver = Self { history, seq, seal, sealed, private, ended_before, ..Self::new(shared, parts) };
+        Self { history, seq, seal, sealed, private, ended_before, ..Self::new(shared, parts) }
+    }
+
+    /// Publishes how far a run is that another daemon left.
+    pub(super) fn publish_found(&self) {
         // One that is over counts as over once what it left behind is cleared away.
-        if !ended_before {
-            driver.publish();
+        if !self.ended_before {
+            self.publish();
         }
-        driver
     }
 
     pub(super) fn history(&self) -> &History {
@@ -308,7 +311,9 @@ impl Driver {
         // A run that leaves something to be done counts as over when that is done.
         let over = progress.state.is_over();
         let completed = progress.state == RunState::Completed;
-        let at_once = !over || !(decision.effects.iter().any(leaves_work) || self.about.source.awaits(completed));
+        let is_awaited = self.about.parent.as_ref().is_some_and(|step| self.shared.locked.contains(&step.run));
+        let leaves_more = decision.effects.iter().any(leaves_work) || self.about.source.awaits(completed);
+        let at_once = !over || !(leaves_more || is_awaited);
         if at_once && self.told != Some(progress.state) {
             self.told = Some(progress.state);
             append.summary = Some(progress.summary(&self.about));
@@ -325,13 +330,21 @@ impl Driver {
         let has_changed = self.sealed < self.seal.secrets().len() || self.seq == 0;
         self.sealed = self.seal.secrets().len();
         let text = || Origin::of(&self.caller, &self.definition, &self.seal).text();
-        self.private.stored_anew(&self.shared, &self.run, (self.asks_person(), has_changed), text).await
+        let asks_person = self.asks_person();
+        let private = self.private.stored_anew(&self.shared, &self.run, (asks_person, has_changed), text).await;
+        self.shared.hide_for_next_daemon(private.as_deref(), &self.seal).await;
+        private
     }
 
     /// Stores what the run needs to go on in the form in which it is to be by now. Returns false when this run is not ours to go
     /// on with.
     async fn store_private(&mut self) -> bool {
-        let Some(private) = self.private_anew().await else { return true };
+        let Some(private) = self.private_anew().await else {
+            if self.progress.borrow().asks_person != self.asks_person() {
+                self.publish();
+            }
+            return true;
+        };
         let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, Vec::new()).with_private(private);
         let progress = self.now();
         self.told = Some(progress.state);
@@ -365,6 +378,9 @@ impl Driver {
     /// Ends the run once everything that it leaves behind is cleared away.
     async fn finish(mut self) {
         let state = self.now().state;
+        if !self.shared.parent_is_open(self.about.parent.as_ref()).await {
+            return self.leave();
+        }
         if self.told != Some(state) {
             let ending = Ending {
                 completed: state == RunState::Completed,

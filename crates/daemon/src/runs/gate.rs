@@ -9,6 +9,7 @@ use steplatch_library::Signature;
 use steplatch_protocol::{AnswerGate, AnswerGateReply, Decide, GateInfo, GetGate, GetGateReply, Passphrase};
 use steplatch_workflow::{AnsweredBy, By, Event, Field, Form, Gate, Input, Proof, Timestamp};
 
+use super::locked::NotOpened;
 use super::run::{Run, RunState};
 use super::{Runs, report};
 use crate::approver::NotPassed;
@@ -374,14 +375,14 @@ impl Runs {
     pub(crate) async fn answer(&self, caller: &Caller, given: Given) -> AnswerGateReply {
         let run_id = given.run_id.clone();
         if let Err(why) = self.unlock_for(caller, &given).await {
-            return AnswerGateReply {
-                run_id,
-                status: RunState::Waiting.name().to_owned(),
-                passphrase_wanted: why.wants_another(),
-                retry_after_seconds: why.retry_after_seconds(),
-                error: Some(why.to_string()),
-                ..AnswerGateReply::default()
+            let error = Some(why.to_string());
+            let (passphrase_wanted, retry_after_seconds) = match why {
+                NotOpened::NotPassed(why) => (why.wants_another(), why.retry_after_seconds()),
+                NotOpened::Unreadable(_) => (false, None),
             };
+            let status = RunState::Waiting.name().to_owned();
+            let refused = AnswerGateReply { run_id, status, error, ..AnswerGateReply::default() };
+            return AnswerGateReply { passphrase_wanted, retry_after_seconds, ..refused };
         }
         let unmeant = |error: String| AnswerGateReply {
             run_id: run_id.clone(),
@@ -423,7 +424,7 @@ impl Runs {
     ///
     /// # Errors
     /// When it carries no passphrase, or one that is not the approver's.
-    async fn unlock_for(&self, caller: &Caller, given: &Given) -> Result<(), NotPassed> {
+    async fn unlock_for(&self, caller: &Caller, given: &Given) -> Result<(), NotOpened> {
         let is_meant = |id: &str| id.parse::<RunId>().is_ok_and(|id| self.is_locked(&id));
         let gate = given.gate_id.as_deref().and_then(|gate| gate.split_once('/')).map(|(run, _)| run);
         if !is_meant(&given.run_id) && !gate.is_some_and(is_meant) {

@@ -5,17 +5,21 @@
 //! sealed with the approver's key (`approver/key.rs`). It is stored plain again together with the entry that ends the wait.
 //! A daemon that finds sealed runs leaves them and the runs above them alone until the passphrase is given.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError};
 
-use steplatch_ids::RunId;
-use steplatch_protocol::{SetApprover, SetApproverReply, UnlockRuns, UnlockRunsReply};
+use steplatch_ids::{RunId, StepId};
+use steplatch_protocol::{ExitTerminal, Passphrase, SetApprover, SetApproverReply, UnlockRuns, UnlockRunsReply};
 use steplatch_store::{Journal as _, KnownRun, RunFilter, StorageError};
-use tokio::sync::{Mutex, watch};
+use steplatch_workflow::{AnsweredBy, Definition, Effect, History, Input, decide};
+use tokio::sync::{Mutex, mpsc, watch};
 
-use super::run::{Run, RunState};
-use super::{Runs, Shared};
-use crate::approver::{NotPassed, OpeningKey, Source, is_sealed};
+use super::catalog::TerminalTools;
+use super::run::{Progress, Run, RunState};
+use super::{Runs, Seal, Shared, child};
+use crate::approver::{NotPassed, OpeningKey, SealingKey, Source, is_sealed};
+use crate::caller::Caller;
+use crate::moment;
 
 /// Why a locked run does not go on, and what opens it.
 pub(super) const LOCKED: &str = "the run waits for a person and is locked since the daemon was started anew; the approver's \
@@ -27,34 +31,45 @@ const OTHER_KEY: &str = "what it needs to go on is sealed with another approver'
 /// The locked runs of a daemon.
 #[derive(Debug, Default)]
 pub(super) struct LockedRuns {
-    runs: watch::Sender<HashSet<RunId>>,
-    /// Held while runs are unlocked, so that who gives the passphrase second finds them under way.
-    unlocking: Mutex<()>,
+    runs: SyncMutex<HashMap<RunId, Driverless>>,
+    /// Their ids, until each has its driver.
+    ids: watch::Sender<HashSet<RunId>>,
+    /// Held while locked runs are opened or written off, so that each is one or the other.
+    opening: Mutex<()>,
     /// Changes whenever a passphrase is set or taken away.
     key_changes: watch::Sender<u64>,
 }
 
+/// A run as others see it, with what its driver will need. Who follows a locked run goes on to follow it when it is opened.
+pub(super) type Driverless = (Arc<Run>, mpsc::UnboundedReceiver<Box<Input>>, watch::Sender<Progress>);
+
 impl LockedRuns {
-    pub(super) fn contains(&self, run: &RunId) -> bool {
-        self.runs.borrow().contains(run)
+    fn runs(&self) -> MutexGuard<'_, HashMap<RunId, Driverless>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn all(&self) -> HashSet<RunId> {
-        self.runs.borrow().clone()
+    /// Returns a locked run.
+    pub(super) fn get(&self, run: &RunId) -> Option<Arc<Run>> {
+        self.runs().get(run).map(|(run, ..)| run.clone())
     }
 
     fn count(&self) -> usize {
-        self.runs.borrow().len()
+        self.ids.borrow().len()
     }
 
-    pub(super) fn remove(&self, run: &RunId) {
-        self.runs.send_if_modified(|runs| runs.remove(run));
+    /// Returns the ids of all of them.
+    pub(super) fn ids(&self) -> HashSet<RunId> {
+        self.ids.borrow().clone()
     }
 
-    /// Waits until a run is not locked.
+    pub(super) fn contains(&self, run: &RunId) -> bool {
+        self.ids.borrow().contains(run)
+    }
+
+    /// Waits until a run is not locked: it has its driver, or is over.
     pub(super) async fn opened(&self, run: &RunId) {
         // The sender is ours.
-        let _ = self.runs.subscribe().wait_for(|runs| !runs.contains(run)).await;
+        let _ = self.ids.subscribe().wait_for(|ids| !ids.contains(run)).await;
     }
 
     /// Returns a receiver that changes whenever a passphrase is set or taken away.
@@ -64,15 +79,18 @@ impl LockedRuns {
 }
 
 /// In which form the private part of a run is stored.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct PrivateForm {
-    is_sealed: bool,
+#[derive(Debug, Clone, Default)]
+pub(super) enum PrivateForm {
+    #[default]
+    Plain,
+    /// Sealed with this key; none where another daemon did it, with a key that may be another one by now.
+    Sealed(Option<SealingKey>),
 }
 
 impl PrivateForm {
-    /// The form of a text that was stored.
+    /// Returns the form of a text that was stored.
     pub(super) fn of(text: &str) -> Self {
-        Self { is_sealed: is_sealed(text) }
+        if is_sealed(text) { Self::Sealed(None) } else { Self::Plain }
     }
 
     /// Returns the private part of `run` as it is to be stored from now on. `None` where that is as it is stored already.
@@ -85,17 +103,30 @@ impl PrivateForm {
         text: impl FnOnce() -> String,
     ) -> Option<String> {
         let key = if asks_person { shared.approver.sealing_key().await } else { None };
-        if !has_changed && key.is_some() == self.is_sealed {
+        let is_stored = match (&key, &*self) {
+            (None, Self::Plain) => true,
+            (Some(key), Self::Sealed(Some(before))) => key == before,
+            _ => false,
+        };
+        if is_stored && !has_changed {
             return None;
         }
         let text = text();
-        let sealed = key.and_then(|key| key.seal(run, &text));
-        self.is_sealed = sealed.is_some();
+        let sealed = key.as_ref().and_then(|key| key.seal(run, &text));
+        *self = if sealed.is_some() { Self::Sealed(key) } else { Self::Plain };
         Some(sealed.unwrap_or(text))
     }
 }
 
 impl Shared {
+    /// Has the terminal hosts hide the secrets of a run that is about to be sealed: the next daemon does not know them, and what
+    /// terminals show outlives this one.
+    pub(super) async fn hide_for_next_daemon(&self, private: Option<&str>, seal: &Seal) {
+        if private.is_some_and(is_sealed) {
+            self.sessions.remember_secrets(seal.secrets()).await;
+        }
+    }
+
     /// Whether one of these runs, or one below it, waits for a person.
     pub(super) fn ask_person<'r>(&self, runs: impl IntoIterator<Item = &'r RunId>) -> bool {
         runs.into_iter().filter_map(|run| self.driven(run)).any(|run| run.progress().asks_person)
@@ -113,11 +144,20 @@ impl Shared {
         let private = self.journal.private(run).await;
         let private = private.map_err(|error| format!("its history can not be read: {error}"))?.unwrap_or_default();
         let form = PrivateForm::of(&private);
-        if !form.is_sealed {
+        if matches!(form, PrivateForm::Plain) {
             return Ok((private, form));
         }
         let opened = key.and_then(|key| key.open(run, &private));
         opened.map(|opened| (opened, form)).ok_or_else(|| OTHER_KEY.to_owned())
+    }
+
+    /// Returns a run as others see it, with what its driver needs: the one that was locked, if it was.
+    pub(super) fn driverless(&self, known: &KnownRun) -> Driverless {
+        let locked = self.locked.runs().remove(&known.run);
+        locked.unwrap_or_else(|| {
+            let (run, received, progress) = Run::driven(known.run.clone(), Run::told(known.clone()).about);
+            (Arc::new(run), received, progress)
+        })
     }
 
     /// Locks the runs whose private part is sealed, and all above them. `left` is in the order in which they began.
@@ -125,12 +165,97 @@ impl Shared {
     /// # Errors
     /// When the journal can not be read.
     pub(super) async fn lock_sealed(&self, left: &[KnownRun]) -> Result<(), StorageError> {
-        let locked = self.sealed_among(left, None).await?;
-        if !locked.is_empty() {
-            tracing::info!(runs = locked.len(), "runs wait for a person and are locked: steplatch approver unlock");
+        let sealed = self.sealed_among(left, None).await?;
+        for known in left.iter().filter(|known| sealed.contains(&known.run)) {
+            let told = Run::told(known.clone());
+            let (run, received, progress) = Run::driven(known.run.clone(), told.about.clone());
+            let trouble = Some(LOCKED.to_owned());
+            // One above another may not have been told as waiting yet.
+            progress.send_replace(Progress { state: RunState::Waiting, locked: true, trouble, ..told.progress() });
+            let run = Arc::new(run);
+            self.hold_terminals(&run).await;
+            self.locked.runs().insert(known.run.clone(), (run, received, progress));
         }
-        self.locked.runs.send_replace(locked);
+        self.locked.ids.send_replace(sealed.clone());
+        if !sealed.is_empty() {
+            tracing::info!(runs = sealed.len(), "runs wait for a person and are locked: steplatch approver unlock");
+        }
         Ok(())
+    }
+
+    /// Returns what a machine has done so far. What is secret in it is hidden.
+    async fn history_of(&self, run: &Run) -> Option<(Definition, History)> {
+        if run.is_function() || run.is_remote() {
+            return None;
+        }
+        let history = History::from_iter(&self.events_of(&run.id, 1, &Seal::default()).await.ok()?);
+        let definition = Definition::parse(history.definition()?, &TerminalTools).ok()?;
+        Some((definition, history))
+    }
+
+    /// Holds the terminals of a locked machine as long as its question waits.
+    async fn hold_terminals(&self, run: &Run) {
+        let Some((_, history)) = self.history_of(run).await else { return };
+        if let Some(gate) = history.gate().filter(|gate| gate.answered_by() == AnsweredBy::Human) {
+            let terminals = history.sessions().map(str::to_owned).collect();
+            self.sessions.held().hold(&run.id, gate.step.to_string(), terminals);
+        }
+    }
+
+    /// Writes a locked run off, with its terminals and with the runs below it. Returns false where it is not locked any more.
+    ///
+    /// # Errors
+    /// When the journal can not be written.
+    pub(super) async fn cancel_locked(self: &Arc<Self>, run: &Arc<Run>) -> Result<bool, String> {
+        let _alone = self.locked.opening.lock().await;
+        if !self.locked.contains(&run.id) {
+            return Ok(false);
+        }
+        let is_below = |id: &RunId, family: &[Arc<Run>]| {
+            let below = |run: &Run| run.about.parent.as_ref().is_some_and(|step: &StepId| step.run == *id);
+            family.iter().filter(|run| below(run)).cloned().collect::<Vec<_>>()
+        };
+        let locked: Vec<Arc<Run>> = self.locked.runs().values().map(|(run, ..)| run.clone()).collect();
+        let driven: Vec<Arc<Run>> = self.lock().values().cloned().collect();
+        let (mut all, mut at) = (vec![run.clone()], 0);
+        while let Some(run) = all.get(at).cloned() {
+            is_below(&run.id, &driven).iter().for_each(|run| run.cancel(child::LEFT_ALONE));
+            all.extend(is_below(&run.id, &locked));
+            at += 1;
+        }
+        for run in all {
+            let error = Some("cancelled while it was locked".to_owned());
+            let ended = Some(moment::now());
+            let over =
+                Progress { seq: run.progress().seq, state: RunState::Cancelled, ended, error, ..Progress::default() };
+            self.write_summary(&run, &over).await?;
+            self.close_terminals(&run).await;
+            self.sessions.held().release(&run.id);
+            let locked = self.locked.runs().remove(&run.id);
+            if let Some((_, _, progress)) = locked {
+                progress.send_replace(over);
+            }
+            self.locked.ids.send_if_modified(|ids| ids.remove(&run.id));
+            self.changes.run(&run.id);
+        }
+        Ok(true)
+    }
+
+    /// Closes the terminals that a machine would close if it were cancelled now.
+    async fn close_terminals(&self, run: &Run) {
+        let Some((definition, history)) = self.history_of(run).await else { return };
+        let cancel = Input::Cancel { reason: String::new() };
+        let caller = Caller { run: Some(run.id.clone()), ..Caller::unknown() };
+        for effect in decide(&definition, &history, cancel, moment::now()).effects {
+            match effect {
+                Effect::CloseTerminal { session_id } => {
+                    let exit = ExitTerminal { session_id, ..ExitTerminal::default() };
+                    self.sessions.exit(&caller, exit).await;
+                }
+                Effect::CloseOpened { step } => self.sessions.exit_opened_by(&caller, &step.to_string()).await,
+                _ => {}
+            }
+        }
     }
 
     /// Returns the runs whose private part is sealed and does not open with `key`, and all above them: a run does not go on
@@ -159,28 +284,34 @@ impl Shared {
     }
 
     /// Goes on with the locked runs that `key` opens. Returns how many there were.
-    async fn unlock(self: &Arc<Self>, key: &OpeningKey) -> usize {
-        let _alone = self.locked.unlocking.lock().await;
-        let locked = self.locked.all();
+    ///
+    /// # Errors
+    /// When the journal can not be read.
+    async fn unlock(self: &Arc<Self>, key: &OpeningKey) -> Result<usize, StorageError> {
+        let _alone = self.locked.opening.lock().await;
+        let locked = self.locked.ids();
         if locked.is_empty() {
-            return 0;
+            return Ok(0);
         }
         let unfinished = RunFilter { finished: Some(false), ..RunFilter::default() };
-        let opening = async {
-            let left = self.journal.runs(unfinished).await?;
-            let left: Vec<KnownRun> = left.into_iter().rev().filter(|known| locked.contains(&known.run)).collect();
-            let closed = self.sealed_among(&left, Some(key)).await?;
-            let opened: Vec<KnownRun> = left.into_iter().filter(|known| !closed.contains(&known.run)).collect();
-            let count = opened.len();
-            self.take_up(opened, Some(key), &closed).await;
-            self.locked.runs.send_replace(closed);
-            Ok(count)
-        };
-        opening.await.unwrap_or_else(|error: StorageError| {
-            tracing::error!(%error, "locked runs can not be read");
-            0
-        })
+        let left = self.journal.runs(unfinished).await?;
+        let left: Vec<KnownRun> = left.into_iter().rev().filter(|known| locked.contains(&known.run)).collect();
+        let closed = self.sealed_among(&left, Some(key)).await?;
+        let opened: Vec<KnownRun> = left.into_iter().filter(|known| !closed.contains(&known.run)).collect();
+        let count = opened.len();
+        self.take_up(opened, Some(key), &closed).await;
+        self.locked.ids.send_replace(closed);
+        Ok(count)
     }
+}
+
+/// Why locked runs were not opened.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotOpened {
+    #[error(transparent)]
+    NotPassed(#[from] NotPassed),
+    #[error("the locked runs can not be read: {0}")]
+    Unreadable(#[from] StorageError),
 }
 
 impl Runs {
@@ -188,53 +319,58 @@ impl Runs {
         self.shared.locked.contains(run)
     }
 
-    /// Checks a passphrase, and goes on with the locked runs. Returns how many there were.
+    /// Checks a passphrase, and goes on with the locked runs that it opens. Returns how many there were.
     ///
     /// # Errors
-    /// When it is not the approver's.
+    /// When it is not the approver's, or the journal can not be read.
     pub(super) async fn unlock_with(
         &self,
-        passphrase: Option<&steplatch_protocol::Passphrase>,
+        passphrase: Option<&Passphrase>,
         source: Source,
-    ) -> Result<usize, NotPassed> {
+    ) -> Result<usize, NotOpened> {
         match self.shared.approver.opens(passphrase, source).await? {
-            Some(key) => Ok(self.shared.unlock(&key).await),
+            Some(key) => Ok(self.shared.unlock(&key).await?),
             None => Ok(0),
         }
     }
 
     /// Goes on with the locked runs for one who knows the passphrase.
     pub(crate) async fn unlock(&self, verb: UnlockRuns, source: Source) -> UnlockRunsReply {
-        let locked = self.shared.locked.count();
         match self.unlock_with(verb.passphrase.as_ref(), source).await {
-            Ok(0) if locked > 0 => UnlockRunsReply {
-                error: Some(format!(
-                    "{locked} runs are locked with a passphrase that is not set any more; cancel them"
-                )),
-                ..UnlockRunsReply::default()
-            },
-            Ok(runs) => UnlockRunsReply { success: true, runs, ..UnlockRunsReply::default() },
-            Err(error) => UnlockRunsReply {
+            Ok(runs) => {
+                let left = self.shared.locked.count();
+                let error = (left > 0).then(|| {
+                    let runs = if left == 1 { "1 run stays".to_owned() } else { format!("{left} runs stay") };
+                    format!(
+                        "{runs} locked, with a passphrase that is not set any more; 'steplatch runs cancel' ends them"
+                    )
+                });
+                UnlockRunsReply { success: left == 0, runs, error, ..UnlockRunsReply::default() }
+            }
+            Err(NotOpened::NotPassed(error)) => UnlockRunsReply {
                 passphrase_wanted: error.wants_another(),
                 retry_after_seconds: error.retry_after_seconds(),
                 error: Some(error.to_string()),
                 ..UnlockRunsReply::default()
             },
+            Err(error) => UnlockRunsReply { error: Some(error.to_string()), ..UnlockRunsReply::default() },
         }
     }
 
     /// Sets the approver's passphrase, or takes it away. Locked runs go on: who does either knows the passphrase that opens
     /// them.
     pub(crate) async fn set_approver(&self, verb: SetApprover, source: Source) -> SetApproverReply {
-        let approver = &self.shared.approver;
-        let key = match approver.may_change(&verb, source).await {
-            Ok(key) => key,
+        let change = match self.shared.approver.change(verb, source).await {
+            Ok(change) => change,
             Err(refused) => return *refused,
         };
-        if let Some(key) = &key {
-            self.shared.unlock(key).await;
+        if let Some(key) = change.key()
+            && let Err(error) = self.shared.unlock(key).await
+        {
+            let error = format!("Nothing was changed, because the locked runs can not be read: {error}");
+            return SetApproverReply { is_set: true, error: Some(error), ..SetApproverReply::default() };
         }
-        let reply = approver.set(verb.passphrase, key.as_ref()).await;
+        let reply = change.make().await;
         self.shared.locked.key_changes.send_modify(|changes| *changes += 1);
         reply
     }

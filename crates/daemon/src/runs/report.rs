@@ -122,6 +122,12 @@ pub(super) fn next_step(
         }
         RunState::Running | RunState::Waiting => {}
     }
+    if progress.locked {
+        return Some(format!(
+            "The run waits for a person and is locked. They open it in a terminal of their own with: steplatch approver unlock. \
+             {wait} waits for that."
+        ));
+    }
     if let Some(gate) = gate {
         return Some(match gate.answered_by.as_str() {
             "human" => format!(

@@ -95,6 +95,8 @@ pub(super) struct Progress {
     pub(super) kept: Option<Kept>,
     /// Why its definition could not be saved, although it completed.
     pub(super) unsaved: Option<String>,
+    /// Whether it goes on only once the approver's passphrase is given.
+    pub(super) locked: bool,
     /// Why it can not go on just now.
     pub(super) trouble: Option<String>,
 }
@@ -295,9 +297,9 @@ impl Run {
         self.inputs.clone()
     }
 
-    /// Whether somebody drives it.
+    /// Whether it has a driver.
     pub(super) fn is_driven(&self) -> bool {
-        !self.inputs.is_closed()
+        !self.inputs.is_closed() && !self.progress.borrow().locked
     }
 
     /// Whether it is the run of a function: its history is of another kind then.
@@ -367,7 +369,7 @@ impl Run {
             pending_gate: gates.first().cloned(),
             pending_gates: gates,
             parent_run_id: self.about.parent.as_ref().map(|step| step.run.to_string()),
-            locked: false,
+            locked: progress.locked,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use steplatch_ids::RunId;
+use steplatch_ids::{RunId, StepId};
 use steplatch_store::{
     Append, AppendError, Appended, Journal, KnownRun, OpenError, Retention, RunFilter, SqliteJournal, SqliteOptions,
     StorageError,
@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 use super::Surroundings;
 use super::drive::ENTRY_VERSION;
 use super::function::OwnFile;
-use super::locked::{LOCKED, LockedRuns};
+use super::locked::LockedRuns;
 use super::run::{Progress, Run, RunState};
 use crate::approver::{Approver, is_sealed};
 use crate::changes::Changes;
@@ -180,7 +180,7 @@ impl Shared {
 
     /// Returns a run, however far it is.
     pub(super) async fn find(&self, id: &RunId) -> Result<Option<Arc<Run>>, StorageError> {
-        if let Some(run) = self.driven(id) {
+        if let Some(run) = self.driven(id).or_else(|| self.locked.get(id)) {
             return Ok(Some(run));
         }
         Ok(self.journal.find(id).await?.map(|known| self.told(known)))
@@ -191,10 +191,8 @@ impl Shared {
         if let Some(run) = self.driven(&known.run) {
             return run;
         }
-        if self.locked.contains(&known.run) {
-            // One above another may not have been told as waiting yet.
-            let change = |now| Progress { state: RunState::Waiting, trouble: Some(LOCKED.to_owned()), ..now };
-            return Arc::new(Run::told(known).changed(change));
+        if let Some(run) = self.locked.get(&known.run) {
+            return run;
         }
         let Some(why) = self.broken().get(&known.run).cloned() else { return Arc::new(Run::told(known)) };
         let trouble = Some(format!("{why}; cancel the run to write it off"));
@@ -332,12 +330,26 @@ impl Shared {
         let Progress { seq, error, trouble, .. } = run.progress();
         let (state, ended) = (RunState::Cancelled, Some(moment::now()));
         let progress = Progress { seq, state, ended, error: trouble.or(error), ..Progress::default() };
+        self.write_summary(run, &progress).await?;
+        self.broken().remove(&run.id);
+        Ok(())
+    }
+
+    /// Writes down how a run ended that has no driver.
+    pub(super) async fn write_summary(&self, run: &Run, progress: &Progress) -> Result<(), String> {
         let mut append = Append::new(run.id.clone(), progress.seq, ENTRY_VERSION, Vec::new());
         append.summary = Some(progress.summary(&run.about));
-        self.journal.write(append).await.map_err(|error| error.to_string())?;
-        self.broken().remove(&run.id);
-        self.locked.remove(&run.id);
-        Ok(())
+        self.journal.write(append).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Waits until the run above is not locked: what a run returned must be there for it. Returns false when the daemon stops
+    /// before.
+    pub(super) async fn parent_is_open(&self, parent: Option<&StepId>) -> bool {
+        let Some(step) = parent else { return true };
+        tokio::select! {
+            () = self.locked.opened(&step.run) => true,
+            () = self.stopping.cancelled() => false,
+        }
     }
 }
 

@@ -48,6 +48,13 @@ impl FoundFunction {
         folded.open.iter().any(|(number, _)| child_step(run, number) == *step)
     }
 
+    /// Publishes how far it is.
+    pub(in crate::runs) fn publish(&self) {
+        if self.0.folded.end.is_none() {
+            self.0.publish();
+        }
+    }
+
     /// Goes on with it, to its end or until the daemon stops.
     pub(in crate::runs) async fn resume(self) {
         self.0.drive(true).await;
@@ -290,7 +297,8 @@ impl Shared {
         declared.adopt(std::mem::take(&mut folded.terminals));
         let file = self.file_of(&started);
         let frame = self.frame_of(&started, file.as_deref());
-        let about = Run::told(known).about;
+        let (run, inputs, progress) = self.driverless(&known);
+        let about = run.about.clone();
         // Looked up before any run goes on: a run that was over may have been counted, and others are counted after it.
         let counted = match (&about.source, &folded.end) {
             (Source::SavedFunction { folder, file, .. }, Some(_)) => {
@@ -298,9 +306,8 @@ impl Shared {
             }
             _ => false,
         };
-        let (run, inputs, progress) = Run::driven(id.clone(), about.clone());
         let (cancelling, taken) = (run.cancelling.clone(), run.taken.clone());
-        self.lock().insert(id.clone(), Arc::new(run));
+        self.lock().insert(id.clone(), run);
         Ok(FoundFunction(Driver {
             shared: self.clone(),
             caller,

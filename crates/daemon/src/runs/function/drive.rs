@@ -308,7 +308,11 @@ impl Driver {
         let Closed { texts, redacted, has_learned } = self.closed(entries).await;
         let text = || Origin::whole(&self.caller, self.seal.seal()).text();
         let asks_person = self.asks_person();
+        if asks_person != self.progress.borrow().asks_person && self.folded.end.is_none() {
+            self.publish();
+        }
         let private = self.private.stored_anew(&self.shared, &self.run, (asks_person, has_learned), text).await;
+        self.shared.hide_for_next_daemon(private.as_deref(), self.seal.seal()).await;
         if texts.is_empty() && redacted.is_empty() && private.is_none() {
             return true;
         }
@@ -343,7 +347,10 @@ impl Driver {
         self.declared.close(&self.caller).await;
         // Before the summary: a run that is finished is not looked at by the next daemon.
         self.count().await;
-        if !self.write(&[]).await || !self.hand_over().await {
+        if !self.write(&[]).await || !self.shared.parent_is_open(self.about.parent.as_ref()).await {
+            return;
+        }
+        if !self.hand_over().await {
             return;
         }
         let mut append = Append::new(self.run.clone(), self.seq, ENTRY_VERSION, Vec::new());
@@ -361,13 +368,6 @@ impl Driver {
         let returned = self.folded.end.as_ref().and_then(|end| end.result.as_ref());
         if !returned.is_some_and(|returned| self.seal.hides(returned)) {
             return true;
-        }
-        if let Some(step) = &self.about.parent {
-            tokio::select! {
-                () = self.shared.locked.opened(&step.run) => {}
-                () = self.cancelling.cancelled() => {}
-                () = self.shared.stopping.cancelled() => return false,
-            }
         }
         let parent = self.about.parent.as_ref().and_then(|step| self.shared.driven(&step.run));
         let Some(parent) = parent.filter(|parent| parent.is_function()) else { return true };
@@ -441,7 +441,7 @@ impl Driver {
         }
     }
 
-    fn publish(&self) {
+    pub(super) fn publish(&self) {
         self.progress.send_replace(self.now());
         self.shared.changes.run(&self.run);
     }

@@ -15,7 +15,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use steplatch_daemon::{Ending, Options, WorkerStarter};
 use steplatch_host::{Hosts, Starter};
 use steplatch_protocol::{
-    Client, ConnectError, DaemonStatus, DaemonStatusReply, Place, StopDaemon, StopDaemonReply, connect, ensure_private,
+    CallError, Client, ConnectError, DaemonStatus, DaemonStatusReply, Place, StopDaemon, StopDaemonReply, connect,
+    ensure_private,
 };
 use steplatch_terminal::TERMINAL_VARIABLE;
 use tokio::signal::unix::{SignalKind, signal};
@@ -94,10 +95,34 @@ enum Detached {
 /// What the daemon says on standard output once it listens.
 const READY: &str = "ready";
 
+/// How often a daemon is started that goes away before it says how it is: something else ends it.
+const MAX_STARTS: usize = 3;
+
 async fn start(place: &Place, json: bool) -> Result<ExitCode, Failure> {
-    let hello = front::hello("steplatch");
     // Several clients may find no daemon at the same moment; the first one starts it, the others find it.
     let _turn = turn_to_start(place).await?;
+    let mut starts = 0;
+    let (started, status) = loop {
+        starts += 1;
+        match started(place).await? {
+            Ok(found) => break found,
+            Err(_) if starts < MAX_STARTS => {}
+            Err(lost) => return Err(lost),
+        }
+    };
+    if json {
+        print::json(&status)?;
+    } else {
+        let how = if started { "started" } else { "was running already" };
+        print::line(format!("daemon {how}: pid {}, socket {}", status.pid, status.socket))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the daemon unless it is running, and asks it how it is. Returns whether it was started; inside, that it went away
+/// meanwhile.
+async fn started(place: &Place) -> Result<Result<(bool, DaemonStatusReply), Failure>, Failure> {
+    let hello = front::hello("steplatch");
     let started = match connect(place, hello.clone()).await {
         Ok(_) => false,
         // One that hangs up is about to end.
@@ -111,15 +136,16 @@ async fn start(place: &Place, json: bool) -> Result<ExitCode, Failure> {
         }
         Err(error) => return Err(error.into()),
     };
-    let (client, _) = connect(place, hello).await?;
-    let status = client.call(DaemonStatus {}).await?;
-    if json {
-        print::json(&status)?;
-    } else {
-        let how = if started { "started" } else { "was running already" };
-        print::line(format!("daemon {how}: pid {}, socket {}", status.pid, status.socket))?;
+    let client = match connect(place, hello).await {
+        Ok((client, _)) => client,
+        Err(lost @ (ConnectError::NotRunning(_) | ConnectError::HungUp(_))) => return Ok(Err(lost.into())),
+        Err(error) => return Err(error.into()),
+    };
+    match client.call(DaemonStatus {}).await {
+        Ok(status) => Ok(Ok((started, status))),
+        Err(lost @ CallError::Lost) => Ok(Err(lost.into())),
+        Err(error) => Err(error.into()),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Waits for the end of a daemon that does not listen any more and has not let go of its state yet.

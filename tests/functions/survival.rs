@@ -167,3 +167,44 @@ fn a_function_that_computes_is_cancelled_before_it_is_done() {
     assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
     assert_eq!(story.looks(&run, 0.0)["status"], "cancelled", "rather than failed by its limit");
 }
+
+#[test]
+fn what_ends_below_a_locked_run_is_there_for_it_and_an_answer_opens_it() {
+    let passphrase = "open sesame\n";
+    let story = Story::whole(
+        "import asyncio\n\
+         async def sub(ctx):\n    return (await ctx.run('slow'))['output'] or 'unknown'\n\
+         async def story(ctx):\n    return await asyncio.gather(ctx.run_workflow('sub'), ctx.gate('Release?'))\n\
+         BashNode(id='slow', session=session, command='echo >>begun; while [ ! -e go ]; do sleep 0.02; done; printf slow')\n\
+         Workflow(id='sub', session=session, fn=sub)\n\
+         Workflow(id='story', session=session, fn=story)\n",
+    );
+    story.home.pipes(&["approver", "set", "--stdin"], passphrase).well();
+    let run = story.begins_with(serde_json::json!({"workflow_name": "story", "wait_seconds": 0}));
+    crate::story::written(&story.path("begun"));
+    let id = run["run_id"].as_str().unwrap();
+    let gate = || {
+        let record = story.home.runs(&["runs", "show", id, "--json"]).json();
+        record["pending_gates"][0]["gate_id"].as_str().map(str::to_owned)
+    };
+    story.waits_until("it asks", || gate().is_some());
+    let gate = gate().unwrap();
+    story.home.runs(&["daemon", "restart"]).well();
+    let looked = story.looks(&run, 0.0);
+    assert!(looked["next_step"].as_str().unwrap().contains("steplatch approver unlock"), "{looked}");
+    std::fs::write(story.path("go"), "").unwrap();
+    // The run below ends, and stays until the one above has it, whatever is kept of others.
+    let is_over = |state: &str| {
+        let runs = story.home.runs(&["runs", "list", "--json"]).json();
+        runs["runs"].as_array().unwrap().iter().any(|run| run["workflow_id"] == "sub" && run["state"] == state)
+    };
+    story.waits_until("the run below is over", || is_over("completed"));
+    story.home.runs(&["daemon", "restart"]).well();
+    let answered = story.home.pipes(&["gates", "answer", &gate, "yes", "--passphrase-stdin"], passphrase);
+    assert!(answered.code == 0 && answered.stdout.contains("answered: yes"), "{answered:?}");
+    let over = story.looks(&run, 60.0);
+    assert_eq!(over["status"], "completed", "{over}");
+    let result = over["result"].as_array().unwrap();
+    assert!(["slow", "unknown"].contains(&result[0].as_str().unwrap()) && result[1] == "yes", "{over}");
+    assert_eq!(crate::story::lines_in(&story.path("begun")), 1, "nothing is done again");
+}

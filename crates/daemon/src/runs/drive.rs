@@ -311,7 +311,7 @@ impl Driver {
         // A run that leaves something to be done counts as over when that is done.
         let over = progress.state.is_over();
         let completed = progress.state == RunState::Completed;
-        let is_awaited = self.about.parent.as_ref().is_some_and(|step| self.shared.locked.contains(&step.run));
+        let is_awaited = self.shared.is_parent_locked(self.about.parent.as_ref());
         let leaves_more = decision.effects.iter().any(leaves_work) || self.about.source.awaits(completed);
         let at_once = !over || !(leaves_more || is_awaited);
         if at_once && self.told != Some(progress.state) {
@@ -378,8 +378,11 @@ impl Driver {
     /// Ends the run once everything that it leaves behind is cleared away.
     async fn finish(mut self) {
         let state = self.now().state;
-        if !self.shared.parent_is_open(self.about.parent.as_ref()).await {
-            return self.leave();
+        if self.shared.is_parent_locked(self.about.parent.as_ref()) {
+            self.publish();
+            if !self.shared.parent_is_open(self.about.parent.as_ref()).await {
+                return self.leave();
+            }
         }
         if self.told != Some(state) {
             let ending = Ending {

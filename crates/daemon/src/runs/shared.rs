@@ -342,6 +342,11 @@ impl Shared {
         self.journal.write(append).await.map(drop).map_err(|error| error.to_string())
     }
 
+    /// Whether the run above is locked.
+    pub(super) fn is_parent_locked(&self, parent: Option<&StepId>) -> bool {
+        parent.is_some_and(|step| self.locked.contains(&step.run))
+    }
+
     /// Waits until the run above is not locked: what a run returned must be there for it. Returns false when the daemon stops
     /// before.
     pub(super) async fn parent_is_open(&self, parent: Option<&StepId>) -> bool {

@@ -308,12 +308,12 @@ impl Driver {
         let Closed { texts, redacted, has_learned } = self.closed(entries).await;
         let text = || Origin::whole(&self.caller, self.seal.seal()).text();
         let asks_person = self.asks_person();
-        if asks_person != self.progress.borrow().asks_person && self.folded.end.is_none() {
-            self.publish();
-        }
         let private = self.private.stored_anew(&self.shared, &self.run, (asks_person, has_learned), text).await;
         self.shared.hide_for_next_daemon(private.as_deref(), self.seal.seal()).await;
         if texts.is_empty() && redacted.is_empty() && private.is_none() {
+            if asks_person != self.progress.borrow().asks_person && self.folded.end.is_none() {
+                self.publish();
+            }
             return true;
         }
         let mut append = Append { redacted, ..Append::new(self.run.clone(), self.seq, ENTRY_VERSION, texts) };
@@ -347,8 +347,14 @@ impl Driver {
         self.declared.close(&self.caller).await;
         // Before the summary: a run that is finished is not looked at by the next daemon.
         self.count().await;
-        if !self.write(&[]).await || !self.shared.parent_is_open(self.about.parent.as_ref()).await {
+        if !self.write(&[]).await {
             return;
+        }
+        if self.shared.is_parent_locked(self.about.parent.as_ref()) {
+            self.publish();
+            if !self.shared.parent_is_open(self.about.parent.as_ref()).await {
+                return;
+            }
         }
         if !self.hand_over().await {
             return;

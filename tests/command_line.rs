@@ -456,3 +456,24 @@ fn whoever_asks_for_json_gets_it_when_nothing_came_of_it_too() {
     let schema = home.runs(&["workflow", "schema", "--json"]).json();
     assert!(schema["properties"]["states"].is_object());
 }
+
+/// Appends the help of a command, and of those below it.
+fn helps(home: &Home, command: &[String], all: &mut String) {
+    let arguments: Vec<&str> = command.iter().map(String::as_str).chain(["--help"]).collect();
+    let help = home.runs(&arguments).well();
+    all.push_str(&format!("## steplatch {}\n\n{help}\n", command.join(" ")).replace("steplatch \n", "steplatch\n"));
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // What goes on from the line above is indented more.
+    let names = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    for name in names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
+        helps(home, &[command, &[name.to_owned()]].concat(), all);
+    }
+}
+
+#[test]
+fn the_help_of_every_command_is_that_of_the_golden_file() {
+    let home = Home::new(STEPLATCH);
+    let mut all = String::new();
+    helps(&home, &[], &mut all);
+    expect_test::expect_file!["golden/help.txt"].assert_eq(&all);
+}

@@ -127,6 +127,7 @@ pub(crate) fn row(run: &RunRecord) -> Vec<String> {
         }
         (Some(gate), _) if gate.choices.is_empty() => gate.prompt.clone(),
         (Some(gate), _) => format!("{} ({} choices)", gate.prompt, gate.choices.len()),
+        (None, Some(_)) if run.locked => "locked; opens with: steplatch approver unlock".to_owned(),
         // Of a traceback, what was raised.
         (None, Some(error)) => for_people(error.trim_end().lines().next_back().unwrap_or_default()),
         (None, None) => String::new(),

@@ -301,6 +301,55 @@ mod tests {
         assert!(matches!(first_frame(&bytes[taken..]), Ok(Some((_, 8, _)))));
     }
 
+    /// What is spoken stands in one golden file, a type and its JSON a line; in the other, all of it in frames.
+    #[test]
+    fn what_is_spoken_is_written_as_in_the_golden_files() {
+        use steplatch_golden::{Tag, check_enum, check_struct};
+        use steplatch_terminal::{
+            Closed, Description, Excerpt, HandedBack, InputError, Ran, RunError, Sent, Stage, VariablesError, View,
+            Waited,
+        };
+
+        let (mut seen, mut frames) = (std::collections::BTreeSet::new(), Vec::new());
+        let golden = include_str!("../golden/wire.txt");
+        let mut lines_of = |name: &'static str| -> String {
+            seen.insert(name);
+            let lines = golden.lines().filter_map(|line| line.split_once(' ')).filter(|(of, _)| *of == name);
+            lines.map(|(_, json)| format!("{json}\n")).collect()
+        };
+        fn frame<T: Serialize + DeserializeOwned>(lines: &str, frames: &mut Vec<u8>) {
+            for (number, line) in (1_u64..).zip(lines.lines()) {
+                let begins = frames.len();
+                let body: T = serde_json::from_str(line).unwrap();
+                write_frame(frames, number, &body);
+                // A frame says the same as the line.
+                let read: T = read_body(&frames[begins + HEAD..]).unwrap();
+                assert_eq!(serde_json::to_string(&read).unwrap(), line);
+            }
+        }
+        macro_rules! check {
+            ($check:ident; $($name:ident),*) => {$(
+                let lines = lines_of(stringify!($name));
+                assert!(!lines.is_empty(), stringify!($name));
+                $check::<$name>(&lines);
+                frame::<$name>(&lines, &mut frames);
+            )*};
+        }
+        fn outside<T: Serialize + DeserializeOwned>(lines: &str) {
+            check_enum::<T>(lines, Tag::Outside);
+        }
+        use crate::client::Greeting;
+        check!(outside; Ask, TerminalAsk, OpenRefused, Refusal, AttachEvent, Stage, RunError, VariablesError, InputError);
+        check!(check_struct; AttachedNow, OpenedTerminal, Greeting, View, Sent, Waited, Excerpt, Description, HandedBack);
+        check!(check_struct; Ran, Closed);
+        for (name, _) in golden.lines().filter_map(|line| line.split_once(' ')) {
+            assert!(seen.contains(name), "{name}");
+        }
+        let hex: Vec<String> =
+            frames.chunks(32).map(|row| row.iter().map(|byte| format!("{byte:02x}")).collect()).collect();
+        expect_test::expect_file!["../golden/frames.hex"].assert_eq(&format!("{}\n", hex.join("\n")));
+    }
+
     proptest::proptest! {
         #[test]
         fn bytes_that_nobody_meant_do_no_harm(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {

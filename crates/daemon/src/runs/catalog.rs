@@ -77,3 +77,14 @@ impl ToolCatalog for TerminalTools {
             .any(|kind| kind == "string")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_of_definitions_is_that_of_the_golden_file() {
+        let schema = serde_json::to_string_pretty(&steplatch_workflow::schema(&TerminalTools)).unwrap();
+        expect_test::expect_file!["../../golden/definition_schema.json"].assert_eq(&format!("{schema}\n"));
+    }
+}

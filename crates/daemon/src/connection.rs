@@ -7,81 +7,17 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::Serialize;
-use serde_json::{Value, json};
-use steplatch_protocol::{
-    Command, ErrorCode, FromClient, FromDaemon, Line, LineReader, MAX_LINE, PROTOCOL_VERSION, Refusal, VERBS,
-    take_session,
-};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use serde_json::Value;
+use steplatch_protocol::{Command, ErrorCode, FromClient, FromDaemon, Line, LineReader, Refusal, VERBS, take_session};
+use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::AbortHandle;
 
-use crate::backlog::Backlog;
+use crate::answer::Answer;
 use crate::caller::Caller;
-use crate::service::{Answer, Service};
+use crate::event_sink::{EventSink, refused};
+use crate::service::Service;
 use crate::standing::Standing;
-
-/// The way to a client. Messages are written one after the other.
-#[derive(Clone)]
-pub(crate) struct Outgoing {
-    way: Arc<tokio::sync::Mutex<Way>>,
-    backlog: Backlog,
-}
-
-struct Way {
-    stream: Box<dyn AsyncWrite + Send + Unpin>,
-    /// What was not written yet. A command that is taken back while its result is being written leaves the
-    /// rest of the line here, for the next one to write first.
-    unsent: Vec<u8>,
-}
-
-/// The client is gone.
-#[derive(Debug)]
-pub(crate) struct Disconnected;
-
-impl Outgoing {
-    async fn send(&self, message: &FromDaemon) -> Result<(), Disconnected> {
-        let _waiting = self.backlog.unwritten();
-        let mut way = self.way.lock().await;
-        let Way { stream, unsent } = &mut *way;
-        let begins = unsent.len();
-        serde_json::to_writer(&mut *unsent, message).expect("a message has only JSON in it");
-        if unsent.len() - begins > MAX_LINE {
-            // Nobody would read it, and whoever asked would wait for ever.
-            unsent.truncate(begins);
-            let shorter = match message {
-                FromDaemon::Result { request_id, .. } => {
-                    let error = format!("the reply is longer than {} MB; ask for less of it at once", MAX_LINE >> 20);
-                    refused(Refusal { code: ErrorCode::Internal, error }, request_id.clone())
-                }
-                FromDaemon::Event { request_id, event } if !event["data"].is_null() => {
-                    // That it happened is not lost.
-                    let mut event = event.clone();
-                    event["data"] = json!({"left_out": format!("it is longer than {} MB", MAX_LINE >> 20)});
-                    FromDaemon::Event { request_id: request_id.clone(), event }
-                }
-                FromDaemon::Event { .. } | FromDaemon::Error { .. } => return Ok(()),
-            };
-            serde_json::to_writer(&mut *unsent, &shorter).expect("a message has only JSON in it");
-        }
-        unsent.push(b'\n');
-        while !unsent.is_empty() {
-            let written = stream.write(unsent).await.map_err(|_| Disconnected)?;
-            if written == 0 {
-                return Err(Disconnected);
-            }
-            unsent.drain(..written);
-        }
-        Ok(())
-    }
-
-    /// Sends an event to who asked for it with the command `request_id`.
-    pub(crate) async fn event(&self, request_id: &Value, event: &impl Serialize) -> Result<(), Disconnected> {
-        let event = serde_json::to_value(event).expect("an event has only JSON in it");
-        self.send(&FromDaemon::Event { request_id: request_id.clone(), event }).await
-    }
-}
 
 /// The commands of a connection that are being carried out.
 type InFlight = Arc<Mutex<HashMap<String, AbortHandle>>>;
@@ -95,12 +31,11 @@ pub(crate) async fn serve(
     standing: Standing,
 ) {
     let (reading, writing) = tokio::io::split(stream);
-    let way = Way { stream: Box::new(writing), unsent: Vec::new() };
-    let outgoing = Outgoing { way: Arc::new(tokio::sync::Mutex::new(way)), backlog: Backlog::new() };
+    let sink = EventSink::new(writing);
     let _counted = service.count_client();
     let in_flight = InFlight::default();
     tokio::select! {
-        () = read(&service, reading, outgoing.clone(), &in_flight, standing) => {}
+        () = read(&service, reading, sink.clone(), &in_flight, standing) => {}
         _ = service.stopped() => {}
     }
     // Waits end with who asked for them; runs do not.
@@ -108,21 +43,20 @@ pub(crate) async fn serve(
         command.abort();
     }
     // What was being answered is still sent, unless the client does not read.
-    let hang_up = async { outgoing.way.lock().await.stream.shutdown().await };
-    let _ = tokio::time::timeout(std::time::Duration::from_secs(1), hang_up).await;
+    let _ = tokio::time::timeout(std::time::Duration::from_secs(1), sink.shutdown()).await;
 }
 
 async fn read(
     service: &Arc<Service>,
     stream: impl AsyncRead + Unpin,
-    outgoing: Outgoing,
+    sink: EventSink,
     in_flight: &InFlight,
     standing: Standing,
 ) {
     let mut lines = LineReader::new(BufReader::new(stream));
     let mut caller = Arc::new(Caller { standing: standing.clone(), ..Caller::unknown() });
     loop {
-        outgoing.backlog.may_read().await;
+        sink.backlog().may_read().await;
         let line = match lines.next().await {
             Ok(Some(line)) => line,
             Ok(None) => return,
@@ -137,7 +71,7 @@ async fn read(
         };
         let message = message.and_then(|value| serde_json::from_value(value).map_err(|_| "Invalid message"));
         let sent = match message {
-            Err(problem) => outgoing.send(&FromDaemon::Error { error: problem.to_owned(), supported: None }).await,
+            Err(problem) => sink.send(&FromDaemon::Error { error: problem.to_owned(), supported: None }).await,
             Ok(FromClient::Cancel { request_id }) => {
                 let command = in_flight.lock().unwrap_or_else(PoisonError::into_inner).remove(&request_id.to_string());
                 if let Some(command) = command {
@@ -147,7 +81,7 @@ async fn read(
             }
             Ok(FromClient::Command { command_type, params, request_id, step }) => {
                 match understood(&command_type, params) {
-                    Err(refusal) => outgoing.send(&refused(refusal, request_id)).await,
+                    Err(refusal) => sink.send(&refused(refusal, request_id)).await,
                     Ok(Understood { command: Command::Hello(hello), warnings, .. }) => {
                         let answer = match service.hello(&hello) {
                             Ok(answer) => {
@@ -156,12 +90,12 @@ async fn read(
                             }
                             Err(refusal) => refused(refusal, request_id),
                         };
-                        outgoing.send(&answer).await
+                        sink.send(&answer).await
                     }
                     Ok(Understood { command, sessions, warnings }) => {
                         // Nothing more is read before: a command that waits for its turn would take more memory than its answer.
-                        let turn = outgoing.backlog.turn(&command).await;
-                        let task = Task { request_id, sessions, warnings, outgoing: outgoing.clone(), step, turn };
+                        let turn = sink.backlog().turn(&command).await;
+                        let task = Task { request_id, sessions, warnings, sink: sink.clone(), step, turn };
                         start(service, &caller, command, task, in_flight);
                         Ok(())
                     }
@@ -179,7 +113,7 @@ struct Task {
     /// The sessions that the command names.
     sessions: Vec<String>,
     warnings: Vec<String>,
-    outgoing: Outgoing,
+    sink: EventSink,
     step: Option<String>,
     /// Kept until the answer is written.
     turn: Option<OwnedSemaphorePermit>,
@@ -191,18 +125,18 @@ fn start(service: &Arc<Service>, caller: &Arc<Caller>, command: Command, task: T
     // Held until the task is noted, so that it can not end before that.
     let mut noted = in_flight.lock().unwrap_or_else(PoisonError::into_inner);
     let name = key.clone();
-    let place = task.outgoing.backlog.command();
+    let place = task.sink.backlog().command();
     let running = tokio::spawn(async move {
         let _place = place;
-        let Task { request_id, sessions, warnings, outgoing, step, turn: _turn } = task;
+        let Task { request_id, sessions, warnings, sink, step, turn: _turn } = task;
         let (answer, following) = match service.other_session(&caller, &sessions).await {
             Some(refused) => (refused, None),
             None => service.answer(&caller, command, step).await,
         };
         // Whether it arrives or not: what follows ends by itself where nobody listens.
-        let _ = outgoing.send(&result(answer, warnings, request_id.clone())).await;
+        let _ = sink.send(&result(answer, warnings, request_id.clone())).await;
         if let Some(following) = following {
-            following.forward(&request_id, &outgoing).await;
+            following.forward(&request_id, &sink).await;
         }
         done.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
     });
@@ -234,18 +168,4 @@ fn understood(name: &str, mut params: Value) -> Result<Understood, Refusal> {
 fn result(answer: Answer, warnings: Vec<String>, request_id: Value) -> FromDaemon {
     let Answer { success, error, data } = answer;
     FromDaemon::Result { success, data, error, error_code: None, warnings, request_id }
-}
-
-fn refused(refusal: Refusal, request_id: Value) -> FromDaemon {
-    if refusal.code == ErrorCode::UnsupportedProtocol {
-        tracing::info!(supported = PROTOCOL_VERSION, "a client speaks a newer contract");
-    }
-    FromDaemon::Result {
-        success: false,
-        data: Value::Null,
-        error: Some(refusal.error),
-        error_code: Some(refusal.code),
-        warnings: Vec::new(),
-        request_id,
-    }
 }

@@ -18,6 +18,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::configuration::Configuration;
 use crate::connection;
+use crate::ending::Ending;
 use crate::lock::{LockError, StateLock};
 use crate::peer::join_group;
 use crate::runs::KeptRuns;
@@ -39,24 +40,6 @@ pub struct Options {
     pub runs: KeptRuns,
     /// What may change while it runs. One that has no sender any more stays as it is.
     pub configuration: watch::Receiver<Configuration>,
-}
-
-/// What becomes of the terminals when a daemon ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// They are closed.
-    CloseTerminals,
-    /// They go on, and the next daemon finds them.
-    KeepTerminals,
-    /// The same, and another daemon serves this state already: the journal and the socket are its own.
-    GiveWay,
-}
-
-impl Ending {
-    /// Whether terminals go on.
-    pub(crate) fn keeps_terminals(self) -> bool {
-        self != Self::CloseTerminals
-    }
 }
 
 /// Why a daemon did not start.

@@ -4,6 +4,7 @@
 //! are decided in `workflow`, remembered in `store` and performed here. Front-ends
 //! are clients of the contract, over a socket or over a pipe in the same process.
 
+mod answer;
 mod approver;
 mod backlog;
 mod caller;
@@ -11,6 +12,8 @@ mod changes;
 mod configuration;
 mod connection;
 mod daemon;
+mod ending;
+mod event_sink;
 mod library;
 mod lock;
 mod moment;
@@ -27,7 +30,9 @@ mod tools;
 mod workers;
 
 pub use configuration::Configuration;
-pub use daemon::{Daemon, Ending, Options, StartError, Stopper};
+pub use daemon::{Daemon, Options, StartError, Stopper};
+pub use ending::Ending;
 pub use lock::LockError;
-pub use runs::{KeptRuns, TerminalTools};
+pub use runs::KeptRuns;
+pub use sessions::action_catalog::TerminalTools;
 pub use workers::{Execution, Function, Gone, WorkerStarter, Workers, WorkersError};

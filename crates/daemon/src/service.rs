@@ -6,29 +6,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use steplatch_host::{HostState, Hosts};
 use steplatch_protocol::{
     Command, DaemonStatusReply, ErrorCode, GetMetricsReply, Hello, HelloReply, HostInfo, Metric, PROTOCOL_VERSION,
-    Place, Refusal, RunReply, StopDaemonReply, VerbInfo, WatchReply,
+    Place, Refusal, StopDaemonReply, WatchReply,
 };
 use steplatch_store::OpenError;
 use steplatch_workflow::Proof;
 use tokio::sync::{Notify, watch};
 
+use crate::answer::Answer;
 use crate::approver::Approver;
 use crate::caller::Caller;
 use crate::changes::Changes;
 use crate::configuration::Configuration;
-use crate::connection::Outgoing;
-use crate::daemon::Ending;
+use crate::ending::Ending;
+use crate::event_sink::EventSink;
 use crate::library::Workflows;
 use crate::nodes::{Hands, Nodes};
 use crate::remotes::Remotes;
 use crate::runs::{KeptRuns, RunEvents, Runs, Surroundings};
 use crate::secrets::Secrets;
-use crate::sessions::{Sessions, TerminalEvents};
+use crate::sessions::{Sessions, TerminalEvents, actions};
 use crate::standing::NoPerson;
 use crate::tools::{ToolWatch, Tools};
 use crate::workers::Workers;
@@ -52,40 +52,6 @@ pub(crate) struct Service {
     started: Instant,
 }
 
-/// What a command came to.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    /// Whether it did what was asked.
-    pub(crate) success: bool,
-    /// What went wrong, if it did not.
-    pub(crate) error: Option<String>,
-    /// The reply of the verb.
-    pub(crate) data: Value,
-}
-
-impl Answer {
-    /// The reply of a verb, which says itself whether it did what was asked.
-    fn of(reply: impl Serialize) -> Self {
-        let data = serde_json::to_value(reply).expect("a reply has only JSON in it");
-        let success = data.get("success").and_then(Value::as_bool).unwrap_or(true);
-        let words = |field: &str| data.get(field).and_then(Value::as_str).map(str::to_owned);
-        let error = if success { None } else { words("error").or_else(|| words("message")) };
-        Self { success, error, data }
-    }
-
-    /// The reply about a run. What was asked is done for a run that goes on, which is no success yet.
-    fn of_run(reply: RunReply) -> Self {
-        let goes_on = ["running", "waiting"].contains(&reply.status.as_str());
-        let answer = Self::of(reply);
-        if goes_on { Self { success: true, error: None, ..answer } } else { answer }
-    }
-
-    /// What could not even be tried.
-    fn failure(error: String) -> Self {
-        Self { success: false, data: json!({"success": false, "error": error}), error: Some(error) }
-    }
-}
-
 /// What follows an answer once it is sent.
 #[derive(Debug)]
 pub(crate) enum Following {
@@ -98,12 +64,12 @@ pub(crate) enum Following {
 
 impl Following {
     /// Sends events to who asked for them until there are no more, or nobody listens.
-    pub(crate) async fn forward(self, request_id: &Value, outgoing: &Outgoing) {
+    pub(crate) async fn forward(self, request_id: &Value, sink: &EventSink) {
         // Ends with the connection; there is nobody to tell.
         let _ = match self {
-            Self::Run(events) => events.forward(request_id, outgoing).await,
-            Self::Terminal(events) => events.forward(request_id, outgoing).await,
-            Self::Changes(watching) => watching.forward(request_id, outgoing).await,
+            Self::Run(events) => events.forward(request_id, sink).await,
+            Self::Terminal(events) => events.forward(request_id, sink).await,
+            Self::Changes(watching) => watching.forward(request_id, sink).await,
             Self::Stop(stop, ending) => {
                 stop.send_replace(Some(ending));
                 Ok(())
@@ -259,7 +225,7 @@ impl Service {
             | Command::AwaitOutput(_)
             | Command::GetScreenContent(_)
             | Command::ListTerminalSessions(_)
-            | Command::ExitTerminal(_)) => act(sessions, caller, action, step).await,
+            | Command::ExitTerminal(_)) => actions::act(sessions, caller, action, step).await,
             Command::RunCommand(verb) => Answer::of(sessions.run_command(caller, verb, step).await),
             Command::GetVariables(verb) => Answer::of(sessions.variables(verb).await),
             Command::SetVariables(verb) => Answer::of(sessions.set_variables(caller, verb).await),
@@ -385,44 +351,5 @@ impl Service {
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             hosts,
         }
-    }
-}
-
-/// Carries out one of the commands that workflows, too, have as actions.
-async fn act(sessions: &Sessions, caller: &Arc<Caller>, action: Command, step: Option<String>) -> Answer {
-    match action {
-        Command::OpenTerminal(verb) => Answer::of(sessions.open(caller, verb, step).await),
-        Command::SendInput(verb) => Answer::of(sessions.send(caller, verb, step).await),
-        Command::AwaitOutput(verb) => Answer::of(sessions.wait(caller, verb).await),
-        Command::GetScreenContent(verb) => Answer::of(sessions.read(caller, verb).await),
-        Command::ListTerminalSessions(_) => Answer::of(sessions.list().await),
-        Command::ExitTerminal(verb) => Answer::of(sessions.exit(caller, verb).await),
-        other => Answer::failure(format!("a workflow can not do {other:?}")),
-    }
-}
-
-/// Performs `action`, with its parameters, for the step of a run, and returns its result.
-pub(crate) async fn perform(
-    sessions: &Sessions,
-    caller: &Arc<Caller>,
-    action: &VerbInfo,
-    params: Map<String, Value>,
-    step: String,
-) -> Map<String, Value> {
-    let answer = match Command::parse(action.name, Value::Object(params)) {
-        Some(Ok((command, _))) => act(sessions, caller, command, Some(step)).await,
-        Some(Err(invalid)) => Answer::failure(invalid.to_string()),
-        None => Answer::failure(format!("there is no verb '{}'", action.name)),
-    };
-    match answer.data {
-        Value::Object(mut result) => {
-            // Whoever failed says why; some say it in another field.
-            if !answer.success && !result.contains_key("error") {
-                let why = answer.error.or_else(|| result.get("message").and_then(Value::as_str).map(str::to_owned));
-                result.extend(why.map(|why| ("error".to_owned(), why.into())));
-            }
-            result
-        }
-        other => Map::from_iter([("success".to_owned(), Value::Bool(answer.success)), ("value".to_owned(), other)]),
     }
 }

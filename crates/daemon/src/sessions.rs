@@ -4,6 +4,8 @@
 //! whole sentences what went wrong and what to do, hides secrets, and cuts what is
 //! too long for a reader.
 
+pub(crate) mod action_catalog;
+pub(crate) mod actions;
 mod attach;
 mod commands;
 mod held;
@@ -41,7 +43,7 @@ use signals::signal_named;
 use trouble::{Trouble, held};
 
 use crate::caller::Caller;
-use crate::daemon::Ending;
+use crate::ending::Ending;
 use crate::moment;
 use crate::secrets::{MASK, Secrets};
 

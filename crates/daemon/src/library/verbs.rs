@@ -16,7 +16,7 @@ use super::folders::{Asker, Folders};
 use super::{Meant, Workflows, function_verbs, look_up, not_found, words};
 use crate::caller::Caller;
 use crate::nodes::Project;
-use crate::runs::TerminalTools;
+use crate::sessions::action_catalog::TerminalTools;
 
 /// The page for authors, which people read as a file.
 const GUIDE: &str = include_str!("../../../../docs/machines.md");

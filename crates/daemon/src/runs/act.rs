@@ -8,10 +8,11 @@ use steplatch_protocol::ExitTerminal;
 use steplatch_workflow::{Outcome, Timestamp};
 use tokio::sync::oneshot;
 
-use super::{Shared, call, catalog};
+use super::{Shared, call};
 use crate::caller::Caller;
 use crate::moment;
-use crate::service;
+use crate::sessions::action_catalog;
+use crate::sessions::actions;
 
 /// What a step does.
 pub(super) struct Action {
@@ -35,7 +36,7 @@ pub(super) async fn perform(shared: Arc<Shared>, caller: Arc<Caller>, action: Ac
     if again && let Some(outcome) = done_before(&shared, &tool, &params).await {
         return outcome;
     }
-    let Some(verb) = catalog::verb(&tool) else {
+    let Some(verb) = action_catalog::verb(&tool) else {
         let fields = [("success", false.into()), ("error", format!("there is no tool '{tool}'").into())];
         return Outcome::Finished {
             result: fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect(),
@@ -45,7 +46,7 @@ pub(super) async fn perform(shared: Arc<Shared>, caller: Arc<Caller>, action: Ac
     let sessions = shared.sessions.clone();
     let opens = tool == "open_terminal";
     let acting = async move {
-        let result = service::perform(&sessions, &caller, verb, params, step).await;
+        let result = actions::perform(&sessions, &caller, verb, params, step).await;
         // Nobody waits for it any more: a terminal that was opened meanwhile would belong to nobody. When the daemon
         // stops, it belongs to the run that goes on with the next one.
         if let Err(result) = done.send(result)

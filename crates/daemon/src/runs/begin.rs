@@ -10,7 +10,6 @@ use steplatch_store::{Append, AppendError, Appended, Journal, KnownRun, RunFilte
 use steplatch_workflow::{Definition, History, Input, Start};
 use tokio::sync::mpsc;
 
-use super::catalog::TerminalTools;
 use super::drive::{Driver, Found, Parts};
 use super::function::{FoundFunction, Given};
 use super::origin::Origin;
@@ -23,6 +22,7 @@ use super::{Seal, Shared, child};
 use crate::approver::OpeningKey;
 use crate::caller::Caller;
 use crate::moment;
+use crate::sessions::action_catalog::TerminalTools;
 
 /// Runs that may be under way at once: each takes memory for as long as it lasts.
 const MOST: usize = 10_000;

@@ -12,7 +12,6 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::begin::Beginning;
-use super::catalog::TerminalTools;
 use super::function::{Begins, begin_saved, outcome_of};
 use super::remote::BeginsRemote;
 use super::report::shorten;
@@ -20,6 +19,7 @@ use super::run::{Progress, Run, RunState};
 use super::source::{INVALID, Named, Source};
 use super::{Seal, Shared, remote};
 use crate::caller::Caller;
+use crate::sessions::action_catalog::TerminalTools;
 use crate::tools::{arguments, check};
 
 /// How long the end of a cancelled child is waited for: a function takes up to 7 seconds to end its calls and clean up.

@@ -10,7 +10,7 @@ use steplatch_workflow::{By, ChildEnd, Event, History, Outcome};
 
 use super::run::{Progress, Run};
 use super::{Seal, Shared, function, remote};
-use crate::connection::{Disconnected, Outgoing};
+use crate::event_sink::{Disconnected, EventSink};
 use crate::moment;
 
 /// The events of one run for one who follows it.
@@ -53,7 +53,7 @@ impl RunEvents {
 
     /// Sends events in order, each once, until the run or the client is at its end. They are read from the
     /// history as fast as the client takes them, so a slow one holds up nobody.
-    pub(crate) async fn forward(mut self, request_id: &Value, outgoing: &Outgoing) -> Result<(), Disconnected> {
+    pub(crate) async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         let mut progress = self.run.follow();
         loop {
             let (last, is_over) = {
@@ -69,7 +69,7 @@ impl RunEvents {
                         tracing::error!(run = %self.run.id, %error, "a history can not be followed");
                         let data = json!({"error": format!("the history can not be read: {error}")});
                         let event = envelope(&self.run, self.next, RunEvent::UNREADABLE, data, moment::now_told());
-                        return outgoing.event(request_id, &event).await;
+                        return sink.event(request_id, &event).await;
                     }
                 };
                 if events.is_empty() {
@@ -80,7 +80,7 @@ impl RunEvents {
                     self.next += 1;
                     let Some(mut event) = told else { continue };
                     self.shared.secrets.mask_fields(&mut event.data);
-                    outgoing.event(request_id, &event).await?;
+                    sink.event(request_id, &event).await?;
                     self.left = self.left.map(|left| left.saturating_sub(1));
                     if self.left == Some(0) {
                         return Ok(());

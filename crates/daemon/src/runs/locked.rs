@@ -14,12 +14,12 @@ use steplatch_store::{Journal as _, KnownRun, RunFilter, StorageError};
 use steplatch_workflow::{AnsweredBy, Definition, Effect, History, Input, decide};
 use tokio::sync::{Mutex, mpsc, watch};
 
-use super::catalog::TerminalTools;
 use super::run::{Progress, Run, RunState};
 use super::{Runs, Seal, Shared, child};
 use crate::approver::{NotPassed, OpeningKey, SealingKey, Source, is_sealed};
 use crate::caller::Caller;
 use crate::moment;
+use crate::sessions::action_catalog::TerminalTools;
 
 /// Why a locked run does not go on, and what opens it.
 pub(super) const LOCKED: &str = "the run waits for a person and is locked since the daemon was started anew; the approver's \

@@ -26,7 +26,7 @@ use super::locked::LockedRuns;
 use super::run::{Progress, Run, RunState};
 use crate::approver::{Approver, is_sealed};
 use crate::changes::Changes;
-use crate::daemon::Ending;
+use crate::ending::Ending;
 use crate::library::Workflows;
 use crate::moment;
 use crate::nodes::{Hands, Nodes, Projects};

@@ -12,11 +12,11 @@ use steplatch_library::Signature;
 use steplatch_protocol::{RunReply, RunWorkflow, ToolInfo};
 use steplatch_workflow::{Definition, LONGEST_DOCUMENT, Timestamp};
 
-use super::catalog::TerminalTools;
 use super::{Seal, Shared, not_started, pins};
 use crate::caller::Caller;
 use crate::library::{Found, Saved};
 use crate::nodes::FunctionWorkflow;
+use crate::sessions::action_catalog::TerminalTools;
 
 /// Bytes of a file that is read: a definition with much white space in it.
 const LONGEST: u64 = 4 * LONGEST_DOCUMENT as u64;

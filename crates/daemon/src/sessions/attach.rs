@@ -15,8 +15,8 @@ use tokio::time::timeout;
 use super::Sessions;
 use super::trouble::{Trouble, held};
 use crate::caller::Caller;
-use crate::connection::{Disconnected, Outgoing};
-use crate::daemon::Ending;
+use crate::ending::Ending;
+use crate::event_sink::{Disconnected, EventSink};
 use crate::secrets::MaskedStream;
 
 /// How long the beginning of what may be a secret is held back when nothing follows it. Who asked for output without
@@ -120,18 +120,18 @@ impl Sessions {
 impl TerminalEvents {
     /// Sends the output until the terminal or the client is gone. A client that falls behind is shown the
     /// screen anew instead of everything it missed.
-    pub(crate) async fn forward(mut self, request_id: &Value, outgoing: &Outgoing) -> Result<(), Disconnected> {
+    pub(crate) async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         loop {
             let output = match self.next().await {
                 Next::Output(output) => output,
                 Next::Quiet => {
-                    self.send_held(request_id, outgoing).await?;
+                    self.send_held(request_id, sink).await?;
                     continue;
                 }
             };
             if !matches!(output, Some(AttachEvent::Bytes(_) | AttachEvent::Redrawn(_))) {
                 // What was held back came before this.
-                self.send_held(request_id, outgoing).await?;
+                self.send_held(request_id, sink).await?;
             }
             let event = match output {
                 Some(AttachEvent::Bytes(bytes)) => match &mut self.mask {
@@ -151,13 +151,13 @@ impl TerminalEvents {
                 Some(AttachEvent::Resized(size)) => TerminalEvent::TerminalResized { cols: size.cols, rows: size.rows },
                 Some(AttachEvent::Ended(exit)) => {
                     let event = TerminalEvent::TerminalEnded { exit_code: Some(exit.code) };
-                    return outgoing.event(request_id, &event).await;
+                    return sink.event(request_id, &event).await;
                 }
                 Some(AttachEvent::Closed) | None => {
-                    return outgoing.event(request_id, &TerminalEvent::TerminalEnded { exit_code: None }).await;
+                    return sink.event(request_id, &TerminalEvent::TerminalEnded { exit_code: None }).await;
                 }
             };
-            outgoing.event(request_id, &event).await?;
+            sink.event(request_id, &event).await?;
         }
     }
 
@@ -168,12 +168,12 @@ impl TerminalEvents {
         Next::Output(self.attached.next().await)
     }
 
-    async fn send_held(&mut self, request_id: &Value, outgoing: &Outgoing) -> Result<(), Disconnected> {
+    async fn send_held(&mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         let held = self.mask.as_mut().map(MaskedStream::flush).unwrap_or_default();
         if held.is_empty() {
             return Ok(());
         }
-        outgoing.event(request_id, &TerminalEvent::TerminalOutput { bytes: STANDARD.encode(held) }).await
+        sink.event(request_id, &TerminalEvent::TerminalOutput { bytes: STANDARD.encode(held) }).await
     }
 }
 

@@ -9,7 +9,7 @@ use super::Tools;
 use super::files::Watched;
 use crate::caller::Caller;
 use crate::changes::Watching;
-use crate::connection::{Disconnected, Outgoing};
+use crate::event_sink::{Disconnected, EventSink};
 
 /// Somebody who is told what changes.
 #[derive(Debug)]
@@ -53,11 +53,11 @@ impl ToolWatch {
     }
 
     /// Tells changes until nobody listens.
-    pub(crate) async fn forward(mut self, request_id: &Value, outgoing: &Outgoing) -> Result<(), Disconnected> {
+    pub(crate) async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
         loop {
             for change in self.watching.next().await {
                 if change != Change::Tools || self.look().await {
-                    outgoing.event(request_id, &change).await?;
+                    sink.event(request_id, &change).await?;
                 }
             }
         }

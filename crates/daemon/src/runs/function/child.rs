@@ -22,12 +22,12 @@ use crate::library::{Found, Saved};
 use crate::moment;
 use crate::nodes::FunctionWorkflow;
 use crate::runs::begin::Beginning;
-use crate::runs::catalog::TerminalTools;
 use crate::runs::child::{Watched, give_up, outcome_with, tell_of_waits};
 use crate::runs::remote::BeginsRemote;
 use crate::runs::run::{Progress, Run, RunState};
 use crate::runs::source::{Named, Source};
 use crate::runs::{Seal, Shared, remote};
+use crate::sessions::action_catalog::TerminalTools;
 use crate::tools::check;
 
 /// How deep runs that functions start may be nested.

@@ -24,7 +24,7 @@ const ACTIONS: [(&str, &str); 8] = [
 ];
 
 /// Returns the verb behind the tool of an action.
-pub(super) fn verb(tool: &str) -> Option<&'static VerbInfo> {
+pub(crate) fn verb(tool: &str) -> Option<&'static VerbInfo> {
     let (_, name) = ACTIONS.into_iter().find(|(known, _)| *known == tool)?;
     VERBS.iter().find(|verb| verb.name == name)
 }

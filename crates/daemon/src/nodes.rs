@@ -1,4 +1,4 @@
-//! Nodes and graphs, for whoever asks: which there are, and calls of them.
+//! Nodes and graphs: which there are, and calls of those that make no calls themselves.
 //!
 //! A call works in the project's folder, with the caller's environment, and is
 //! bound to who asked for it: it ends with their connection, unless it carries the
@@ -22,14 +22,13 @@ use steplatch_ids::random_name;
 use steplatch_nodes::{Call, Node, NodeId, NodeKind, NodeResult};
 use steplatch_protocol::{
     BrokenNode, DescribeNode, DescribeNodeReply, GraphInfo, ListGraphs, ListGraphsReply, ListNodes, ListNodesReply,
-    NodeInfo, NodeReply, RunGraph, RunNode,
+    NodeInfo, NodeReply,
 };
 use steplatch_workflow::suggestion;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::caller::Caller;
-use crate::runs::Runs;
 use ledger::{Asked, Ledger, NoReply};
 pub(crate) use nesting::calls;
 pub(crate) use panes::Panes;
@@ -154,41 +153,9 @@ impl Nodes {
         found.unwrap_or_else(|error| DescribeNodeReply { error: Some(error), ..DescribeNodeReply::default() })
     }
 
-    /// Calls a node for `caller`; at most once as the same `step`. One that makes calls itself is a run.
-    pub(crate) async fn run(
+    /// Calls a node of a project that makes no calls itself; at most once as the same `step`.
+    pub(crate) async fn call(
         &self,
-        runs: &Runs,
-        caller: &Arc<Caller>,
-        verb: RunNode,
-        step: Option<String>,
-    ) -> NodeReply {
-        let RunNode { node_id, input, timeout } = verb;
-        self.call(runs, caller, NodeCall { id: node_id, input, timeout, graph: false }, step).await
-    }
-
-    /// Runs a graph for `caller`; at most once as the same `step`.
-    pub(crate) async fn run_graph(
-        &self,
-        runs: &Runs,
-        caller: &Arc<Caller>,
-        verb: RunGraph,
-        step: Option<String>,
-    ) -> NodeReply {
-        let RunGraph { graph_id, input, timeout } = verb;
-        self.call(runs, caller, NodeCall { id: graph_id, input, timeout, graph: true }, step).await
-    }
-
-    async fn call(&self, runs: &Runs, caller: &Arc<Caller>, wanted: NodeCall, step: Option<String>) -> NodeReply {
-        match self.projects.of(caller).await {
-            Ok(project) => self.call_in(runs, caller, &project, wanted, step).await,
-            Err(error) => refused(&wanted, None, error),
-        }
-    }
-
-    /// Calls a node of a project; at most once as the same `step`.
-    pub(crate) async fn call_in(
-        &self,
-        runs: &Runs,
         caller: &Arc<Caller>,
         project: &Arc<Project>,
         wanted: NodeCall,
@@ -199,11 +166,6 @@ impl Nodes {
         }
         let project = project.clone();
         let interrupt = self.closing.child_token();
-        if matches!(project.nodes[&wanted.id].node.kind, NodeKind::Function(_) | NodeKind::Graph(_)) {
-            let NodeCall { id, input, timeout, .. } = wanted.clone();
-            let called = runs.call_node(caller, &project, id, input, timeout, step).await;
-            return called.unwrap_or_else(|error| refused(&wanted, None, error));
-        }
         let Some(step) = step else {
             // The end of the caller's connection drops this, and what was started ends with it.
             return self.working.track_future(self.performed(project, caller, wanted, interrupt)).await;
@@ -265,7 +227,7 @@ fn check(project: &Project, wanted: &NodeCall) -> Result<(), String> {
 }
 
 /// Returns the reply to a call that was not made.
-fn refused(wanted: &NodeCall, kind: Option<&str>, error: String) -> NodeReply {
+pub(crate) fn refused(wanted: &NodeCall, kind: Option<&str>, error: String) -> NodeReply {
     NodeReply {
         error: Some(error),
         error_type: kind.map(str::to_owned),

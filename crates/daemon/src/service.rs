@@ -281,9 +281,9 @@ impl Service {
             Command::DeleteWorkflow(verb) => Answer::of(self.workflows.delete(caller, verb).await),
             Command::ListNodes(verb) => Answer::of(self.nodes.list(caller, &verb).await),
             Command::DescribeNode(verb) => Answer::of(self.nodes.describe(caller, &verb).await),
-            Command::RunNode(verb) => Answer::of(self.nodes.run(&self.runs, caller, verb, step).await),
+            Command::RunNode(verb) => Answer::of(self.runs.run_node(caller, verb, step).await),
             Command::ListGraphs(verb) => Answer::of(self.nodes.list_graphs(caller, &verb).await),
-            Command::RunGraph(verb) => Answer::of(self.nodes.run_graph(&self.runs, caller, verb, step).await),
+            Command::RunGraph(verb) => Answer::of(self.runs.run_graph(caller, verb, step).await),
             Command::ListTools(verb) => Answer::of(self.tools.list(caller, verb).await),
             Command::CallTool(verb) => match self.tools.called(caller, &verb.name, &verb.arguments).await {
                 Ok(tool) => Answer::of_run(self.runs.call_tool(caller, tool, verb, step).await),

@@ -15,7 +15,7 @@ use super::child::Watched;
 use super::start_key::StartKey;
 use super::{Runs, Shared, function, pins};
 use crate::caller::Caller;
-use crate::nodes::NodeCall;
+use crate::nodes::{self, NodeCall};
 
 /// What a step calls.
 pub(super) struct Wanted {
@@ -50,9 +50,8 @@ pub(super) async fn perform(shared: &Arc<Shared>, caller: &Arc<Caller>, wanted: 
         // What returns its input may be called twice, and what is not there was never called.
         Some(kind) if again && !matches!(kind, NodeKind::Identity(_)) => return Outcome::Unknown,
         _ => {
-            let runs = Runs { shared: shared.clone() };
             let called = NodeCall { id, input, timeout, graph };
-            return told(shared.nodes.call_in(&runs, caller, &project, called, None).await);
+            return told(shared.nodes.call(caller, &project, called, None).await);
         }
     }
     let key = Some(StartKey::of_step(step.to_string()));
@@ -68,6 +67,38 @@ pub(super) async fn perform(shared: &Arc<Shared>, caller: &Arc<Caller>, wanted: 
             let run_id = Some(run.id.to_string());
             told(NodeReply { error: Some(error), node_id: id, input, run_id, ..NodeReply::default() })
         }
+    }
+}
+
+impl Runs {
+    /// Calls a node of the caller's project; at most once as the same `step`. One that makes calls itself is a run.
+    pub(crate) async fn run_node(&self, caller: &Arc<Caller>, verb: RunNode, step: Option<String>) -> NodeReply {
+        let RunNode { node_id, input, timeout } = verb;
+        self.call_in_project(caller, NodeCall { id: node_id, input, timeout, graph: false }, step).await
+    }
+
+    /// Runs a graph of the caller's project; at most once as the same `step`.
+    pub(crate) async fn run_graph(&self, caller: &Arc<Caller>, verb: RunGraph, step: Option<String>) -> NodeReply {
+        let RunGraph { graph_id, input, timeout } = verb;
+        self.call_in_project(caller, NodeCall { id: graph_id, input, timeout, graph: true }, step).await
+    }
+
+    async fn call_in_project(&self, caller: &Arc<Caller>, wanted: NodeCall, step: Option<String>) -> NodeReply {
+        let project = match self.shared.projects.of(caller).await {
+            Ok(project) => project,
+            Err(error) => return nodes::refused(&wanted, None, error),
+        };
+        let makes_calls = match project.kind(&wanted.id) {
+            Some(NodeKind::Graph(_)) => true,
+            Some(NodeKind::Function(_)) => !wanted.graph,
+            _ => false,
+        };
+        if !makes_calls {
+            return self.shared.nodes.call(caller, &project, wanted, step).await;
+        }
+        let NodeCall { id, input, timeout, .. } = wanted.clone();
+        let called = self.call_node(caller, &project, id, input, timeout, step).await;
+        called.unwrap_or_else(|error| nodes::refused(&wanted, None, error))
     }
 }
 

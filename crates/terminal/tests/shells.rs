@@ -782,6 +782,8 @@ async fn jobs_in_the_background_do_not_keep_a_command() {
         assert_eq!(session.gives("echo quiet").await.0, "quiet\n", "{shell}");
         session.runs("sh -c 'sleep 0.1; echo > go' &").await;
         session.sees("^.*from the background").await;
+        // A shell tells of a job that has ended whenever it notices, also while a command runs.
+        session.runs("wait").await;
         assert_eq!(session.gives("echo after").await, ("after\n".into(), Some(0)), "{shell}");
     }
 }

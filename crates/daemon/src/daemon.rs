@@ -106,12 +106,22 @@ impl Daemon {
     /// When the state has another owner, or the system refuses a folder, a lock or a socket.
     pub async fn start(options: Options) -> Result<Self, StartError> {
         let place = options.place;
+        let alone = !matches!(options.host, Starter::InProcess(_));
+        let (joined, in_group) = watch::channel(!alone);
+        if alone {
+            // The kernel takes ten milliseconds, in which the state is opened. Nothing is started before it is done.
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = join_group() {
+                    tracing::info!(%error, "what this daemon starts is in no control group of its own");
+                }
+                joined.send_replace(true);
+            });
+        }
         ensure_private(place.state())?;
         ensure_private(place.runtime())?;
         let lock = StateLock::acquire(&place).await?;
         let listener = listen(&place)?;
         let mut starter = options.host;
-        let alone = !matches!(starter, Starter::InProcess(_));
         if let Starter::InProcess(terminals) = &mut starter {
             terminals.integration = Some(Integration::install(&place.shell())?);
             terminals.history_folder = Some(place.state().to_owned());
@@ -123,12 +133,10 @@ impl Daemon {
         })
         .await?;
         let ours = Ours::new(hosts.clone(), alone);
-        // Before anything is started, so that all of it is in the group.
-        if alone && let Err(error) = join_group() {
-            tracing::info!(%error, "what this daemon starts is in no control group of its own");
-        }
-        let first = hosts.clone();
+        let (first, mut may_start) = (hosts.clone(), in_group.clone());
         tokio::spawn(async move {
+            // A thread that is gone has tried.
+            let _ = may_start.wait_for(|joined| *joined).await;
             if let Err(error) = first.prepare().await {
                 tracing::warn!(%error, "whoever opens the first terminal is told");
             }
@@ -141,7 +149,7 @@ impl Daemon {
                 secrets,
                 options.runs,
                 options.configuration,
-                alone,
+                alone.then_some(in_group),
             )
             .await?,
         );

@@ -89,7 +89,8 @@ impl Drop for Counted<'_> {
 }
 
 impl Service {
-    /// Takes over what the last daemon left. `alone` says that the process is a daemon and nothing else.
+    /// Takes over what the last daemon left. `in_group` is there if the process is a daemon and nothing else, and becomes true once
+    /// what it starts is in its control group.
     ///
     /// # Errors
     /// When the journal of runs can not be used.
@@ -100,14 +101,16 @@ impl Service {
         secrets: Arc<Secrets>,
         keep: KeptRuns,
         configuration: watch::Receiver<Configuration>,
-        alone: bool,
+        in_group: Option<watch::Receiver<bool>>,
     ) -> Result<Self, OpenError> {
         let stop = watch::Sender::new(None);
         let sessions = Sessions::new(hosts, secrets.clone(), stop.subscribe());
         let workflows = Workflows::new(workers.clone());
         let projects = workflows.projects().clone();
         let hands = Hands::new(sessions.clone(), secrets.clone());
-        if alone && let Err(error) = hands.adopt_orphans() {
+        if in_group.is_some()
+            && let Err(error) = hands.adopt_orphans()
+        {
             tracing::warn!(%error, "what nodes leave behind is not adopted");
         }
         let nodes = Arc::new(Nodes::new(projects.clone(), hands.clone()));
@@ -130,6 +133,10 @@ impl Service {
             stop: stop.clone(),
         };
         let runs = Runs::open(place.journal(), surroundings, keep).await?;
+        if let Some(mut in_group) = in_group {
+            // A thread that is gone has tried.
+            let _ = in_group.wait_for(|joined| *joined).await;
+        }
         runs.recover().await;
         Ok(Self {
             approver,

@@ -55,7 +55,7 @@ impl EventSink {
         let begins = unsent.len();
         serde_json::to_writer(&mut *unsent, message).expect("a message has only JSON in it");
         if unsent.len() - begins > MAX_LINE {
-            // Nobody would read it, and whoever asked would wait for ever.
+            // The client would drop the line, and its command would wait for ever.
             unsent.truncate(begins);
             let shorter = match message {
                 FromDaemon::Result { request_id, .. } => {

@@ -290,7 +290,7 @@ async fn runs_below_runs_are_sealed_again_after_they_were_opened() {
     all_are_sealed(&daemon, 3).await;
     let daemon = daemon.restarted().await;
     let ann = daemon.somebody("ann").await;
-    // Two persons at once: both are told that nothing is locked any more.
+    // Two persons at once: both replies say that nothing is locked any more.
     let (one, other) = tokio::join!(unlocks(&ann, "open sesame"), unlocks(&ann, "open sesame"));
     assert!(one.success && other.success && one.runs + other.runs == 3, "{one:?} {other:?}");
     all_are_sealed(&daemon, 3).await;

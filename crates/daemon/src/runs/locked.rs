@@ -269,7 +269,7 @@ impl Shared {
             |run: &RunId, private: &str| is_sealed(private) && key.is_none_or(|key| key.open(run, private).is_none());
         for known in left.iter().rev() {
             let run = &known.run;
-            // A run is told as waiting in the same write that seals it.
+            // The write that seals a run also stores its state as waiting.
             let waits = known.summary.as_ref().is_some_and(|summary| summary.state == RunState::Waiting.name());
             if locked.contains(run)
                 || (waits && self.journal.private(run).await?.is_some_and(|private| is_closed(run, &private)))

@@ -37,7 +37,7 @@ pub(crate) async fn perform(
     };
     match answer.data {
         Value::Object(mut result) => {
-            // Whoever failed says why; some say it in another field.
+            // A failed verb names its reason, some in another field.
             if !answer.success && !result.contains_key("error") {
                 let why = answer.error.or_else(|| result.get("message").and_then(Value::as_str).map(str::to_owned));
                 result.extend(why.map(|why| ("error".to_owned(), why.into())));

@@ -2,8 +2,8 @@
 //!
 //! Owns the file `approver.json` of the state folder: a hash (Argon2id, as a PHC string,
 //! <https://github.com/P-H-C/phc-string-format>), since when it is there, and a key pair that the passphrase opens. The
-//! passphrase itself is stored nowhere. Where it was taken away, `approver.cleared.json` has the private key as it is. A file that can not be read counts as an unknown passphrase: answers are refused
-//! rather than let through.
+//! passphrase itself is stored nowhere. Where it was taken away, `approver.cleared.json` has the private key as it is. A
+//! file that can not be read counts as an unknown passphrase: answers are refused rather than let through.
 //!
 //! It keeps an agent from answering that uses our own surfaces as a person would, and a copy of the state from going on
 //! without the person. It is no wall against a process that writes this user's files.

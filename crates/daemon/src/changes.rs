@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use steplatch_ids::RunId;
 use steplatch_protocol::Change;
+use steplatch_runs::RunListener;
+use steplatch_services::ToolListener;
 use tokio::sync::Notify;
 
 /// How long changes are gathered before they are told.
@@ -81,6 +83,18 @@ impl Changes {
         self.all.count.store(watchers.len(), Ordering::Release);
         drop(watchers);
         Watching(watcher)
+    }
+}
+
+impl ToolListener for Changes {
+    fn tools_changed(&self) {
+        self.tools();
+    }
+}
+
+impl RunListener for Changes {
+    fn run_changed(&self, run: &RunId) {
+        self.run(run);
     }
 }
 

@@ -1,8 +1,11 @@
 //! What can change about a daemon while it runs.
 
+use steplatch_access::ProofPolicy;
+use steplatch_services::Remotes;
 use steplatch_workflow::Proof;
+use tokio::sync::watch::Receiver;
 
-/// Settings that are applied without a restart. Whoever starts the daemon sends a new one when they change.
+/// Settings that are applied without a restart. The program that starts the daemon sends a new one when they change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Configuration {
     /// Whether proven workflows of the library are tools of their own.
@@ -11,4 +14,26 @@ pub struct Configuration {
     pub remotes: Vec<steplatch_remote::Config>,
     /// The weakest proof of a person that gates for people take.
     pub gate_proof: Proof,
+}
+
+/// The proof of a person that the current configuration requires.
+#[derive(Debug)]
+pub(crate) struct GateProof(pub(crate) Receiver<Configuration>);
+
+impl ProofPolicy for GateProof {
+    fn weakest(&self) -> Proof {
+        self.0.borrow().gate_proof
+    }
+}
+
+/// Applies the services of the configuration, now and whenever it changes.
+pub(crate) fn follow_remotes(mut configuration: Receiver<Configuration>, remotes: Remotes) {
+    remotes.configure(&configuration.borrow_and_update().remotes.clone());
+    tokio::spawn(async move {
+        // Without a sender it stays as it is.
+        while configuration.changed().await.is_ok() {
+            let configs = configuration.borrow_and_update().remotes.clone();
+            remotes.configure(&configs);
+        }
+    });
 }

@@ -13,11 +13,11 @@ use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::AbortHandle;
 
-use crate::answer::Answer;
-use crate::caller::Caller;
-use crate::event_sink::{EventSink, refused};
 use crate::service::Service;
-use crate::standing::Standing;
+use steplatch_access::Caller;
+use steplatch_access::Standing;
+use steplatch_sessions::Answer;
+use steplatch_sessions::{EventSink, refused};
 
 /// The commands of a connection that are being carried out.
 type InFlight = Arc<Mutex<HashMap<String, AbortHandle>>>;

@@ -18,14 +18,14 @@ use tokio::sync::{Notify, watch};
 
 use crate::configuration::Configuration;
 use crate::connection;
-use crate::ending::Ending;
 use crate::lock::{LockError, StateLock};
-use crate::peer::join_group;
-use crate::runs::KeptRuns;
-use crate::secrets::Secrets;
 use crate::service::Service;
-use crate::standing::{Ours, Standing};
-use crate::workers::{WorkerStarter, Workers};
+use steplatch_access::Secrets;
+use steplatch_access::join_group;
+use steplatch_access::{Ours, Standing};
+use steplatch_project::{WorkerStarter, Workers};
+use steplatch_runs::KeptRuns;
+use steplatch_sessions::Ending;
 
 /// How a daemon is set up.
 #[derive(Debug, Clone)]

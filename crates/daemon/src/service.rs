@@ -16,22 +16,22 @@ use steplatch_store::OpenError;
 use steplatch_workflow::Proof;
 use tokio::sync::{Notify, watch};
 
-use crate::answer::Answer;
-use crate::approver::Approver;
-use crate::caller::Caller;
 use crate::changes::Changes;
-use crate::configuration::Configuration;
-use crate::ending::Ending;
-use crate::event_sink::EventSink;
-use crate::library::Workflows;
-use crate::nodes::{Hands, Nodes};
-use crate::remotes::Remotes;
-use crate::runs::{KeptRuns, RunEvents, Runs, Surroundings};
-use crate::secrets::Secrets;
-use crate::sessions::{Sessions, TerminalEvents, actions};
-use crate::standing::NoPerson;
+use crate::configuration::{self, Configuration, GateProof};
 use crate::tools::{ToolWatch, Tools};
-use crate::workers::Workers;
+use steplatch_access::Approver;
+use steplatch_access::Caller;
+use steplatch_access::NoPerson;
+use steplatch_access::Secrets;
+use steplatch_project::Workers;
+use steplatch_project::{Projects, Workflows};
+use steplatch_runs::{Hands, Nodes};
+use steplatch_runs::{KeptRuns, RunEvents, Runs, Surroundings};
+use steplatch_services::Remotes;
+use steplatch_sessions::Answer;
+use steplatch_sessions::Ending;
+use steplatch_sessions::EventSink;
+use steplatch_sessions::{Sessions, TerminalEvents, actions};
 
 /// What the daemon is made of.
 #[derive(Debug)]
@@ -113,12 +113,13 @@ impl Service {
         {
             tracing::warn!(%error, "what nodes leave behind is not adopted");
         }
-        let nodes = Arc::new(Nodes::new(projects.clone(), hands.clone()));
+        let nodes = Arc::new(Nodes::new(hands.clone()));
         let changes = Changes::default();
-        let remotes = Remotes::start(place.state(), configuration.clone(), changes.clone(), secrets.clone());
-        let settings = configuration.clone();
+        let remotes = Remotes::open(place.state(), Arc::new(changes.clone()), secrets.clone());
+        configuration::follow_remotes(configuration.clone(), remotes.clone());
+        let proof = Arc::new(GateProof(configuration.clone()));
         let tools = Tools::new(workflows.clone(), remotes.clone(), configuration, changes.clone());
-        let approver = Arc::new(Approver::of(place.state(), settings));
+        let approver = Arc::new(Approver::new(place.state(), proof));
         let surroundings = Surroundings {
             sessions: sessions.clone(),
             workflows: workflows.clone(),
@@ -129,7 +130,7 @@ impl Service {
             approver: approver.clone(),
             remotes: remotes.clone(),
             secrets: secrets.clone(),
-            changes,
+            listener: Arc::new(changes),
             stop: stop.clone(),
         };
         let runs = Runs::open(place.journal(), surroundings, keep).await?;
@@ -160,6 +161,10 @@ impl Service {
         let mut stop = self.stop.subscribe();
         // The sender is ours, so it does not go away before it says so.
         stop.wait_for(Option::is_some).await.ok().and_then(|stop| *stop).unwrap_or(Ending::KeepTerminals)
+    }
+
+    fn projects(&self) -> &Projects {
+        self.workflows.projects()
     }
 
     pub(crate) fn count_client(&self) -> Counted<'_> {
@@ -197,7 +202,7 @@ impl Service {
     /// Returns the answer to a command that names a session which is not the project of `caller`.
     pub(crate) async fn other_session(&self, caller: &Caller, names: &[String]) -> Option<Answer> {
         for name in names {
-            if let Err(error) = self.workflows.projects().session(caller, name).await {
+            if let Err(error) = self.projects().session(caller, name).await {
                 return Some(self.without_secrets(Answer::failure(error)));
             }
         }
@@ -286,10 +291,10 @@ impl Service {
             Command::ListWorkflows(verb) => Answer::of(self.tools.list_workflows(caller, verb).await),
             Command::DescribeWorkflow(verb) => Answer::of(self.tools.describe(caller, verb).await),
             Command::DeleteWorkflow(verb) => Answer::of(self.workflows.delete(caller, verb).await),
-            Command::ListNodes(verb) => Answer::of(self.nodes.list(caller, &verb).await),
-            Command::DescribeNode(verb) => Answer::of(self.nodes.describe(caller, &verb).await),
+            Command::ListNodes(verb) => Answer::of(self.projects().list_nodes(caller, &verb).await),
+            Command::DescribeNode(verb) => Answer::of(self.projects().describe_node(caller, &verb).await),
             Command::RunNode(verb) => Answer::of(self.runs.run_node(caller, verb, step).await),
-            Command::ListGraphs(verb) => Answer::of(self.nodes.list_graphs(caller, &verb).await),
+            Command::ListGraphs(verb) => Answer::of(self.projects().list_graphs(caller, &verb).await),
             Command::RunGraph(verb) => Answer::of(self.runs.run_graph(caller, verb, step).await),
             Command::ListTools(verb) => Answer::of(self.tools.list(caller, verb).await),
             Command::CallTool(verb) => match self.tools.called(caller, &verb.name, &verb.arguments).await {

@@ -24,9 +24,9 @@ use crate::event::{
 };
 use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
 use crate::substitute::{self, Lookup};
-use crate::time::Timestamp;
 use crate::tool;
 use crate::variables::Variables;
+use steplatch_clock::Timestamp;
 
 pub use gate::NONE_OF_THESE;
 

@@ -13,7 +13,8 @@ use steplatch_ids::{RunId, StepId};
 
 use crate::decide::{Onward, Way};
 use crate::question::Question;
-use crate::time::{self, Timestamp};
+use crate::time;
+use steplatch_clock::Timestamp;
 
 /// The rules that a run started today follows to its end. Raise it when the same history would be decided differently, and
 /// say in `rules.rs` what a run does that began before.

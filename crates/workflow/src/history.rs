@@ -10,9 +10,9 @@ use crate::decide::{NONE_OF_THESE, Onward, Way};
 use crate::event::{Choice, Event, FailureReason, Limits, Outcome, Purpose, ShellAnswer, Side};
 use crate::question::{AnsweredBy, Question};
 use crate::rules::Rules;
-use crate::time::Timestamp;
 use crate::tool;
 use crate::variables::Variables;
+use steplatch_clock::Timestamp;
 
 /// How far a run has come.
 #[derive(Debug, Clone, Default, PartialEq)]

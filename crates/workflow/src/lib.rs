@@ -44,6 +44,6 @@ pub use history::{Asks, CurrentStep, Exchange, Gate, History, Pause, Status};
 pub use log::{CheckedVariable, LogEntry, Told, ValidationResult, VariableStatus, execution_log};
 pub use question::{AnsweredBy, Question};
 pub use rehearsal::{Passage, Rehearsal, RehearsalEnd, Source, Stubs, rehearse};
+pub use steplatch_clock::Timestamp;
 pub use substitute::filtered_forms;
-pub use time::Timestamp;
 pub use variables::Variables;

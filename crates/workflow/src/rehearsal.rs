@@ -22,8 +22,9 @@ use crate::event::{Event, Limits, ShellAnswer, Side};
 use crate::form::{Field, Form};
 use crate::history::{History, Status};
 use crate::substitute;
-use crate::time::{Timestamp, seconds};
+use crate::time::seconds;
 use crate::tool;
+use steplatch_clock::Timestamp;
 
 pub(crate) use stubs::StubFile;
 pub use stubs::Stubs;

@@ -1,45 +1,6 @@
-//! Points in time, as the caller tells them.
+//! Durations in messages and in stored records.
 
 use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
-
-/// Microseconds since the Unix epoch.
-///
-/// This crate never asks what time it is: every timestamp comes in with an input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Timestamp(pub i64);
-
-impl Timestamp {
-    /// Returns the seconds since the Unix epoch, as replies and logs show them.
-    #[must_use]
-    pub fn as_seconds(self) -> f64 {
-        // 2^53 microseconds are 285 years: no digit is lost in ours.
-        #[allow(clippy::cast_precision_loss)]
-        let micros = self.0 as f64;
-        micros / 1e6
-    }
-
-    /// Returns the time from `earlier` to here; none when the clock was set back in between.
-    #[must_use]
-    pub fn since(self, earlier: Self) -> Duration {
-        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
-    }
-
-    /// Returns when what began at this point and takes `whole` is over, as seen at `now`: never later than `whole` from now. A clock
-    /// that was set back would hold it up for as long as it was set back.
-    #[must_use]
-    pub fn end_of(self, whole: Duration, now: Self) -> Self {
-        self.min(now).after(whole)
-    }
-
-    /// Returns the point `duration` after this one.
-    #[must_use]
-    pub fn after(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
-    }
-}
 
 /// Says a duration as people read it: `30s`, `0.5s`.
 pub(crate) fn spoken(duration: Duration) -> String {
@@ -84,15 +45,6 @@ pub(crate) mod optional_seconds {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_clock_that_was_set_back_gives_no_time_at_all() {
-        assert_eq!(Timestamp(1_000).since(Timestamp(5_000)), Duration::ZERO);
-        assert_eq!(Timestamp(5_000).since(Timestamp(1_000)), Duration::from_millis(4));
-        let ends = |now| Timestamp(5_000).end_of(Duration::from_millis(4), Timestamp(now));
-        assert_eq!((ends(7_000), ends(5_000), ends(1_000)), (Timestamp(9_000), Timestamp(9_000), Timestamp(5_000)));
-        assert_eq!(Timestamp(i64::MAX).after(Duration::MAX), Timestamp(i64::MAX));
-    }
 
     #[test]
     fn durations_are_said_as_people_read_them() {

@@ -5,7 +5,7 @@ use steplatch_protocol::{
 };
 
 use super::{Tools, schema};
-use crate::caller::Caller;
+use steplatch_access::Caller;
 
 /// What the kind and the status of remote workflows are called.
 const REMOTE: &str = "remote";

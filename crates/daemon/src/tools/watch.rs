@@ -7,9 +7,9 @@ use steplatch_protocol::{Change, ListTools, ListToolsReply};
 
 use super::Tools;
 use super::files::Watched;
-use crate::caller::Caller;
 use crate::changes::Watching;
-use crate::event_sink::{Disconnected, EventSink};
+use steplatch_access::Caller;
+use steplatch_sessions::{Disconnected, EventSink};
 
 /// Somebody who is told what changes.
 #[derive(Debug)]

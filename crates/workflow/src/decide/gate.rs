@@ -12,8 +12,8 @@ use crate::event::{By, Choice, Event, FailureReason, Outcome};
 use crate::history::{Asks, CurrentStep, Gate, Terminals};
 use crate::question::Question;
 use crate::substitute::Lookup;
-use crate::time::Timestamp;
 use crate::variables::Variables;
+use steplatch_clock::Timestamp;
 
 /// The choice that is there besides the descriptions.
 pub const NONE_OF_THESE: &str = "none of these";

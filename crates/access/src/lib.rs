@@ -1,0 +1,18 @@
+//! Who asks, and what they must not see.
+//!
+//! Owns the evidence about a caller (its process, ancestors, terminal and passphrase), the approver of gates, and the values that are
+//! redacted from every text that leaves the daemon. Knows no terminal session and no run.
+
+mod approver;
+mod caller;
+mod peer;
+mod pins;
+mod secrets;
+mod standing;
+
+pub use approver::{Approver, NotPassed, OpeningKey, PassphraseChange, ProofPolicy, SealingKey, Source, is_sealed};
+pub use caller::Caller;
+pub use peer::join_group;
+pub use pins::Pins;
+pub use secrets::{MASK, MaskedStream, Secrets, TooManySecrets, hideable, hides_in_names, rename};
+pub use standing::{NoPerson, Ours, Standing};

@@ -1,0 +1,114 @@
+//! Who is at the other end of a connection.
+//!
+//! A gate for a person counts on this, so it is settled once, when the connection is
+//! accepted, from what the kernel says: a process can end, be adopted or hand its
+//! socket on before it asks for anything. A process that is not known is refused.
+
+mod group;
+mod lineage;
+mod mounts;
+mod table;
+mod tcp;
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+pub use group::join as join_group;
+#[cfg(test)]
+pub(crate) use lineage::Process;
+pub(crate) use lineage::{Cut, Lineage};
+#[cfg(test)]
+pub(crate) use table::Evidence;
+pub(crate) use tcp::Location;
+
+/// The process that opened a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    pub(crate) lineage: Lineage,
+    pub(crate) program: Program,
+    /// Whether it has the foreground of a terminal that controls it.
+    pub(crate) has_terminal: bool,
+}
+
+/// The program that runs in a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// The same file as that of this process.
+    Ours,
+    /// Another file, called this.
+    Other(String),
+    /// The kernel does not show it.
+    Unknown,
+}
+
+impl Program {
+    fn of(pid: i32) -> Self {
+        let file = |process: &str| {
+            let file = std::fs::metadata(format!("/proc/{process}/exe")).ok()?;
+            Some((file.dev(), file.ino()))
+        };
+        match (file(&pid.to_string()), file("self")) {
+            (Some(its), Some(ours)) if its == ours => Self::Ours,
+            (Some(_), _) => {
+                let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+                let name = path.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+                name.map_or(Self::Unknown, Self::Other)
+            }
+            (None, _) => Self::Unknown,
+        }
+    }
+}
+
+impl Peer {
+    /// Reads what there is to know of a process. `handle` refers to it, where the kernel gave one: then it is the process that
+    /// opened the connection, and no later one with its id. Blocks for some reads of `/proc`.
+    pub(crate) fn read(pid: i32, handle: Option<&OwnedFd>) -> Self {
+        let mut lineage = lineage::read(&table::Proc, pid);
+        if handle.is_some_and(has_ended) {
+            lineage = Lineage::unknown(Cut::Gone);
+        }
+        Self { lineage, program: Program::of(pid), has_terminal: table::has_terminal(pid) }
+    }
+}
+
+/// Whether the process that a descriptor refers to has ended: it is readable then, see pidfd_open(2).
+fn has_ended(handle: &OwnedFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut polled = [PollFd::new(handle, PollFlags::IN)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // A descriptor that can not be polled counts as that of a process that has ended.
+    !matches!(poll(&mut polled, Some(&at_once)), Ok(0))
+}
+
+/// Returns the processes at the other end of a connection of TCP that came from this address. Blocks for a look at every
+/// descriptor of every process that may be looked at.
+pub(crate) fn at_address(peer: SocketAddr) -> Location<Vec<Peer>> {
+    match tcp::processes_at(peer) {
+        Location::Elsewhere => Location::Elsewhere,
+        Location::Here(processes) => Location::Here(processes.into_iter().map(|pid| Peer::read(pid, None)).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_until_it_ends() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let handle = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap();
+        let peer = Peer::read(pid, Some(&handle));
+        let (known, us) = (&peer.lineage.known, i32::try_from(std::process::id()).unwrap());
+        assert_eq!((known[0].pid, known[1].pid, peer.lineage.cut), (pid, us, None));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(Peer::read(pid, Some(&handle)).lineage, Lineage::unknown(Cut::Gone));
+        // Another process that has the id by now is another one.
+        assert_eq!(Peer::read(us, Some(&handle)).lineage, Lineage::unknown(Cut::Gone));
+    }
+}

@@ -1,0 +1,106 @@
+//! What definitions were when a run began.
+//!
+//! What a person approves is what they could read then: a definition that is another one by now is not executed. Digests are
+//! kept, not copies: a run names what was changed and goes no further there. They go with the caller from a run to those below
+//! it, and are written down with what a run needs to go on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use steplatch_library::Signature;
+
+/// What the definitions were that a run refers to when it began. Only they are executed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pins {
+    /// The digests of what names of workflows meant; nothing where one meant none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub workflows: BTreeMap<String, Option<Signature>>,
+    /// Those of nodes and graphs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nodes: BTreeMap<String, Option<Signature>>,
+    /// The digests of definitions that stand in these. They may be saved, and be run by a name after that.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub inner: BTreeSet<Signature>,
+}
+
+impl Pins {
+    /// Whether the run refers to nothing.
+    fn is_empty(&self) -> bool {
+        self.workflows.is_empty() && self.nodes.is_empty()
+    }
+
+    /// Returns a digest of all of it; nothing where the run refers to nothing.
+    pub fn signature(&self) -> Option<Signature> {
+        let text = || serde_json::to_string(self).unwrap_or_default();
+        (!self.is_empty()).then(|| Signature::of_text(&text()))
+    }
+
+    /// Returns a digest of it with the nodes that the run was given.
+    pub fn signature_with(&self, nodes: &[Value]) -> Option<Signature> {
+        let text = || serde_json::to_string(&(self, nodes)).unwrap_or_default();
+        (!self.is_empty() || !nodes.is_empty()).then(|| Signature::of_text(&text()))
+    }
+
+    /// Whether a name was referred to and meant no workflow.
+    pub fn has_no_workflow(&self, name: &str) -> bool {
+        self.workflows.get(name) == Some(&None)
+    }
+
+    /// Whether a node of this name was there.
+    pub fn has_node(&self, id: &str) -> bool {
+        self.nodes.get(id).is_some_and(Option::is_some)
+    }
+
+    /// Checks what a name of a workflow means now.
+    ///
+    /// # Errors
+    /// In a whole sentence, when it meant something else at the start of the run, or was not referred to.
+    pub fn check_workflow(&self, name: &str, now: &Signature) -> Result<(), String> {
+        if self.inner.contains(now) { Ok(()) } else { check("Workflow", &self.workflows, name, now) }
+    }
+
+    /// Checks what a name of a node means now.
+    ///
+    /// # Errors
+    /// In a whole sentence, when it meant something else at the start of the run, or was not referred to.
+    pub fn check_node(&self, id: &str, now: &Signature) -> Result<(), String> {
+        check("Node", &self.nodes, id, now)
+    }
+}
+
+fn check(what: &str, pinned: &BTreeMap<String, Option<Signature>>, name: &str, now: &Signature) -> Result<(), String> {
+    let how = match pinned.get(name) {
+        Some(Some(pinned)) if pinned == now => return Ok(()),
+        Some(Some(_)) => "was changed",
+        Some(None) => "was added",
+        None => {
+            return Err(format!(
+                "{what} '{name}' was not there when this run was started, or stands in no definition that the run was started \
+                 with; a run executes only these. Name it there, in run_workflow(\"{name}\") or the parameters of the state"
+            ));
+        }
+    };
+    Err(format!(
+        "{what} '{name}' {how} after this run was started, and a run executes only what it was started with. Start it again to \
+         use the new definition"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_there_at_the_start_is_executed() {
+        let digest = Signature::of_text;
+        let workflows = [("same".to_owned(), Some(digest("1"))), ("absent".to_owned(), None)].into();
+        let pins = Pins { workflows, inner: [digest("inner")].into(), ..Pins::default() };
+        let told = |name: &str, now: &str| pins.check_workflow(name, &digest(now)).err().unwrap_or_default();
+        assert_eq!(told("same", "1"), "");
+        assert!(told("same", "2").starts_with("Workflow 'same' was changed after this run was started"));
+        assert!(told("absent", "2").starts_with("Workflow 'absent' was added after this run was started"));
+        assert!(told("unnamed", "2").contains("stands in no definition that the run was started with"));
+        assert_eq!(told("saved", "inner"), "", "it was a part of a definition, and may have been saved");
+    }
+}

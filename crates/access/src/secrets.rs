@@ -1,0 +1,629 @@
+//! Values that must not be seen, and their removal by value.
+//!
+//! A secret that was typed can come back anywhere: on a screen, in a match, in the
+//! parameters of an event. So whatever leaves the daemon as text passes through
+//! here. A secret of fewer than [`SHORTEST`] characters is not removed, because
+//! that would black out half of every text.
+
+mod encodings;
+mod own_words;
+mod stream;
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use encodings::encodings;
+use serde_json::{Map, Value};
+use steplatch_ids::TerminalId;
+use steplatch_terminal::{Hidden, Picture};
+pub use stream::MaskedStream;
+use tokio::sync::watch;
+
+/// The fewest characters that a secret has.
+const SHORTEST: usize = 4;
+
+/// The fewest characters of a value in a line that is a secret: ports and the like are none.
+const SHORTEST_VALUE: usize = 6;
+
+/// How many are taken from those who type them by tools, and so many in each terminal where they were typed unseen. None is
+/// forgotten while the daemon lives, because its text can still be read: what comes above the bound is refused.
+const MOST_TYPED: usize = 1000;
+
+/// How many are remembered in all. Runs bring most of them: what is secret in their input.
+const MOST: usize = 50_000;
+
+/// The encodings of so many secrets are hidden as well. Each has up to nine, and every text is searched for all of them.
+const MOST_ENCODED: usize = 1000;
+
+/// What stands in the place of a secret.
+pub const MASK: &str = "••••••";
+
+/// The secrets that are known: those that must not be seen anywhere, and where it is about one terminal, those that
+/// were typed unseen in it. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Secrets {
+    kept: Arc<RwLock<Kept>>,
+    /// How many secrets that count everywhere were ever learned.
+    learned: Arc<watch::Sender<u64>>,
+    terminal: Option<TerminalId>,
+}
+
+/// So many secrets are hidden that there is no room for more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{MOST_TYPED} lines are hidden as secrets by now, and none of them is forgotten: type this without secret, or where the \
+     program does not show it, or start the daemon again with: steplatch daemon restart"
+)]
+pub struct TooManySecrets;
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// As they came, newest last.
+    arrived: Vec<Hidden>,
+    /// How many of them were typed by tools.
+    typed: usize,
+    /// With their encodings, the longest first: one that contains another must not leave its rest behind.
+    values: Vec<Hidden>,
+}
+
+impl Secrets {
+    /// Remembers a secret; line ends around it are not part of it.
+    pub fn add(&self, secret: &str) {
+        self.hide(&Hidden { terminal: None, text: secret.to_owned() });
+    }
+
+    /// Remembers a secret that is typed by a tool.
+    ///
+    /// # Errors
+    /// When so many were typed that this one is not remembered. Nothing of it is then.
+    pub fn add_typed(&self, secret: &str) -> Result<(), TooManySecrets> {
+        let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
+        let hidden = |line: &str| Hidden { terminal: None, text: line.to_owned() };
+        let whole = hideable(secret).chain(hideable(secret).flat_map(values_in));
+        let mut fresh: Vec<Hidden> = Vec::new();
+        for line in whole.map(hidden) {
+            if !kept.arrived.contains(&line) && !fresh.contains(&line) {
+                fresh.push(line);
+            }
+        }
+        if kept.typed + fresh.len() > MOST_TYPED {
+            return Err(TooManySecrets);
+        }
+        kept.typed += fresh.len();
+        fresh.into_iter().for_each(|line| self.keep(&mut kept, line));
+        Ok(())
+    }
+
+    /// Remembers a text that must not be seen, anywhere or in the text of one terminal.
+    pub fn hide(&self, hidden: &Hidden) {
+        let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
+        for line in hideable(&hidden.text) {
+            let hidden = Hidden { terminal: hidden.terminal.clone(), text: line.to_owned() };
+            let in_terminal = || kept.arrived.iter().filter(|known| known.terminal == hidden.terminal).count();
+            if kept.arrived.len() >= MOST || (hidden.terminal.is_some() && in_terminal() >= MOST_TYPED) {
+                tracing::warn!(terminal = ?hidden.terminal, "so many secrets are hidden that one more is not");
+                return;
+            }
+            self.keep(&mut kept, hidden);
+        }
+    }
+
+    fn keep(&self, kept: &mut Kept, hidden: Hidden) {
+        if kept.arrived.contains(&hidden) {
+            return;
+        }
+        let encodings = if kept.arrived.len() < MOST_ENCODED { encodings(&hidden.text) } else { Vec::new() };
+        for text in encodings.into_iter().chain([hidden.text.clone()]) {
+            let place = kept.values.partition_point(|known| known.text.len() >= text.len());
+            kept.values.insert(place, Hidden { terminal: hidden.terminal.clone(), text });
+        }
+        if hidden.terminal.is_none() {
+            self.learned.send_modify(|learned| *learned += 1);
+        }
+        kept.arrived.push(hidden);
+    }
+
+    /// Returns how many secrets were learned that count everywhere, now and whenever that changes.
+    pub fn learned(&self) -> watch::Receiver<u64> {
+        self.learned.subscribe()
+    }
+
+    /// Returns the secrets that were learned after so many, the newest first, and how many were learned in all.
+    pub fn learned_since(&self, before: u64) -> (Vec<String>, u64) {
+        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        let learned = *self.learned.borrow();
+        let fresh = usize::try_from(learned.saturating_sub(before)).unwrap_or(usize::MAX);
+        let everywhere = kept.arrived.iter().rev().filter(|hidden| hidden.terminal.is_none());
+        (everywhere.take(fresh).map(|hidden| hidden.text.clone()).collect(), learned)
+    }
+
+    /// Returns all secrets that count here, without their encodings, the longest first.
+    pub fn known(&self) -> Vec<String> {
+        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        let counting = kept.arrived.iter().filter(|hidden| self.counts(hidden));
+        let mut known: Vec<String> = counting.map(|hidden| hidden.text.clone()).collect();
+        known.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        known
+    }
+
+    /// Whether a secret counts here.
+    fn counts(&self, hidden: &Hidden) -> bool {
+        hidden.terminal.is_none() || hidden.terminal == self.terminal
+    }
+
+    /// Returns what must not be seen in the text of one terminal.
+    pub fn within(&self, terminal: &TerminalId) -> Self {
+        Self { kept: self.kept.clone(), learned: self.learned.clone(), terminal: Some(terminal.clone()) }
+    }
+
+    /// Returns the secrets that count here, with their encodings, the longest first.
+    fn values(&self) -> Vec<String> {
+        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        kept.values.iter().filter(|hidden| self.counts(hidden)).map(|hidden| hidden.text.clone()).collect()
+    }
+
+    /// Shows the secrets, the longest first, to somebody who looks for them in a way of their own.
+    fn with<T>(&self, look: impl FnOnce(&[String]) -> T) -> T {
+        look(&self.values())
+    }
+
+    /// Returns `text` without any secret in it.
+    pub fn masked(&self, text: String) -> String {
+        let values = self.values();
+        values.iter().fold(text, |text, secret| if text.contains(secret) { text.replace(secret, MASK) } else { text })
+    }
+
+    /// Returns `text` without any secret in it, if there is a text.
+    pub fn masked_if(&self, text: Option<String>) -> Option<String> {
+        text.map(|text| self.masked(text))
+    }
+
+    /// Returns a screen without any secret in it, also where one was wrapped over several rows.
+    pub fn masked_screen(&self, screen: String) -> String {
+        let values = self.values();
+        let mut screen = self.masked(screen);
+        for secret in values {
+            // Characters without the ends of rows, each with where it stands.
+            let places: Vec<(usize, char)> =
+                screen.char_indices().filter(|(_, character)| *character != '\n').collect();
+            let joined: String = places.iter().map(|(_, character)| character).collect();
+            let mut hidden = Vec::new();
+            for (at, found) in joined.match_indices(&secret) {
+                let first = joined[..at].chars().count();
+                hidden.extend(places[first..first + found.chars().count()].iter().map(|(place, _)| *place));
+            }
+            if !hidden.is_empty() {
+                let hide = |(place, character)| if hidden.binary_search(&place).is_ok() { '•' } else { character };
+                screen = screen.char_indices().map(hide).collect();
+            }
+        }
+        screen
+    }
+
+    /// Returns a screen's cells without any secret in them, also where one was wrapped over several rows.
+    pub fn masked_picture(&self, mut picture: Picture) -> Picture {
+        let values = self.values();
+        if values.is_empty() {
+            return picture;
+        }
+        let mut hidden: Vec<Place> = Vec::new();
+        // The blanks at the end of a row may be a part of what was wrapped there, or not.
+        for to_the_end in [false, true] {
+            let places = in_reading_order(&picture, to_the_end);
+            let text: String = places.iter().map(|(character, _)| character).collect();
+            for secret in &values {
+                let length = secret.chars().count();
+                for (at, _) in text.match_indices(secret.as_str()) {
+                    let first = text[..at].chars().count();
+                    hidden.extend(places[first..first + length].iter().filter_map(|(_, place)| *place));
+                }
+            }
+        }
+        hidden.sort_unstable();
+        for (row, runs) in picture.rows.iter_mut().enumerate() {
+            for (index, run) in runs.iter_mut().enumerate() {
+                let masked = |at: usize| hidden.binary_search(&(row, index, at)).is_ok();
+                let characters = run.text.chars().enumerate();
+                run.text = characters.map(|(at, shown)| if masked(at) { '•' } else { shown }).collect();
+            }
+        }
+        picture
+    }
+
+    /// Returns what a group matched, hidden if it is a part of a secret that the whole match contains.
+    pub fn masked_group(&self, group: Option<String>, whole: &str) -> Option<String> {
+        let group = self.masked(group?);
+        let values = self.values();
+        let part = values.iter().any(|secret| whole.contains(secret) && overlaps(secret, &group));
+        Some(if part { MASK.to_owned() } else { group })
+    }
+
+    /// Returns how many bytes around a portion of a text have to be known, so that no secret which it cuts off is missed.
+    pub fn reach(&self) -> usize {
+        self.values().first().map_or(0, |longest| longest.len().saturating_sub(1))
+    }
+
+    /// Returns a portion of a text without any part of a secret in it that the whole text has.
+    pub fn masked_portion(&self, text: &str, portion: std::ops::Range<usize>) -> String {
+        let mut hidden: Vec<(usize, usize)> = Vec::new();
+        for secret in &self.values() {
+            for (at, found) in text.match_indices(secret.as_str()) {
+                let (begin, end) = (at.max(portion.start), (at + found.len()).min(portion.end));
+                if begin < end {
+                    hidden.push((begin, end));
+                }
+            }
+        }
+        hidden.sort_unstable();
+        let (mut masked, mut at) = (String::new(), portion.start);
+        for (begin, end) in hidden {
+            if end <= at {
+                continue;
+            }
+            // One that begins within the last one is told as a part of it.
+            if begin >= at {
+                masked.push_str(&text[at..begin]);
+                masked.push_str(MASK);
+            }
+            at = end;
+        }
+        masked.push_str(&text[at.min(portion.end)..portion.end]);
+        masked
+    }
+
+    /// Hides what a cut left of a secret at the end of `head` and at the beginning of `tail`.
+    pub fn masked_cut(&self, head: String, tail: Option<String>) -> (String, Option<String>) {
+        let (mut head, mut tail) = (self.masked(head), self.masked_if(tail));
+        for secret in &self.values() {
+            let cuts = secret.char_indices().map(|(at, _)| at).skip(SHORTEST - 1);
+            for at in cuts.collect::<Vec<_>>().into_iter().rev() {
+                if let Some(kept) = head.strip_suffix(&secret[..at]) {
+                    head = format!("{kept}{MASK}");
+                }
+                let rest = &secret[at..];
+                if let Some(kept) = tail.as_deref().and_then(|tail| tail.strip_prefix(rest))
+                    && rest.chars().count() >= SHORTEST
+                {
+                    tail = Some(format!("{MASK}{kept}"));
+                }
+            }
+        }
+        (head, tail)
+    }
+
+    /// Removes secrets from every text in `fields`, as [`Self::mask_in`].
+    pub fn mask_fields(&self, fields: &mut Map<String, Value>) {
+        let mut value = Value::Object(std::mem::take(fields));
+        self.mask_in(&mut value);
+        if let Value::Object(masked) = value {
+            *fields = masked;
+        }
+    }
+
+    /// Removes secrets from every text in `value`, except for what is made to be read by programs.
+    pub fn mask_in(&self, value: &mut Value) {
+        let values = self.values();
+        if !values.is_empty() {
+            mask_in(value, &values);
+        }
+    }
+}
+
+/// Returns what of a text can be hidden: its lines, without blanks around them, as far as they are long enough.
+pub fn hideable(text: &str) -> impl Iterator<Item = &str> {
+    text.split(['\n', '\r']).map(str::trim).filter(|line| line.chars().count() >= SHORTEST)
+}
+
+/// Returns the values in a line of a shell or of a protocol that is a secret, as far as they are long enough: what stands behind `=`,
+/// behind `-p`, behind a name with a colon, and the password of an address. A program prints them without the line.
+fn values_in(line: &str) -> Vec<&str> {
+    let unquoted = |text: &'_ str| -> usize {
+        match text.chars().next() {
+            Some(quote @ ('"' | '\'')) => text[1..].find(quote).map_or(text.len(), |end| end + 2),
+            _ => text.find(char::is_whitespace).unwrap_or(text.len()),
+        }
+    };
+    let mut values = Vec::new();
+    for (at, _) in line.match_indices('=') {
+        let behind = &line[at + 1..];
+        values.push(&behind[..unquoted(behind)]);
+    }
+    if let Some((_, value)) = line.split_once(": ") {
+        values.push(value);
+        // A scheme stands before a token: `Authorization: Bearer TOKEN`.
+        values.extend(value.rsplit_once(' ').map(|(_, last)| last));
+    }
+    for word in line.split_whitespace() {
+        let short_option = word.strip_prefix("-p").filter(|rest| !rest.starts_with('-'));
+        let password = word.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')?.0.split_once(':'));
+        values.extend(short_option.into_iter().chain(password.map(|(_, password)| password)));
+    }
+    let trimmed = values.into_iter().map(|value| value.trim().trim_matches(['"', '\'']));
+    trimmed.filter(|value| value.chars().count() >= SHORTEST_VALUE).collect()
+}
+
+/// Whether a secret is hidden in names of fields as well as in texts. Fields of replies and of entries have names of lowercase
+/// letters and underscores, which a secret like that would break.
+pub fn hides_in_names(secret: &str) -> bool {
+    secret.chars().any(|character| !character.is_ascii_lowercase() && character != '_')
+}
+
+/// Gives fields other names, in the order in which they are, where `name` returns one. No field is lost by that.
+pub fn rename(fields: &mut Map<String, Value>, name: impl Fn(&str) -> Option<String>) {
+    if !fields.keys().any(|known| name(known).is_some()) {
+        return;
+    }
+    let mut renamed = Map::with_capacity(fields.len());
+    for (known, field) in std::mem::take(fields) {
+        let wanted = name(&known).unwrap_or(known);
+        let mut unique = wanted.clone();
+        for number in 2.. {
+            if !renamed.contains_key(&unique) {
+                break;
+            }
+            unique = format!("{wanted} ({number})");
+        }
+        renamed.insert(unique, field);
+    }
+    *fields = renamed;
+}
+
+/// Where a character of a picture stands: its row, the run in it, the character in that.
+type Place = (usize, usize, usize);
+
+/// Every character of a picture with its place; blanks between runs have none.
+fn in_reading_order(picture: &Picture, to_the_end: bool) -> Vec<(char, Option<Place>)> {
+    let mut characters = Vec::new();
+    let blanks = |count: u16| std::iter::repeat_n((' ', None), usize::from(count));
+    for (row, runs) in picture.rows.iter().enumerate() {
+        let mut col = 0;
+        for (index, run) in runs.iter().enumerate() {
+            characters.extend(blanks(run.col.saturating_sub(col)));
+            let shown = run.text.chars().enumerate();
+            characters.extend(shown.map(|(at, character)| (character, Some((row, index, at)))));
+            col = run.col + run.cols;
+        }
+        if to_the_end {
+            characters.extend(blanks(picture.cols.saturating_sub(col)));
+        }
+    }
+    characters
+}
+
+/// Fields that hold an id or bytes in base 64: changed, they would mean nothing any more.
+const NOT_TEXT: [&str; 5] = ["session_id", "run_id", "bytes", "snapshot", "png"];
+
+fn mask_in(value: &mut Value, secrets: &[String]) {
+    match value {
+        Value::String(text) => {
+            for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
+                if text.contains(secret.as_str()) {
+                    *text = text.replace(secret.as_str(), MASK);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| mask_in(item, secrets)),
+        Value::Object(fields) => {
+            let texts = fields.iter_mut().filter(|(name, field)| {
+                !NOT_TEXT.contains(&name.as_str()) && !field.as_str().is_some_and(|text| own_words::is_one(name, text))
+            });
+            texts.for_each(|(_, field)| mask_in(field, secrets));
+            rename(fields, |name| {
+                let hidden = || secrets.iter().filter(|secret| hides_in_names(secret));
+                let holds_one = hidden().any(|secret| name.contains(secret.as_str()));
+                holds_one.then(|| hidden().fold(name.to_owned(), |name, secret| name.replace(secret.as_str(), MASK)))
+            });
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Whether `part` is, or ends or begins with, enough of `secret` to give it away.
+fn overlaps(secret: &str, part: &str) -> bool {
+    let enough = |text: &str| text.chars().count() >= SHORTEST;
+    let mut cuts = secret.char_indices().map(|(at, _)| at).skip(1);
+    (enough(part) && secret.contains(part))
+        || cuts.any(|at| {
+            (enough(&secret[..at]) && part.ends_with(&secret[..at]))
+                || (enough(&secret[at..]) && part.starts_with(&secret[at..]))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use steplatch_terminal::{Rgb, Run, Style};
+
+    use super::*;
+
+    #[test]
+    fn names_of_fields_hide_what_can_be_no_name_of_ours() {
+        let secrets = Secrets::default();
+        secrets.add("Zebra-77");
+        secrets.add("result");
+        let mut value = json!({"Zebra-77": 1, "a Zebra-77": {"Zebra-77": "result"}, "••••••": 2, "result": true});
+        secrets.mask_in(&mut value);
+        let masked = json!({"••••••": 1, "a ••••••": {"••••••": "••••••"}, "•••••• (2)": 2, "result": true});
+        assert_eq!(value, masked);
+    }
+
+    #[test]
+    fn a_portion_of_a_text_shows_no_part_of_a_secret_that_it_cuts_off() {
+        let secrets = Secrets::default();
+        secrets.add("FLOWTOKEN-99");
+        let text = "the FLOWTOKEN-99 of FLOWTOKEN-99.";
+        for begin in 0..text.len() {
+            for end in begin..=text.len() {
+                let masked = secrets.masked_portion(text, begin..end);
+                let plain: String = masked.replace(MASK, "");
+                assert!(plain.chars().all(|shown| "the of.".contains(shown)), "{begin}..{end}: {masked}");
+            }
+        }
+        assert_eq!(secrets.masked_portion(text, 2..text.len()), format!("e {MASK} of {MASK}."));
+        assert_eq!(secrets.reach(), 23);
+        assert_eq!(Secrets::default().masked_portion("abc", 1..2), "b");
+    }
+
+    #[test]
+    fn a_secret_is_removed_wherever_it_stands() {
+        let secrets = Secrets::default();
+        secrets.add("hunter2!\n");
+        let mut value = json!({"screen": "password: hunter2!", "list": ["xhunter2!x"], "n": 1});
+        secrets.mask_in(&mut value);
+        assert_eq!(value, json!({"screen": "password: ••••••", "list": ["x••••••x"], "n": 1}));
+    }
+
+    #[test]
+    fn a_secret_in_a_longer_secret_leaves_no_rest() {
+        let secrets = Secrets::default();
+        secrets.add("abcd");
+        secrets.add("abcdefgh");
+        assert_eq!(secrets.masked("abcdefgh abcd".into()), "•••••• ••••••");
+    }
+
+    #[test]
+    fn no_secret_is_forgotten_and_what_is_too_much_is_refused() {
+        // redteam M3: 1,001 lines uncovered what a person had typed.
+        let secrets = Secrets::default();
+        secrets.add("of a person");
+        let flood: String = (0..=MOST_TYPED).map(|number| format!("secret {number}\n")).collect();
+        assert_eq!(secrets.add_typed(&flood), Err(TooManySecrets));
+        assert_eq!(
+            secrets.masked("secret 7 of a person".to_owned()),
+            format!("secret 7 {MASK}"),
+            "nothing of it is kept"
+        );
+        for number in 0..MOST_TYPED {
+            assert_eq!(secrets.add_typed(&format!("secret {number}")), Ok(()));
+        }
+        assert_eq!(secrets.add_typed("secret 7"), Ok(()), "it is known");
+        assert_eq!(secrets.add_typed("one too many"), Err(TooManySecrets));
+        secrets.add("of a run");
+        assert_eq!(secrets.masked("of a person, of a run".to_owned()), format!("{MASK}, {MASK}"));
+    }
+
+    #[test]
+    fn the_values_of_a_secret_line_are_secrets_too() {
+        // redteam M12: echo $TOK showed what `export TOK=VALUE` had hidden.
+        for (line, values) in [
+            ("export TOK=hunter22", &["hunter22"][..]),
+            ("export TOK='two words' OTHER=\"of them\" X=1", &["two words", "of them"]),
+            ("mysql -u ana -phunter22 --port=3306", &["hunter22"]),
+            ("curl -H 'Authorization: Bearer abc.def'", &["Bearer abc.def", "abc.def"]),
+            ("git clone https://ana:hunter22@example.org/x.git", &["hunter22"]),
+            ("hunter22", &[]),
+        ] {
+            assert_eq!(values_in(line), values, "{line}");
+        }
+        let secrets = Secrets::default();
+        secrets.add_typed("export TOK=hunter22\n").unwrap();
+        assert_eq!(secrets.masked("TOK is hunter22".to_owned()), format!("TOK is {MASK}"));
+    }
+
+    #[test]
+    fn a_secret_that_is_a_word_of_ours_breaks_no_reply() {
+        // redteam M4: with the secret `completed`, no run was seen to complete.
+        let secrets = Secrets::default();
+        ["completed", "run_", "2026", "human"].iter().for_each(|secret| secrets.add(secret));
+        let run = "run_k7q2m8x4rd3tv5ab";
+        let mut reply = json!({"status": "completed", "run_id": run, "gate_id": format!("{run}/ask/1"), "answered_by": "human",
+            "created_at": "2026-11-22T10:00:00.000Z", "event_type": "workflow_completed",
+            "error": "it was not completed by a human", "state": "a completed one", "output": "completed", "title": run});
+        secrets.mask_in(&mut reply);
+        assert_eq!(
+            reply,
+            json!({"status": "completed", "run_id": run, "gate_id": format!("{run}/ask/1"), "answered_by": "human",
+                "created_at": "2026-11-22T10:00:00.000Z", "event_type": "workflow_completed",
+                "error": format!("it was not {MASK} by a {MASK}"), "state": format!("a {MASK} one"), "output": MASK,
+                "title": format!("{MASK}k7q2m8x4rd3tv5ab")})
+        );
+    }
+
+    #[test]
+    fn a_terminal_that_is_flooded_uncovers_nothing() {
+        let (secrets, terminal) = (Secrets::default(), TerminalId::random());
+        let typed = |text: String| secrets.hide(&Hidden { terminal: Some(terminal.clone()), text });
+        typed("of a person".to_owned());
+        (0..2 * MOST_TYPED).for_each(|number| typed(format!("flood {number}")));
+        let within = secrets.within(&terminal);
+        assert_eq!(within.masked("of a person".to_owned()), MASK);
+    }
+
+    #[test]
+    fn who_looks_again_is_told_the_secrets_that_came_since() {
+        let secrets = Secrets::default();
+        secrets.add("first one");
+        let (all, seen) = secrets.learned_since(0);
+        assert_eq!((all, seen), (vec!["first one".to_owned()], 1));
+        let mut learned = secrets.learned();
+        learned.mark_unchanged();
+        secrets.hide(&Hidden { terminal: Some(TerminalId::random()), text: "of a terminal".to_owned() });
+        secrets.add("first one");
+        assert!(!learned.has_changed().unwrap(), "known, or hidden in one terminal only");
+        secrets.add("second one");
+        assert!(learned.has_changed().unwrap());
+        assert_eq!(secrets.learned_since(seen), (vec!["second one".to_owned()], 2));
+        assert_eq!(secrets.learned_since(2), (Vec::new(), 2));
+    }
+
+    #[test]
+    fn what_was_typed_unseen_is_hidden_in_its_terminal_only() {
+        let (secrets, one, other) = (Secrets::default(), TerminalId::random(), TerminalId::random());
+        secrets.hide(&Hidden { terminal: Some(one.clone()), text: "root".to_owned() });
+        assert_eq!(secrets.within(&one).masked("root".into()), MASK);
+        assert_eq!(secrets.within(&other).masked("root".into()), "root");
+        assert_eq!(secrets.masked("root".into()), "root");
+    }
+
+    #[test]
+    fn a_secret_is_hidden_where_rows_groups_and_cuts_divide_it() {
+        let secrets = Secrets::default();
+        secrets.add("supersecret-value");
+        assert_eq!(secrets.masked_screen("$ x supersec\nret-value\n$".into()), "$ x ••••••••\n•••••••••\n$");
+        let group = |text: &str| secrets.masked_group(Some(text.into()), "is supersecret-value").unwrap();
+        assert_eq!((group("supersecret").as_str(), group("is").as_str()), ("••••••", "is"));
+        let (head, tail) = secrets.masked_cut("a supersec".into(), Some("ret-value b".into()));
+        assert_eq!((head.as_str(), tail.as_deref()), ("a ••••••", Some("•••••• b")));
+    }
+
+    #[test]
+    fn a_secret_is_hidden_in_cells_where_colours_and_rows_divide_it() {
+        let secrets = Secrets::default();
+        let run = |col: u16, text: &str| Run {
+            col,
+            cols: text.chars().count() as u16,
+            wide: false,
+            text: text.to_owned(),
+            style: Style::default(),
+        };
+        let picture = Picture {
+            cols: 12,
+            rows: vec![
+                vec![run(0, "$"), run(2, "x"), run(4, "su"), run(6, "per")],
+                vec![run(0, "secret-v"), run(8, "ärde y")],
+            ],
+            cursor: None,
+            foreground: Rgb(255, 255, 255),
+            background: Rgb(0, 0, 0),
+            palette: Vec::new(),
+        };
+        secrets.add("another one");
+        assert_eq!(secrets.masked_picture(picture.clone()), picture);
+        secrets.add("supersecret-värde");
+        let masked = secrets.masked_picture(picture.clone());
+        let texts: Vec<_> = masked.rows.iter().flatten().map(|run| run.text.as_str()).collect();
+        assert_eq!(texts, ["$", "x", "••", "•••", "••••••••", "•••• y"]);
+        // One that was wrapped at its blank: the row is full, and the blank is not in a run.
+        let secrets = Secrets::default();
+        secrets.add("super secret-värde");
+        let masked = secrets.masked_picture(Picture { cols: 10, ..picture });
+        let texts: Vec<_> = masked.rows.iter().flatten().map(|run| run.text.as_str()).collect();
+        assert_eq!(texts, ["$", "x", "••", "•••", "••••••••", "•••• y"]);
+    }
+
+    #[test]
+    fn a_short_answer_is_not_taken_for_a_secret() {
+        let secrets = Secrets::default();
+        secrets.add("yes\n");
+        assert_eq!(secrets.masked("yes, yesterday".into()), "yes, yesterday");
+    }
+}

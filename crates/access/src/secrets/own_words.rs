@@ -1,0 +1,33 @@
+//! Words, ids and times of replies and events that programs go by.
+//!
+//! A secret that is a part of one of them hides nothing there, and would break the reply: with the secret `completed`, no run
+//! would be seen to complete. The name of the field and its text decide together, so a field of a program's output
+//! that has such a name is masked like any other text.
+
+use steplatch_ids::{RunId, StepId, TerminalId};
+use steplatch_protocol::RunEvent;
+
+use steplatch_clock as clock;
+
+/// States of runs, whether a node or a graph went well among them.
+const STATES: [&str; 9] =
+    ["pending", "running", "waiting", "completed", "failed", "cancelled", "success", "error", "timeout"];
+
+/// Who answers a gate.
+const ANSWERERS: [&str; 3] = ["human", "agent", "anyone"];
+
+/// Whether the text of a field with this name is one of them.
+pub(super) fn is_one(name: &str, text: &str) -> bool {
+    match name {
+        "status" | "state" => STATES.contains(&text),
+        "answered_by" => ANSWERERS.contains(&text),
+        "event_type" => RunEvent::is_own(text),
+        "run_id" | "correlation_id" => text.parse::<RunId>().is_ok(),
+        "session_id" => text.parse::<TerminalId>().is_ok(),
+        "gate_id" => text.parse::<StepId>().is_ok(),
+        "timestamp" | "created_at" | "expires_at" | "started_at" | "completed_at" | "since" => {
+            clock::parse_iso8601(text).is_some()
+        }
+        _ => false,
+    }
+}

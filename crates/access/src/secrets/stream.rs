@@ -1,0 +1,344 @@
+//! Secrets taken out of a stream of output, wherever it is cut into portions.
+//!
+//! What a person sees as one word may come in pieces, with escape sequences and
+//! line ends between them, and a title is text as well. So a secret is looked for
+//! in the characters that are shown, whatever lies between them, and in the text
+//! of each control string. Every character of it becomes as many dots as it has
+//! columns, so that what is drawn around it stays where it is.
+//!
+//! The end of a portion is held back while it may be the beginning of a secret,
+//! and no longer: the next portion decides it, or its reader, who asks for what is
+//! held once nothing comes any more.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use unicode_width::UnicodeWidthChar as _;
+
+use super::Secrets;
+
+/// The most that is held back, in characters, besides the longest secret: a program may print sequences for
+/// ever in the middle of what looks like a secret.
+const MOST_HELD: usize = 64 * 1024;
+
+/// A stream of output without secrets in it.
+#[derive(Debug)]
+pub struct MaskedStream {
+    secrets: Arc<Secrets>,
+    state: State,
+    /// The beginning of a character whose rest is still to come.
+    unfinished: Vec<u8>,
+    held: VecDeque<Item>,
+}
+
+/// A character, or a byte of a sequence, that was not passed on yet.
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    kind: Kind,
+    character: char,
+    /// It is a byte that is no part of any character.
+    raw: Option<u8>,
+    hidden: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Shown on the screen.
+    Shown,
+    /// Text of a control string, such as a title.
+    Told,
+    /// A sequence or a control character: nothing that is read.
+    Between,
+}
+
+/// Where in ECMA-48 the stream is: as little of it as tells text from sequences.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Text,
+    Escape,
+    /// `ESC` and an intermediate byte.
+    Charset,
+    /// `ESC [`, up to its final byte.
+    Control,
+    /// `ESC ]`, `ESC P` and others, up to their terminator.
+    ControlString,
+    /// An `ESC` in one of them.
+    Terminator,
+}
+
+impl MaskedStream {
+    /// Begins in plain text. What becomes a secret later is hidden from then on.
+    pub fn new(secrets: Arc<Secrets>) -> Self {
+        Self { secrets, state: State::default(), unfinished: Vec::new(), held: VecDeque::new() }
+    }
+
+    /// Takes a portion and returns what can be passed on.
+    pub fn pass(&mut self, portion: &[u8]) -> Vec<u8> {
+        for &byte in portion {
+            self.take(byte);
+        }
+        let mut out = Vec::with_capacity(portion.len());
+        let undecided = self.look(false);
+        self.release(undecided, &mut out);
+        out
+    }
+
+    /// Whether something is held back.
+    pub fn is_holding(&self) -> bool {
+        !self.held.is_empty() || !self.unfinished.is_empty()
+    }
+
+    /// Returns what was held back: nothing more comes, or not soon.
+    pub fn flush(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.look(true);
+        self.release(self.held.len(), &mut out);
+        out.append(&mut self.unfinished);
+        out
+    }
+
+    fn take(&mut self, byte: u8) {
+        if !self.unfinished.is_empty() {
+            if (0x80..=0xbf).contains(&byte) {
+                self.unfinished.push(byte);
+                match std::str::from_utf8(&self.unfinished) {
+                    Ok(text) => {
+                        let character = text.chars().next().expect("it has bytes, so it has a character");
+                        self.unfinished.clear();
+                        self.hold(self.text_kind(), character, None);
+                    }
+                    Err(error) if error.error_len().is_some() => self.give_up_character(),
+                    Err(_) => {}
+                }
+                return;
+            }
+            self.give_up_character();
+        }
+        if byte >= 0x80 {
+            self.unfinished.push(byte);
+            if std::str::from_utf8(&self.unfinished).is_err_and(|error| error.error_len().is_some()) {
+                self.give_up_character();
+            }
+            return;
+        }
+        let (kind, next) = self.step(byte);
+        self.state = next;
+        self.hold(kind, char::from(byte), None);
+    }
+
+    /// What a byte of ASCII is, and what comes after it.
+    fn step(&self, byte: u8) -> (Kind, State) {
+        use Kind::{Between, Shown, Told};
+        const ESC: u8 = 0x1b;
+        match (self.state, byte) {
+            // CAN and SUB end every sequence.
+            (_, 0x18 | 0x1a) => (Between, State::Text),
+            (State::ControlString, ESC) => (Between, State::Terminator),
+            (_, ESC) => (Between, State::Escape),
+            (State::Text, b'\t' | b' '..=b'~') => (Shown, State::Text),
+            (State::Text, _) => (Between, State::Text),
+            (State::Escape, b'[') => (Between, State::Control),
+            (State::Escape, b']' | b'P' | b'X' | b'^' | b'_') => (Between, State::ControlString),
+            (State::Escape | State::Charset | State::Terminator, b' '..=b'/') => (Between, State::Charset),
+            (State::Escape | State::Charset, b'0'..=b'~') => (Between, State::Text),
+            (State::Control, b'@'..=b'~') => (Between, State::Text),
+            (State::ControlString, 0x07) => (Between, State::Text),
+            (State::ControlString, b' '..=b'~' | b'\t') => (Told, State::ControlString),
+            (State::Terminator, b'[') => (Between, State::Control),
+            (State::Terminator, b']' | b'P' | b'X' | b'^' | b'_') => (Between, State::ControlString),
+            (State::Terminator, _) => (Between, State::Text),
+            (state @ (State::Escape | State::Charset | State::Control | State::ControlString), _) => (Between, state),
+        }
+    }
+
+    fn text_kind(&self) -> Kind {
+        match self.state {
+            State::Text => Kind::Shown,
+            State::ControlString => Kind::Told,
+            State::Escape | State::Charset | State::Control | State::Terminator => Kind::Between,
+        }
+    }
+
+    /// The bytes so far are no character: they are passed on as they are.
+    fn give_up_character(&mut self) {
+        let kind = self.text_kind();
+        for byte in std::mem::take(&mut self.unfinished) {
+            self.hold(kind, char::REPLACEMENT_CHARACTER, Some(byte));
+        }
+    }
+
+    fn hold(&mut self, kind: Kind, character: char, raw: Option<u8>) {
+        self.held.push_back(Item { kind, character, raw, hidden: false });
+    }
+
+    /// Hides every secret that is complete. Returns how many items are decided: behind them a secret may begin
+    /// whose end is still to come, unless this is the `end`.
+    fn look(&mut self, end: bool) -> usize {
+        let secrets = self.secrets.clone();
+        secrets.with(|secrets| {
+            let mut decided = self.held.len();
+            if secrets.is_empty() {
+                return decided;
+            }
+            let shown: Vec<usize> = (0..self.held.len()).filter(|at| self.held[*at].kind == Kind::Shown).collect();
+            decided = decided.min(self.look_in(&shown, secrets));
+            let mut told: Vec<usize> = Vec::new();
+            for at in 0..self.held.len() {
+                if self.held[at].kind == Kind::Told {
+                    told.push(at);
+                } else if !told.is_empty() {
+                    // The string is over, so nothing in it is still to come.
+                    self.look_in(&told, secrets);
+                    told.clear();
+                }
+            }
+            decided = decided.min(self.look_in(&told, secrets));
+            let longest = secrets.iter().map(String::len).max().unwrap_or(0);
+            if end { self.held.len() } else { decided.max(self.held.len().saturating_sub(MOST_HELD + longest)) }
+        })
+    }
+
+    /// Looks in the items at `places`, which are read one after the other. Returns the first place at which
+    /// something begins that is not complete.
+    fn look_in(&mut self, places: &[usize], secrets: &[String]) -> usize {
+        let mut decided = self.held.len();
+        for first in 0..places.len() {
+            for secret in secrets {
+                let mut read = places[first..].iter();
+                let mut complete = true;
+                let matches = secret.chars().all(|wanted| match read.next() {
+                    Some(at) => self.held[*at].character == wanted && self.held[*at].raw.is_none(),
+                    None => {
+                        complete = false;
+                        true
+                    }
+                });
+                if matches && complete {
+                    let length = secret.chars().count();
+                    for at in &places[first..first + length] {
+                        self.held[*at].hidden = true;
+                    }
+                } else if matches {
+                    decided = decided.min(places[first]);
+                }
+            }
+        }
+        decided
+    }
+
+    fn release(&mut self, count: usize, out: &mut Vec<u8>) {
+        for item in self.held.drain(..count) {
+            match item {
+                Item { hidden: true, character, .. } => {
+                    for _ in 0..character.width().unwrap_or(0) {
+                        out.extend_from_slice("•".as_bytes());
+                    }
+                }
+                Item { raw: Some(byte), .. } => out.push(byte),
+                Item { character, .. } => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn stream(secrets: &[&str]) -> MaskedStream {
+        let known = Secrets::default();
+        secrets.iter().for_each(|secret| known.add(secret));
+        MaskedStream::new(Arc::new(known))
+    }
+
+    fn masked(secrets: &[&str], portions: &[&str]) -> String {
+        let mut stream = stream(secrets);
+        let mut out: Vec<u8> = portions.iter().flat_map(|portion| stream.pass(portion.as_bytes())).collect();
+        out.extend(stream.flush());
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_secret_is_hidden_wherever_it_is_cut() {
+        assert_eq!(masked(&["hunter2!"], &["is hunter2!."]), "is ••••••••.");
+        assert_eq!(masked(&["hunter2!"], &["is hun", "t", "er2!."]), "is ••••••••.");
+        assert_eq!(masked(&["hunter2!"], &["is hun", "ting"]), "is hunting");
+        assert_eq!(masked(&["漢字パス"], &["漢字パス|"]), "••••••••|");
+    }
+
+    #[test]
+    fn sequences_and_line_ends_between_its_characters_stay() {
+        let colours = "\x1b[1mhun\x1b[0;32mter\r\n2\x1b]0;title\x07!\x1b[m";
+        assert_eq!(masked(&["hunter2!"], &[colours]), "\x1b[1m•••\x1b[0;32m•••\r\n•\x1b]0;title\x07•\x1b[m");
+        let title = "\x1b]0;ssh hunter2! x\x1b\\hunter";
+        assert_eq!(masked(&["hunter2!"], &[title]), "\x1b]0;ssh •••••••• x\x1b\\hunter");
+        assert_eq!(masked(&["hunter2!"], &["\x1b]0;hunter\x07\x1b]0;2!\x07"]), "\x1b]0;hunter\x07\x1b]0;2!\x07");
+    }
+
+    #[test]
+    fn secrets_that_overlap_are_hidden_both() {
+        assert_eq!(masked(&["abcd", "cdefgh"], &["xabcdefghx"]), "x••••••••x");
+        assert_eq!(masked(&["abcd", "abcdefgh"], &["abcd", "efg abcdefgh"]), "••••efg ••••••••");
+    }
+
+    #[test]
+    fn only_what_may_become_a_secret_is_held_and_only_until_it_is_asked_for() {
+        let mut stream = stream(&["hunter2!"]);
+        assert_eq!(stream.pass(b"plain text"), b"plain text");
+        assert!(!stream.is_holding());
+        assert_eq!(stream.pass(b"a hunt"), b"a ");
+        assert!(stream.is_holding());
+        assert_eq!(stream.flush(), b"hunt");
+        assert_eq!(stream.pass(b"\xff\xfe"), b"\xff\xfe");
+        assert_eq!(stream.pass("é".as_bytes().get(..1).unwrap()), b"");
+        assert_eq!(stream.pass("é".as_bytes().get(1..).unwrap()), "é".as_bytes());
+    }
+
+    #[test]
+    fn endless_sequences_are_not_held_for_ever() {
+        let mut stream = stream(&["hunter2!"]);
+        let mut passed = stream.pass(b"hunter").len();
+        for _ in 0..100 {
+            passed += stream.pass(&b"\x1b[m".repeat(1000)).len();
+        }
+        assert!(stream.held.len() <= MOST_HELD + 8 && passed > 200_000);
+    }
+
+    proptest! {
+        #[test]
+        fn where_a_stream_is_cut_makes_no_difference(
+            pieces in prop::collection::vec(prop::sample::select(vec![
+                "ab", "abc", "a", "b", "aba", "secret", "sec", "ret", "\x1b[31m", "\r\n", "\x1b]0;", "\x07", "\x1b\\",
+                "\x1b(B", "漢", "é", "\x1b", " ", "\x18",
+            ]), 0..40),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
+        ) {
+            let secrets = ["abab", "secret", "aba漢", "bsec"];
+            let bytes = pieces.concat().into_bytes();
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
+            cuts.push(bytes.len());
+            cuts.sort_unstable();
+            let run = |cuts: &[usize]| {
+                let (mut stream, mut out, mut last) = (stream(&secrets), Vec::new(), 0);
+                for cut in cuts {
+                    out.extend(stream.pass(&bytes[last..*cut]));
+                    last = *cut;
+                }
+                out.extend(stream.flush());
+                out
+            };
+            let whole = run(&[bytes.len()]);
+            prop_assert_eq!(&run(&cuts), &whole);
+            // What is shown has no secret in it, and without secrets nothing changes.
+            let mut reader = stream(&[]);
+            whole.iter().for_each(|byte| reader.take(*byte));
+            let shown: String =
+                reader.held.iter().filter(|item| item.kind == Kind::Shown).map(|item| item.character).collect();
+            prop_assert!(secrets.iter().all(|secret| !shown.contains(secret)));
+            prop_assert_eq!(reader.flush(), whole);
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Whether what opened a connection can be a person.
+//!
+//! Steplatch gives agents terminals and starts programs for them, so whatever runs in
+//! one of those is taken for an agent, and so is a process with unknown ancestors. Everything
+//! else that runs as the user is taken for the user; what proves more is the
+//! approver's passphrase.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::unistd::Uid;
+use steplatch_host::Hosts;
+use steplatch_ids::StepId;
+use tokio::sync::{Semaphore, watch};
+
+use crate::peer::{self, Cut, Lineage, Location, Peer, Program};
+
+/// Why a caller is not taken for a person.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoPerson {
+    /// It does not say that it is one.
+    #[error(
+        "This gate waits for a person: they answer it with 'steplatch gates list' and 'steplatch gates answer', in a \
+         terminal of their own"
+    )]
+    Agent,
+    /// It runs in a terminal of ours.
+    #[error(
+        "This gate waits for a person, and this command runs in a terminal that steplatch keeps, where an agent may type; \
+         answer it in a terminal of your own"
+    )]
+    InTerminal,
+    /// We started it, or what started it.
+    #[error(
+        "This gate waits for a person, and this command was started by steplatch, for a node or in a terminal that it kept; \
+         answer it in a terminal of your own"
+    )]
+    Started,
+    /// The kernel does not say where it comes from.
+    #[error(
+        "This gate waits for a person, and where this command comes from can not be told: it has ended, or has too many \
+         parents; answer it in a terminal of your own"
+    )]
+    Unknown,
+    /// The kernel hides where it comes from. Only the approver's passphrase proves a person here.
+    #[error(
+        "This gate waits for a person, and this system hides processes of other users (hidepid), so where this command comes \
+         from can not be told; set a passphrase with 'steplatch approver set', which proves a person instead"
+    )]
+    Hidden,
+    /// It asks over the network, from this machine, and the kernel does not say which process it is.
+    #[error(
+        "This gate waits for a person, and who asks over the network is on this machine and can not be told; answer it in \
+         a terminal of your own"
+    )]
+    UnknownClient,
+}
+
+impl NoPerson {
+    /// Returns what the caller is called in a history, whatever it calls itself.
+    pub(crate) fn caller(self) -> &'static str {
+        match self {
+            Self::Agent => "an agent",
+            Self::InTerminal => "a program in a kept terminal",
+            Self::Started => "a program of a node",
+            Self::Unknown | Self::Hidden | Self::UnknownClient => "an unknown program",
+        }
+    }
+}
+
+/// Processes that are looked at at once. A look takes part of a millisecond; one at a process that the kernel holds up can take
+/// long.
+const MOST_LOOKS: usize = 16;
+
+/// How long a look may take, with its turn. What was not found out by then is not known.
+const LONGEST_LOOK: Duration = Duration::from_secs(10);
+
+/// The processes under which no person works.
+#[derive(Debug, Clone)]
+pub struct Ours {
+    hosts: Hosts,
+    turns: Arc<Semaphore>,
+    /// This process, unless its own threads are clients, as in tests.
+    daemon: Option<i32>,
+}
+
+impl Ours {
+    /// Returns the hosts of terminals, and this process if `alone`: if no client runs in it.
+    pub fn new(hosts: Hosts, alone: bool) -> Self {
+        let daemon = i32::try_from(std::process::id()).ok().filter(|_| alone);
+        Self { hosts, turns: Arc::new(Semaphore::new(MOST_LOOKS)), daemon }
+    }
+
+    /// Looks at processes, apart from what serves connections. `None` if that takes too long.
+    async fn look<T: Send + 'static>(&self, at: impl FnOnce(&Self) -> T + Send + 'static) -> Option<T> {
+        let looking = async {
+            let turn = self.turns.clone().acquire_owned().await.ok()?;
+            let ours = self.clone();
+            let look = tokio::task::spawn_blocking(move || {
+                let found = at(&ours);
+                drop(turn);
+                found
+            });
+            look.await.ok()
+        };
+        tokio::time::timeout(LONGEST_LOOK, looking).await.ok().flatten()
+    }
+
+    fn now(&self) -> Processes {
+        let own = std::process::id();
+        let hosts = self.hosts.processes().into_iter().filter(|pid| self.daemon.is_some() || *pid != own);
+        Processes { hosts: hosts.filter_map(|pid| i32::try_from(pid).ok()).collect(), daemon: self.daemon }
+    }
+
+    /// Says why a client that is served over the network from this address is no person, if that is so. Blocks for a look at
+    /// every process.
+    fn judge_address(&self, address: SocketAddr) -> Option<NoPerson> {
+        match peer::at_address(address) {
+            Location::Elsewhere => None,
+            Location::Here(clients) if clients.is_empty() => Some(NoPerson::UnknownClient),
+            Location::Here(clients) => {
+                let ours = self.now();
+                clients.iter().find_map(|client| judge(&client.lineage, &ours))
+            }
+        }
+    }
+}
+
+/// The ids of our processes at one moment.
+#[derive(Debug, Clone, Default)]
+struct Processes {
+    hosts: Vec<i32>,
+    daemon: Option<i32>,
+}
+
+/// Says why a process is no person's, if that is so.
+fn judge(lineage: &Lineage, ours: &Processes) -> Option<NoPerson> {
+    let known = &lineage.known;
+    let by_parent = known.iter().find_map(|process| {
+        if ours.hosts.contains(&process.pid) {
+            return Some(NoPerson::InTerminal);
+        }
+        if ours.daemon == Some(process.pid) {
+            return Some(NoPerson::Started);
+        }
+        // A mark outlives the process that gave it, and whatever it reads, we gave it.
+        let mark = process.evidence.mark.as_ref()?;
+        Some(if mark.parse::<StepId>().is_ok() { NoPerson::Started } else { NoPerson::InTerminal })
+    });
+    let by_group = || known.iter().any(|process| process.evidence.in_group).then_some(NoPerson::Started);
+    by_parent.or_else(by_group).or(match lineage.cut {
+        None => None,
+        Some(Cut::Hidden) => Some(NoPerson::Hidden),
+        Some(Cut::Gone | Cut::TooDeep | Cut::Changing) => Some(NoPerson::Unknown),
+    })
+}
+
+/// What was found out about the process that opened a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Verdict {
+    /// Why it is no person, if that is so.
+    pub(crate) refusal: Option<NoPerson>,
+    pub(crate) program: Program,
+    /// Whether it has the foreground of a terminal that controls it.
+    pub(crate) has_terminal: bool,
+}
+
+impl Verdict {
+    /// That of a client in this process.
+    const INTERNAL: Self = Self { refusal: None, program: Program::Ours, has_terminal: false };
+    const UNKNOWN: Self = Self { refusal: Some(NoPerson::Unknown), program: Program::Unknown, has_terminal: false };
+}
+
+/// Whether the process that opened a connection can be a person's: a verdict that is under way, or settled.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    user: Uid,
+    /// None for a client in this process.
+    look: Option<Look>,
+}
+
+#[derive(Debug, Clone)]
+struct Look {
+    settled: watch::Receiver<Option<Verdict>>,
+    ours: Ours,
+}
+
+impl Standing {
+    /// Returns that of a client in this process, which is what it says.
+    pub fn internal() -> Self {
+        Self { user: Uid::current(), look: None }
+    }
+
+    /// Begins to look at the process of `user` that has just opened a connection, known by its id and by what refers to it.
+    pub fn of(user: u32, process: Option<(i32, OwnedFd)>, ours: Ours) -> Self {
+        let (settle, settled) = watch::channel(None);
+        let look = Look { settled, ours: ours.clone() };
+        tokio::spawn(async move {
+            let verdict = ours.look(move |ours| {
+                let (process, handle) = process?;
+                let peer = Peer::read(process, Some(&handle));
+                let refusal = judge(&peer.lineage, &ours.now());
+                Some(Verdict { refusal, program: peer.program, has_terminal: peer.has_terminal })
+            });
+            settle.send_replace(Some(verdict.await.flatten().unwrap_or(Verdict::UNKNOWN)));
+        });
+        Self { user: Uid::from_raw(user), look: Some(look) }
+    }
+
+    /// Returns the user of the process.
+    pub(crate) fn user(&self) -> Uid {
+        self.user
+    }
+
+    /// Returns the verdict on the process once it is settled.
+    pub(crate) async fn verdict(&self) -> Verdict {
+        let Some(look) = &self.look else { return Verdict::INTERNAL };
+        let mut settled = look.settled.clone();
+        // A look that failed found nothing out.
+        settled.wait_for(Option::is_some).await.ok().and_then(|verdict| verdict.clone()).unwrap_or(Verdict::UNKNOWN)
+    }
+
+    /// Says why a client that the process serves over the network from this address is no person, if that is so.
+    pub(crate) async fn refuses_client(&self, address: SocketAddr) -> Option<NoPerson> {
+        let ours = &self.look.as_ref()?.ours;
+        ours.look(move |ours| ours.judge_address(address)).await.unwrap_or(Some(NoPerson::UnknownClient))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::{Evidence, Process};
+
+    fn process(pid: i32) -> Process {
+        Process { pid, started: 1, evidence: Evidence::default() }
+    }
+
+    /// A person's process, with one between it and the first.
+    fn below(parent: Process) -> Lineage {
+        Lineage { known: vec![process(40), parent, process(1)], cut: None }
+    }
+
+    fn ours() -> Processes {
+        Processes { hosts: vec![20], daemon: Some(30) }
+    }
+
+    #[test]
+    fn what_can_not_be_told_is_no_person() {
+        for cut in [Cut::Gone, Cut::TooDeep, Cut::Changing] {
+            assert_eq!(judge(&Lineage { cut: Some(cut), ..below(process(35)) }, &ours()), Some(NoPerson::Unknown));
+        }
+        assert_eq!(judge(&below(process(35)), &ours()), None);
+    }
+
+    #[test]
+    fn what_is_shown_counts_where_the_rest_is_hidden() {
+        let hidden = |parent: i32| Lineage { cut: Some(Cut::Hidden), ..below(process(parent)) };
+        assert_eq!(judge(&hidden(35), &ours()), Some(NoPerson::Hidden));
+        assert_eq!(judge(&hidden(20), &ours()), Some(NoPerson::InTerminal));
+    }
+
+    #[test]
+    fn whatever_is_below_a_host_or_the_daemon_is_no_person_s() {
+        let below = |pid: i32| judge(&below(process(pid)), &ours());
+        assert_eq!((below(20), below(30)), (Some(NoPerson::InTerminal), Some(NoPerson::Started)));
+        let itself = Lineage { known: vec![process(30)], cut: None };
+        assert_eq!(judge(&itself, &ours()), Some(NoPerson::Started), "the daemon itself");
+    }
+
+    #[test]
+    fn a_mark_counts_on_every_ancestor_whatever_it_reads() {
+        for (mark, refusal) in [
+            ("term_k7q2m8x4rd", NoPerson::InTerminal),
+            ("forged", NoPerson::InTerminal),
+            ("host", NoPerson::InTerminal),
+            ("run_k7q2m8x4rd3tv5ab/ask/1", NoPerson::Started),
+        ] {
+            let evidence = Evidence { mark: Some(mark.to_owned()), in_group: true };
+            let marked = Process { evidence, ..process(35) };
+            assert_eq!(judge(&below(marked), &Processes::default()), Some(refusal), "{mark:?}");
+        }
+    }
+
+    #[test]
+    fn the_group_counts_whoever_has_ended() {
+        let kept = Process { evidence: Evidence { mark: None, in_group: true }, ..process(35) };
+        assert_eq!(judge(&below(kept), &Processes::default()), Some(NoPerson::Started));
+    }
+}

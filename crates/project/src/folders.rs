@@ -1,0 +1,371 @@
+//! Which folder of saved workflows somebody means, by where they are.
+//!
+//! The workflows of a project lie in the project, to be found from anywhere in it
+//! and to be committed with it; the user's own lie in their data folder
+//! (<https://specifications.freedesktop.org/basedir-spec/latest/>). The rules are
+//! a function of what is where, which the tests make up.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Access;
+
+use steplatch_access::Caller;
+
+/// The folder of a project in which its workflows lie.
+const NAME: &str = ".terminal_control_workflows";
+
+/// The variable by which somebody names a folder.
+const VARIABLE: &str = "STEPLATCH_LIBRARY";
+
+/// Somebody who means a library, and what they say about it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Asker {
+    folder: PathBuf,
+    /// Their home, as they call it.
+    home: Option<PathBuf>,
+    data: Option<PathBuf>,
+    named: Option<PathBuf>,
+}
+
+/// The folders of somebody: new workflows are saved in the first; a name is looked up there and then in the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Folders {
+    pub(super) first: PathBuf,
+    pub(super) other: Option<PathBuf>,
+}
+
+/// What is where.
+trait Ground {
+    fn is_folder(&self, path: &Path) -> bool;
+    fn exists(&self, path: &Path) -> bool;
+    fn may_write(&self, folder: &Path) -> bool;
+    /// Whether somebody who works in `folder` need not fear what lies at `path`.
+    fn is_trusted(&self, path: &Path, folder: &Path) -> bool;
+    /// The path without symbolic links.
+    fn real(&self, path: &Path) -> PathBuf;
+}
+
+/// The file system.
+struct Disk;
+
+impl Ground for Disk {
+    fn is_folder(&self, path: &Path) -> bool {
+        path.is_dir()
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        path.exists()
+    }
+
+    fn may_write(&self, folder: &Path) -> bool {
+        rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+    }
+
+    /// Tells whether it belongs to us, to root, or to whom the folder belongs.
+    fn is_trusted(&self, path: &Path, folder: &Path) -> bool {
+        let owner = |path: &Path| rustix::fs::stat(path).ok().map(|stat| stat.st_uid);
+        let us = rustix::process::geteuid().as_raw();
+        owner(path).is_some_and(|uid| uid == us || uid == 0 || owner(folder) == Some(uid))
+    }
+
+    fn real(&self, path: &Path) -> PathBuf {
+        path.canonicalize().unwrap_or_else(|_| path.to_owned())
+    }
+}
+
+impl Asker {
+    /// Returns what `caller` says.
+    pub(crate) fn of(caller: &Caller) -> Self {
+        let variable = |name: &str| {
+            let found = caller.environment.iter().find(|(key, value)| key == name && !value.is_empty());
+            found.map(|(_, value)| PathBuf::from(value))
+        };
+        Self {
+            folder: caller.folder.clone(),
+            home: variable("HOME").filter(|home| home.is_absolute()),
+            // The specification has relative ones ignored.
+            data: variable("XDG_DATA_HOME").filter(|data| data.is_absolute()),
+            named: variable(VARIABLE),
+        }
+    }
+
+    /// Returns their folders, by looking at what is where. Blocks for a few looks at the file system.
+    pub(super) fn folders(&self) -> Folders {
+        self.folders_on(&Disk)
+    }
+
+    /// Returns the folders of their libraries, in the order in which names are looked up. Blocks as [`Self::folders`].
+    pub(crate) fn libraries(&self) -> Vec<PathBuf> {
+        self.folders().iter().map(Path::to_owned).collect()
+    }
+
+    /// Returns the nearest folder of their project in which one of these files lies, by looking at what is where, as for
+    /// the library. Blocks for a few looks at the file system.
+    pub(crate) fn with_file(&self, names: &[&str]) -> Option<PathBuf> {
+        self.with_file_on(names, &Disk)
+    }
+
+    fn with_file_on(&self, names: &[&str], ground: &dyn Ground) -> Option<PathBuf> {
+        let real_home = self.home.as_deref().map(|home| ground.real(home));
+        let is_home = |folder: &Path| Some(folder) == self.home.as_deref() || Some(folder) == real_home.as_deref();
+        for folder in self.folder.ancestors() {
+            let counts = |file: &Path| folder == self.folder || ground.is_trusted(file, &self.folder);
+            if names.iter().map(|name| folder.join(name)).any(|file| ground.exists(&file) && counts(&file)) {
+                return Some(folder.to_owned());
+            }
+            if is_home(folder) || ground.exists(&folder.join(".git")) {
+                break;
+            }
+        }
+        None
+    }
+
+    fn folders_on(&self, ground: &dyn Ground) -> Folders {
+        let own = self.own();
+        let named = self.named.as_ref().map(|named| self.folder.join(named));
+        let first = named.unwrap_or_else(|| self.of_project(own.as_deref(), ground));
+        let other = own.filter(|own| *own != first);
+        Folders { first, other }
+    }
+
+    /// Returns the folder of the user's own workflows.
+    fn own(&self) -> Option<PathBuf> {
+        let data = self.data.clone().or_else(|| Some(self.home.as_ref()?.join(".local/share")))?;
+        Some(data.join("steplatch/workflows"))
+    }
+
+    fn of_project(&self, own: Option<&Path>, ground: &dyn Ground) -> PathBuf {
+        let real_home = self.home.as_deref().map(|home| ground.real(home));
+        let is_home = |folder: &Path| Some(folder) == self.home.as_deref() || Some(folder) == real_home.as_deref();
+        let mut root = None;
+        for folder in self.folder.ancestors() {
+            let library = folder.join(NAME);
+            // What runs by name must not come from a stranger, who may write into a folder such as /tmp.
+            let is_here = folder == self.folder || ground.is_trusted(&library, &self.folder);
+            if ground.is_folder(&library) && is_here {
+                return library;
+            }
+            if is_home(folder) {
+                break;
+            }
+            if ground.exists(&folder.join(".git")) {
+                root = Some(folder);
+                break;
+            }
+        }
+        let place = root.unwrap_or(&self.folder);
+        match own {
+            // Nobody means to keep a project there.
+            Some(own) if place.parent().is_none() || is_home(place) || !ground.may_write(place) => own.to_owned(),
+            _ => place.join(NAME),
+        }
+    }
+}
+
+/// Tells whether a library lies in a project, which is the folder above it.
+pub(crate) fn is_in_project(library: &Path) -> bool {
+    library.file_name().is_some_and(|name| name == NAME)
+}
+
+impl Folders {
+    /// Tells whether a file lies in the user's own library, where something else is meant first.
+    pub(super) fn is_of_other(&self, file: Option<&Path>) -> bool {
+        self.other.as_deref().is_some_and(|other| file.is_some_and(|file| file.parent() == Some(other)))
+    }
+
+    /// Returns the folders in the order in which names are looked up.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Path> {
+        [Some(&self.first), self.other.as_ref()].into_iter().flatten().map(PathBuf::as_path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use steplatch_access::Standing;
+
+    /// A made-up file system, in which everything may be written and trusted except for what it says.
+    #[derive(Default)]
+    struct Made {
+        there: &'static [&'static str],
+        read_only: &'static [&'static str],
+        strange: &'static [&'static str],
+    }
+
+    impl Ground for Made {
+        fn is_folder(&self, path: &Path) -> bool {
+            self.exists(path)
+        }
+
+        fn exists(&self, path: &Path) -> bool {
+            self.there.iter().any(|there| Path::new(there) == path)
+        }
+
+        fn may_write(&self, folder: &Path) -> bool {
+            !self.read_only.iter().any(|read_only| Path::new(read_only) == folder)
+        }
+
+        fn is_trusted(&self, path: &Path, _: &Path) -> bool {
+            !self.strange.iter().any(|strange| Path::new(strange) == path)
+        }
+
+        fn real(&self, path: &Path) -> PathBuf {
+            if path == "/home/link" { "/home/me".into() } else { path.to_owned() }
+        }
+    }
+
+    const OWN: &str = "/home/me/.local/share/steplatch/workflows";
+
+    fn at(folder: &str) -> Asker {
+        Asker { folder: folder.into(), home: Some("/home/me".into()), ..Asker::default() }
+    }
+
+    #[test]
+    fn a_library_is_chosen_by_where_somebody_is() {
+        let rows: &[(&str, &str, Made, &str)] = &[
+            ("a plain folder has its own", "/home/me/p", Made::default(), "/home/me/p/.terminal_control_workflows"),
+            ("the home itself is no project", "/home/me", Made::default(), OWN),
+            ("nor is the root", "/", Made::default(), OWN),
+            ("nor what can not be written", "/usr/share", Made { read_only: &["/usr/share"], ..Made::default() }, OWN),
+            (
+                "a repository has one, at its root",
+                "/home/me/p/src/deep",
+                Made { there: &["/home/me/p/.git"], ..Made::default() },
+                "/home/me/p/.terminal_control_workflows",
+            ),
+            (
+                "also one that lies elsewhere",
+                "/srv/p/src",
+                Made { there: &["/srv/p/.git"], ..Made::default() },
+                "/srv/p/.terminal_control_workflows",
+            ),
+            (
+                "unless it can not be written",
+                "/home/me/p/src",
+                Made { there: &["/home/me/p/.git"], read_only: &["/home/me/p"], ..Made::default() },
+                OWN,
+            ),
+            (
+                "one that is there is taken, the nearest first",
+                "/home/me/p/a/b",
+                Made {
+                    there: &[
+                        "/home/me/p/a/.terminal_control_workflows",
+                        "/home/me/p/.terminal_control_workflows",
+                        "/home/me/p/.git",
+                    ],
+                    ..Made::default()
+                },
+                "/home/me/p/a/.terminal_control_workflows",
+            ),
+            (
+                "one that is there is taken also where it can not be written",
+                "/home/me/p",
+                Made {
+                    there: &["/home/me/p/.terminal_control_workflows"],
+                    read_only: &["/home/me/p"],
+                    ..Made::default()
+                },
+                "/home/me/p/.terminal_control_workflows",
+            ),
+            (
+                "what is above a repository does not count",
+                "/home/me/all/p/src",
+                Made { there: &["/home/me/all/.terminal_control_workflows", "/home/me/all/p/.git"], ..Made::default() },
+                "/home/me/all/p/.terminal_control_workflows",
+            ),
+            (
+                "nor what is above the home",
+                "/home/me/p",
+                Made { there: &["/home/.terminal_control_workflows", "/home/.git"], ..Made::default() },
+                "/home/me/p/.terminal_control_workflows",
+            ),
+            (
+                "a home that is a repository makes no project of what is in it",
+                "/home/me/p",
+                Made { there: &["/home/me/.git"], ..Made::default() },
+                "/home/me/p/.terminal_control_workflows",
+            ),
+            (
+                "what a stranger put above does not count",
+                "/tmp/p",
+                Made {
+                    there: &["/tmp/.terminal_control_workflows"],
+                    strange: &["/tmp/.terminal_control_workflows"],
+                    ..Made::default()
+                },
+                "/tmp/p/.terminal_control_workflows",
+            ),
+        ];
+        for (claim, folder, ground, expected) in rows {
+            let folders = at(folder).folders_on(ground);
+            assert_eq!(folders.first, Path::new(expected), "{claim}");
+            let other = (*expected != OWN).then(|| PathBuf::from(OWN));
+            assert_eq!(folders.other, other, "{claim}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_the_project_is_the_nearest_one_below_its_root() {
+        let found = |folder: &str, ground: Made| at(folder).with_file_on(&["a.toml", "a.json"], &ground);
+        let both =
+            || Made { there: &["/home/me/p/a.toml", "/home/me/p/src/a.json", "/home/me/p/.git"], ..Made::default() };
+        assert_eq!(found("/home/me/p/src/deep", both()), Some("/home/me/p/src".into()));
+        assert_eq!(found("/home/me/p/doc", both()), Some("/home/me/p".into()));
+        let above = Made { there: &["/home/me/a.toml", "/home/me/p/.git"], ..Made::default() };
+        assert_eq!(found("/home/me/p", above), None, "what is above a repository does not count");
+        let strange = || Made { there: &["/tmp/a.toml"], strange: &["/tmp/a.toml"], ..Made::default() };
+        assert_eq!(found("/tmp/p", strange()), None, "nor what a stranger put above");
+        assert_eq!(found("/tmp", strange()), Some("/tmp".into()), "where somebody is they see what lies there");
+    }
+
+    #[test]
+    fn what_somebody_names_comes_first() {
+        let ground = Made { there: &["/home/me/p/.terminal_control_workflows"], ..Made::default() };
+        for (named, expected) in [("/srv/shared", "/srv/shared"), ("flows", "/home/me/p/flows")] {
+            let asker = Asker { named: Some(named.into()), ..at("/home/me/p") };
+            let folders = asker.folders_on(&ground);
+            assert_eq!(folders, Folders { first: expected.into(), other: Some(OWN.into()) });
+        }
+        let twice = Asker { named: Some(OWN.into()), ..at("/home/me/p") }.folders_on(&ground);
+        assert_eq!(twice, Folders { first: OWN.into(), other: None });
+    }
+
+    #[test]
+    fn the_users_own_lie_where_their_data_lie() {
+        let data = Asker { data: Some("/data".into()), ..at("/home/me") };
+        assert_eq!(data.folders_on(&Made::default()).first, Path::new("/data/steplatch/workflows"));
+        let link = Asker { home: Some("/home/link".into()), ..at("/home/me") };
+        assert_eq!(
+            link.folders_on(&Made::default()).first,
+            Path::new("/home/link/.local/share/steplatch/workflows"),
+            "a home by another name is still the home"
+        );
+        let homeless = Asker { home: None, ..at("/") };
+        let expected = Folders { first: "/.terminal_control_workflows".into(), other: None };
+        assert_eq!(homeless.folders_on(&Made::default()), expected);
+    }
+
+    #[test]
+    fn a_caller_says_it_with_their_environment() {
+        let caller = Caller {
+            name: None,
+            folder: "/p".into(),
+            environment: [
+                ("HOME", "/home/me"),
+                ("XDG_DATA_HOME", "relative"),
+                ("STEPLATCH_LIBRARY", ""),
+                ("STEPLATCH_LIBRARY", "/l"),
+            ]
+            .map(|(key, value)| (key.into(), value.into()))
+            .into(),
+            person: false,
+            surface: None,
+            standing: Standing::internal(),
+            peer: None,
+            run: None,
+            pins: None,
+        };
+        assert_eq!(Asker::of(&caller), Asker { named: Some("/l".into()), ..at("/p") });
+    }
+}

@@ -1,0 +1,190 @@
+//! What the verbs about saved workflows say of functions.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+use steplatch_ids::WorkflowName;
+use steplatch_library::{Counts, FunctionMetadata, Library, LookupError};
+use steplatch_protocol::{
+    BrokenWorkflow, DeclarationInfo, DeleteWorkflowReply, DescribeWorkflowReply, FunctionSource, WorkflowInfo,
+    WorkflowMetadata,
+};
+use steplatch_python::Kind;
+
+use super::folders::Folders;
+use super::functions::Loaded;
+use super::verbs::{LONGEST_DESCRIPTION, name_of};
+use super::{not_found, words};
+use crate::{FunctionWorkflow, Project, python};
+
+/// Lists the functions of a project. The machines of these names in its library are meant before them.
+pub(super) fn list(folders: &Folders, project: &Project, machines: &[WorkflowName]) -> Vec<WorkflowInfo> {
+    let mut kept: BTreeMap<&Path, (FunctionMetadata, Option<String>)> = BTreeMap::new();
+    let infos = project.workflows().map(|workflow| {
+        let loaded = &workflow.loaded;
+        let (metadata, trouble) = kept.entry(&loaded.path).or_insert_with(|| about(workflow));
+        let counts = metadata.workflows.get(&workflow.id).cloned().unwrap_or_default();
+        let Counts { status, run_count, success_count, last_run, .. } = counts;
+        let description = workflow.description.as_deref();
+        let is_machine = || machines.iter().any(|machine| machine.as_str() == workflow.id);
+        WorkflowInfo {
+            name: workflow.id.clone(),
+            created_at: Some(metadata.created.clone()).filter(|created| !created.is_empty()),
+            kind: "function".to_owned(),
+            description: description.map(|text| text.chars().take(LONGEST_DESCRIPTION).collect()),
+            status: name_of(status).to_owned(),
+            run_count,
+            success_count,
+            last_run,
+            created: metadata.created.clone(),
+            file: shown(&loaded.path),
+            // A machine of the same library can have come there by hand only, or with git.
+            hidden: workflow.library == folders.first && is_machine(),
+            note: loaded.note.clone().or_else(|| trouble.clone()),
+            ..WorkflowInfo::default()
+        }
+    });
+    infos.collect()
+}
+
+/// Lists what is loaded and can not be used.
+pub(super) fn broken(folders: &Folders, project: &Project) -> Vec<BrokenWorkflow> {
+    let of_libraries = project.broken.iter().filter(|broken| {
+        let folder = broken.file.parent();
+        folders.iter().any(|known| folder == Some(known) || broken.file == known)
+    });
+    let told = of_libraries.map(|broken| BrokenWorkflow {
+        file: shown(&broken.file),
+        reason: match &broken.name {
+            Some(id) => format!("'{id}': {}", broken.reason),
+            None => broken.reason.clone(),
+        },
+    });
+    told.collect()
+}
+
+/// Tells everything about a function.
+pub(super) fn describe(workflow: &FunctionWorkflow) -> DescribeWorkflowReply {
+    let loaded = &workflow.loaded;
+    let (metadata, trouble) = about(workflow);
+    let counts = metadata.workflows.get(&workflow.id).cloned().unwrap_or_default();
+    DescribeWorkflowReply {
+        success: true,
+        name: Some(workflow.id.clone()),
+        kind: Some("function".to_owned()),
+        description: workflow.description.clone(),
+        file: Some(shown(&loaded.path)),
+        metadata: Some(WorkflowMetadata {
+            hash: loaded.hash.to_string(),
+            created: metadata.created,
+            version: metadata.version,
+            status: name_of(counts.status).to_owned(),
+            run_count: counts.run_count,
+            success_count: counts.success_count,
+            last_run: counts.last_run,
+            total_states: 0,
+        }),
+        source: Some(FunctionSource {
+            text: loaded.text.to_string(),
+            line: workflow.line,
+            declares: workflow.declared().iter().map(python::told).collect(),
+            loaded_from: loaded.original.as_deref().map(shown),
+            note: loaded.note.clone().or(trouble),
+            metadata: declared_metadata(workflow),
+        }),
+        ..DescribeWorkflowReply::default()
+    }
+}
+
+/// Returns the metadata that a workflow is declared with.
+fn declared_metadata(workflow: &FunctionWorkflow) -> Map<String, Value> {
+    let declared = workflow.declared().iter().find(|declared| declared.id == workflow.id);
+    match declared.map(|declared| declared.metadata.clone()) {
+        Some(Value::Object(metadata)) => metadata,
+        _ => Map::new(),
+    }
+}
+
+/// Removes the file of a function, unless it declares others, too.
+pub(super) fn delete(folders: &Folders, workflow: &FunctionWorkflow) -> Result<DeleteWorkflowReply, String> {
+    let (id, file) = (&workflow.id, workflow.file());
+    let all = workflow.declared();
+    let others = all.iter().filter(|declared| declared.kind == Kind::Workflow && declared.id != *id);
+    let others: Vec<&str> = others.map(|declared| declared.id.as_str()).collect();
+    if !others.is_empty() {
+        return Err(format!(
+            "Workflow '{id}' stands in {} together with {}. Take it out of the file, or remove all of them: steplatch workflow rm {file}",
+            shown(&workflow.loaded.path),
+            others.join(", ")
+        ));
+    }
+    let mut reply = removed(&workflow.library, &workflow.loaded, id)?;
+    reply.removed_besides.retain(|declared| declared.id != *id);
+    // The user's own of that name was not seen before.
+    let own = folders.other.as_deref().filter(|other| **other != workflow.library).map(Library::open);
+    let machine = own.zip(id.parse::<WorkflowName>().ok()).filter(|(own, name)| own.get(name).is_ok());
+    reply.remaining = machine.map(|(own, name)| shown(&own.file(&name)));
+    Ok(reply)
+}
+
+/// Removes a file of functions with everything that it declares.
+pub(super) fn delete_file(folders: &Folders, project: &Project, stem: &str) -> Result<DeleteWorkflowReply, String> {
+    let name = format!("{stem}.py");
+    let Ok(wanted) = stem.parse::<WorkflowName>() else { return Err(not_found(folders, project, &name)) };
+    for folder in folders.iter() {
+        let library = Library::open(folder);
+        let file = library.function_path(&wanted);
+        let known = project.loaded(&file).cloned();
+        let removed = match &known {
+            Some(loaded) => removed(folder, loaded, &name),
+            None => match library.delete_functions(&wanted) {
+                Ok(()) => Ok(DeleteWorkflowReply {
+                    success: true,
+                    workflow_name: name.clone(),
+                    file: Some(shown(&file)),
+                    ..DeleteWorkflowReply::default()
+                }),
+                Err(LookupError::NotFound { .. }) => continue,
+                Err(error) => Err(format!("'{name}' was not removed: {}", words(&error))),
+            },
+        };
+        return removed;
+    }
+    Err(format!("There is no file '{name}' in the library; steplatch workflow list shows what there is"))
+}
+
+fn removed(folder: &Path, loaded: &Loaded, name: &str) -> Result<DeleteWorkflowReply, String> {
+    match Library::open(folder).delete_functions(&loaded.name) {
+        // Somebody else was quicker.
+        Ok(()) | Err(LookupError::NotFound { .. }) => {}
+        Err(error) => return Err(format!("'{name}' was not removed: {}", words(&error))),
+    }
+    let declared = loaded.declared.iter().flat_map(|declared| declared.iter());
+    Ok(DeleteWorkflowReply {
+        success: true,
+        workflow_name: name.to_owned(),
+        file: Some(shown(&loaded.path)),
+        removed_besides: declared.map(python::told).collect::<Vec<DeclarationInfo>>(),
+        ..DeleteWorkflowReply::default()
+    })
+}
+
+/// Returns what the library keeps about a function's file, and what is wrong with that.
+fn about(workflow: &FunctionWorkflow) -> (FunctionMetadata, Option<String>) {
+    match Library::open(&workflow.library).function_file(&workflow.loaded.name) {
+        Ok(file) => {
+            let trouble = file.trouble.map(|reason| {
+                let name = &workflow.loaded.name;
+                format!("what is kept about its runs in {name}.meta.json makes no sense and is begun anew: {reason}")
+            });
+            (file.metadata, trouble)
+        }
+        // It has gone since it was looked at.
+        Err(_) => (FunctionMetadata::default(), None),
+    }
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}

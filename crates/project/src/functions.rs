@@ -1,0 +1,359 @@
+//! Files of functions that are loaded, as they are now.
+//!
+//! What counts is the file in the library. It is looked at whenever somebody asks,
+//! and read and interpreted again only when it has changed; where it was loaded from
+//! another file, that one is looked at too, and taken over when it has changed and
+//! nothing is wrong with it. A file that can not be used is told with its reason.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use steplatch_ids::WorkflowName;
+use steplatch_library::{
+    CreateError, Declares, FoundFunctions, FunctionFile, Library, LookupError, Origin, Signature, Stamp,
+};
+use steplatch_python::Declaration;
+use tokio::sync::Mutex as Turn;
+
+use super::disk::Disk;
+use super::origin::Original;
+use super::words;
+use crate::python;
+use crate::workers::{Workers, WorkersError};
+
+/// The most files of functions in one library.
+const MOST_FILES: usize = 1000;
+
+/// Libraries whose files are kept in mind.
+const MOST_KEPT: usize = 16;
+
+/// What is loaded, in everybody's libraries. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Functions {
+    workers: Workers,
+    disk: Disk,
+    /// The one that was asked for last is the last one.
+    kept: Arc<Mutex<Vec<(PathBuf, Place)>>>,
+}
+
+/// What is known of a library. Who looks at it has it for themselves.
+type Place = Arc<Turn<Kept>>;
+
+/// The files of functions in one library. The same one for as long as nothing in it changes.
+#[derive(Debug, Default)]
+pub(crate) struct Shelf {
+    /// The library.
+    pub(crate) folder: PathBuf,
+    /// The files, by name.
+    pub(crate) files: Vec<Arc<Loaded>>,
+    /// What could not even be read, and why.
+    pub(crate) broken: Vec<(PathBuf, String)>,
+}
+
+/// A file of functions.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Its name in the library, without the ending.
+    pub name: WorkflowName,
+    /// Where it lies.
+    pub(crate) path: PathBuf,
+    /// What stands in it.
+    pub(crate) text: Arc<str>,
+    pub hash: Signature,
+    /// What it declares, or why it can not be used.
+    pub(crate) declared: Result<Arc<[Declaration]>, String>,
+    /// The file that it was loaded from.
+    pub(crate) original: Option<PathBuf>,
+    /// What its users should know about that one.
+    pub(crate) note: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    shelf: Arc<Shelf>,
+    /// By the names of the files.
+    seen: Arc<HashMap<String, Seen>>,
+}
+
+/// What was seen of a file when it was read.
+#[derive(Debug, Clone)]
+struct Seen {
+    loaded: Arc<Loaded>,
+    stamps: [Option<Stamp>; 2],
+    original: Option<(PathBuf, Option<Stamp>)>,
+    /// Whether a change after that would be seen.
+    settled: bool,
+    /// The text of the original that was found to be wrong.
+    refused: Option<Signature>,
+}
+
+/// A file of a library, looked at.
+enum Looked {
+    /// As it was.
+    Same(Seen),
+    Read(Box<Read>),
+    Broken(PathBuf, String),
+}
+
+struct Read {
+    found: FoundFunctions,
+    file: FunctionFile,
+    original: Option<Original>,
+    settled: bool,
+}
+
+/// What the original of a file has to say.
+enum Newer {
+    /// Nothing new.
+    No,
+    /// Something that can not be taken over: why, and which text that was.
+    Wrong(String, Option<Signature>),
+    /// Nobody could tell, for this reason.
+    Unknown(String),
+    Text(String, Arc<[Declaration]>),
+}
+
+impl Loaded {
+    /// Tells whether it declares something of this id.
+    pub(super) fn declares(&self, id: &str) -> bool {
+        self.declared.iter().flat_map(|declared| declared.iter()).any(|declared| declared.id == id)
+    }
+}
+
+impl Functions {
+    pub(crate) fn new(workers: Workers, disk: Disk) -> Self {
+        Self { workers, disk, kept: Arc::default() }
+    }
+
+    /// Returns the files of functions in the library at `folder`, as they are now.
+    ///
+    /// # Errors
+    /// In a whole sentence, when the disk does not answer.
+    pub(crate) async fn of(&self, folder: &Path) -> Result<Arc<Shelf>, String> {
+        let place = self.place(folder);
+        let mut kept = place.lock().await;
+        let (library, seen) = (Library::open(folder), kept.seen.clone());
+        let looking = library.clone();
+        let looked = self.disk.reading(move || look(&looking, &seen)).await?;
+        let mut now = HashMap::new();
+        let mut files = Vec::new();
+        let mut broken = Vec::new();
+        for looked in looked {
+            let seen = match looked {
+                Looked::Same(seen) => seen,
+                Looked::Read(read) => self.read(&library, *read, &kept.seen).await,
+                Looked::Broken(path, reason) => {
+                    broken.push((path, reason));
+                    continue;
+                }
+            };
+            files.push(seen.loaded.clone());
+            now.insert(seen.loaded.name.to_string(), seen);
+        }
+        let before = &kept.shelf;
+        let is_same = before.broken == broken
+            && before.files.len() == files.len()
+            && before.files.iter().zip(&files).all(|(one, other)| Arc::ptr_eq(one, other));
+        if !is_same || before.folder != *folder {
+            kept.shelf = Arc::new(Shelf { folder: folder.to_owned(), files, broken });
+        }
+        kept.seen = Arc::new(now);
+        Ok(kept.shelf.clone())
+    }
+
+    /// Returns what a file declares.
+    ///
+    /// # Errors
+    /// With what is wrong with it.
+    pub(super) async fn declared(&self, file: &str, text: &str) -> Result<Vec<Declaration>, WorkersError> {
+        self.workers.load(file, text).await
+    }
+
+    fn place(&self, folder: &Path) -> Place {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = kept.iter().position(|(known, _)| known == folder).map(|at| kept.remove(at));
+        if known.is_none() && kept.len() >= MOST_KEPT {
+            kept.remove(0);
+        }
+        let (folder, place) = known.unwrap_or_else(|| (folder.to_owned(), Place::default()));
+        kept.push((folder, place.clone()));
+        place
+    }
+
+    /// Makes something usable of a file that was read, and of what its original says.
+    async fn read(&self, library: &Library, read: Read, before: &HashMap<String, Seen>) -> Seen {
+        let Read { found, mut file, original, mut settled } = read;
+        let before = before.get(file.name.as_str());
+        let (mut note, mut refused, mut declared) = (None, None, None);
+        if let Some(original) = &original {
+            match self.newer(&file, original, before).await {
+                Newer::No => {}
+                Newer::Wrong(why, text) => (note, refused) = (Some(why), text),
+                Newer::Unknown(why) => (note, settled) = (Some(why), false),
+                Newer::Text(text, declares) => match self.take_over(library, &file, &text, &declares).await {
+                    Ok(taken) => {
+                        (file, declared) = (taken, Some(Ok(declares)));
+                        // What was written just now is not what was looked at.
+                        settled = false;
+                    }
+                    Err(error) => note = Some(format!("its original has changed and is not taken over: {error}")),
+                },
+            }
+        }
+        let known = before.map(|before| &before.loaded).filter(|known| known.hash == file.metadata.hash);
+        let declared = match (declared, known) {
+            (Some(declared), _) => declared,
+            // Who could not be asked may be by now.
+            (None, Some(known)) if known.declared.is_ok() || before.is_some_and(|before| before.settled) => {
+                known.declared.clone()
+            }
+            (None, _) => match self.declared(&file_name(&file.name), &file.text).await {
+                Ok(declared) => Ok(declared.into()),
+                Err(error) => {
+                    settled &= !matches!(error, WorkersError::Gone(_));
+                    Err(error.to_string())
+                }
+            },
+        };
+        let path = library.function_path(&file.name);
+        let place = original.as_ref().map(|original| original.path.clone());
+        let is_same = |known: &&Arc<Loaded>| {
+            let declares_the_same = match (&known.declared, &declared) {
+                (Ok(one), Ok(other)) => Arc::ptr_eq(one, other),
+                (Err(one), Err(other)) => one == other,
+                _ => false,
+            };
+            declares_the_same && known.note == note && known.original == place
+        };
+        let loaded = match known.filter(is_same) {
+            Some(known) => known.clone(),
+            None => Arc::new(Loaded {
+                name: file.name,
+                path,
+                text: file.text.into(),
+                hash: file.metadata.hash,
+                declared,
+                original: place,
+                note,
+            }),
+        };
+        let stamps = [found.stamp, found.about];
+        let original = original.map(|original| (original.path, original.stamp));
+        Seen { loaded, stamps, original, settled, refused }
+    }
+
+    /// Tells whether the original of a file has something that is to be taken over.
+    async fn newer(&self, file: &FunctionFile, original: &Original, before: Option<&Seen>) -> Newer {
+        let path = original.path.display();
+        let Some(origin) = &file.metadata.origin else { return Newer::No };
+        let text = match &original.text {
+            Ok(text) => text,
+            Err(reason) => {
+                let why = format!("it was loaded from {path}, which is not followed any more: {reason}");
+                return Newer::Wrong(why, None);
+            }
+        };
+        let hash = Signature::of_text(text);
+        if hash == origin.hash {
+            return Newer::No;
+        }
+        // Where both say the same, somebody did not come to write down that they do.
+        if file.metadata.is_edited() && hash != file.metadata.hash {
+            let why = format!(
+                "it was edited here, and so was its original {path}; to take that one: steplatch workflow load --overwrite"
+            );
+            return Newer::Wrong(why, None);
+        }
+        if let Some(before) = before.filter(|before| before.refused.as_ref() == Some(&hash)) {
+            return Newer::Wrong(before.loaded.note.clone().unwrap_or_default(), Some(hash));
+        }
+        let wrong = |reason: String| {
+            let why =
+                format!("its original {path} is not valid any more, and what was loaded before counts:\n{reason}");
+            Newer::Wrong(why, Some(hash.clone()))
+        };
+        let name = file_name(&file.name);
+        match self.declared(&name, text).await {
+            Ok(declared) => match python::problems(&declared, &name, text).first() {
+                None => Newer::Text(text.clone(), declared.into()),
+                Some(problem) => wrong(problem.message.clone()),
+            },
+            Err(WorkersError::Gone(gone)) => Newer::Unknown(format!("its original {path} has changed: {gone}")),
+            Err(error) => wrong(error.to_string()),
+        }
+    }
+
+    async fn take_over(
+        &self,
+        library: &Library,
+        file: &FunctionFile,
+        text: &str,
+        declared: &[Declaration],
+    ) -> Result<FunctionFile, String> {
+        let (library, text, declares) = (library.clone(), text.to_owned(), declares(declared));
+        let (name, over) = (file.name.clone(), file.metadata.hash.clone());
+        let origin = file.metadata.origin.as_ref().map(|origin| origin.file.clone());
+        let kept = self.disk.writing(move || {
+            let origin = origin.map(|file| Origin { file, hash: Signature::of_text(&text) });
+            library.keep_functions(&name, &text, origin, declares, Some(&over))
+        });
+        match kept.await? {
+            Ok(kept) => Ok(kept),
+            Err(CreateError::Exists { .. }) => Err("somebody else has changed it meanwhile".to_owned()),
+            Err(error) => Err(words(&error)),
+        }
+    }
+}
+
+/// Returns what the library keeps of what a file declares.
+pub(super) fn declares(declared: &[Declaration]) -> Vec<Declares> {
+    let short = declared.iter().map(python::told);
+    short.map(|short| Declares { id: short.id, kind: short.kind, description: short.description }).collect()
+}
+
+pub(super) fn file_name(name: &WorkflowName) -> String {
+    format!("{name}.py")
+}
+
+/// Looks at all files of functions in a library, and reads those that are not as they were. Blocks.
+fn look(library: &Library, seen: &HashMap<String, Seen>) -> Vec<Looked> {
+    let mut found = match library.functions() {
+        Ok(found) => found,
+        Err(error) => return vec![Looked::Broken(library.folder().to_owned(), words(&error))],
+    };
+    let rest = found.split_off(found.len().min(MOST_FILES));
+    let mut looked: Vec<Looked> = found.into_iter().filter_map(|found| look_at(library, found, seen)).collect();
+    if let Some(first) = rest.first() {
+        let reason = format!("there are more than {MOST_FILES} files of functions; from this one on they are left out");
+        looked.push(Looked::Broken(library.folder().join(&first.file), reason));
+    }
+    looked
+}
+
+/// Looks at one file; nothing when it has gone meanwhile.
+fn look_at(library: &Library, found: FoundFunctions, seen: &HashMap<String, Seen>) -> Option<Looked> {
+    let path = library.folder().join(&found.file);
+    let name = match &found.name {
+        Ok(name) => name.clone(),
+        Err(reason) => return Some(Looked::Broken(path, reason.clone())),
+    };
+    let is_same = |seen: &&Seen| {
+        let original = seen.original.as_ref().is_none_or(|(path, stamp)| Stamp::at(path) == *stamp);
+        seen.settled && seen.stamps == [found.stamp.clone(), found.about.clone()] && original
+    };
+    if let Some(seen) = seen.get(name.as_str()).filter(is_same) {
+        return Some(Looked::Same(seen.clone()));
+    }
+    match library.function_file(&name) {
+        Ok(file) => {
+            let original = file.metadata.origin.as_ref().map(|origin| Original::read(library.folder(), origin));
+            let there = [&found.stamp, &found.about, &original.as_ref().and_then(|original| original.stamp.clone())];
+            let settled = there.into_iter().flatten().all(Stamp::is_settled);
+            Some(Looked::Read(Box::new(Read { found, file, original, settled })))
+        }
+        Err(LookupError::NotFound { .. }) => None,
+        Err(LookupError::Broken { reason, .. }) => Some(Looked::Broken(path, reason)),
+        Err(error @ LookupError::Folder(_)) => Some(Looked::Broken(path, words(&error))),
+    }
+}

@@ -1,0 +1,215 @@
+//! Loading: a file of functions is checked, and kept in the library.
+
+use std::path::{Path, PathBuf};
+
+use steplatch_ids::WorkflowName;
+use steplatch_library::{CreateError, FunctionFile, Library, LookupError, Signature};
+use steplatch_nodes::NodeKind;
+use steplatch_protocol::{FileProblem, LoadFunctions, LoadFunctionsReply};
+use steplatch_python::Declaration;
+
+use super::folders::{Asker, Folders};
+use super::functions::{declares, file_name};
+use super::{Workflows, origin, words};
+use crate::workers::WorkersError;
+use crate::{Project, python};
+use steplatch_access::Caller;
+
+/// A file that is to be loaded, and found to be right by itself.
+struct Wanted {
+    name: WorkflowName,
+    path: PathBuf,
+    text: String,
+    declared: Vec<Declaration>,
+    overwrite: bool,
+    /// What was kept under its name when it was asked for.
+    before: Option<Signature>,
+}
+
+impl Workflows {
+    /// Loads a file of functions for `caller`, or only checks it.
+    pub async fn load(&self, caller: &Caller, verb: LoadFunctions) -> LoadFunctionsReply {
+        let path = caller.folder.join(&verb.file);
+        let reply = LoadFunctionsReply { file: path.display().to_string(), ..LoadFunctionsReply::default() };
+        match self.loaded(caller, verb, path, reply.clone()).await {
+            Ok(reply) => reply,
+            Err(error) => LoadFunctionsReply { error: Some(error), ..reply },
+        }
+    }
+
+    async fn loaded(
+        &self,
+        caller: &Caller,
+        verb: LoadFunctions,
+        path: PathBuf,
+        mut reply: LoadFunctionsReply,
+    ) -> Result<LoadFunctionsReply, String> {
+        let name = name_of(&path)?;
+        let (reading, asker, kept) = (path.clone(), Asker::of(caller), name.clone());
+        // Before anybody looks for conflicts, who would follow the file as it is now.
+        let read = self.disk.reading(move || {
+            let before = Library::open(asker.folders().first).function_file(&kept);
+            (origin::read(&reading), before.ok().map(|before| before.metadata.hash))
+        });
+        let (text, before) = read.await?;
+        let text = text.map_err(|reason| format!("The file '{}' was not loaded: {reason}.", path.display()))?;
+        let declared = match self.functions.declared(&file_name(&name), &text).await {
+            Ok(declared) => declared,
+            Err(WorkersError::Refused(failure)) => {
+                let line = failure.frames.last().map(|frame| frame.line);
+                reply.problems = vec![FileProblem { line, message: failure.to_string() }];
+                return Ok(refused(reply));
+            }
+            Err(error) => return Err(format!("The file '{}' was not loaded: {error}.", path.display())),
+        };
+        reply.declares = declared.iter().map(python::told).collect();
+        reply.problems = python::problems(&declared, &file_name(&name), &text);
+        let project = self.projects.of(caller).await?;
+        let asker = Asker::of(caller);
+        let wanted = Wanted { name, path, text, declared, overwrite: verb.overwrite, before };
+        let work = move || {
+            let folders = asker.folders();
+            reply.problems.extend(conflicts(&folders, &project, &wanted));
+            reply.warnings = warnings(&project, &wanted);
+            if !reply.problems.is_empty() {
+                return Ok(refused(reply));
+            }
+            if verb.check_only {
+                reply.success = true;
+                return Ok(reply);
+            }
+            keep(&Library::open(&folders.first), &wanted, reply)
+        };
+        if verb.check_only { self.disk.reading(work).await? } else { self.disk.writing(work).await? }
+    }
+}
+
+/// Returns under which name a file is kept: that of the file, without its ending.
+fn name_of(path: &Path) -> Result<WorkflowName, String> {
+    let shown = path.display();
+    let is_python = path.extension().is_some_and(|ending| ending == "py");
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| is_python);
+    let stem = stem.ok_or_else(|| format!("'{shown}' is no file of functions; its name ends in .py."))?;
+    stem.parse().map_err(|error| format!("The file '{shown}' can not be kept under its name: {error}. Rename it."))
+}
+
+fn refused(reply: LoadFunctionsReply) -> LoadFunctionsReply {
+    let what = match &reply.problems[..] {
+        [only] => only.message.clone(),
+        many => format!("it has {} problems, listed in problems", many.len()),
+    };
+    LoadFunctionsReply { error: Some(format!("The file '{}' was not loaded: {what}", reply.file)), ..reply }
+}
+
+/// Returns which ids somebody else has, other than the file in whose place this one comes.
+fn conflicts(folders: &Folders, project: &Project, wanted: &Wanted) -> Vec<FileProblem> {
+    let library = Library::open(&folders.first);
+    let own = library.function_path(&wanted.name);
+    let conflict = |declared: &Declaration| {
+        let id = &declared.id;
+        if let Some(owner) = project.owner(id) {
+            // What is in the user's own library is not seen behind this one.
+            let is_other = owner.file != Some(&*own) && !folders.is_of_other(owner.file);
+            return is_other.then(|| owner.conflict(id));
+        }
+        let machine = id.parse().ok().map(|name| library.file(&name)).filter(|file| file.exists())?;
+        Some(format!("ID '{id}' conflicts with existing workflow, in {}", machine.display()))
+    };
+    let found = wanted.declared.iter().filter_map(|declared| {
+        let message = conflict(declared)?;
+        Some(FileProblem { line: declared.line, message })
+    });
+    found.collect()
+}
+
+/// Returns what the author should look at: nodes that warn, and graphs that call what is not there yet.
+fn warnings(project: &Project, wanted: &Wanted) -> Vec<FileProblem> {
+    let ids = wanted.declared.iter().map(|declared| declared.id.as_str());
+    let known: Vec<&str> = project.nodes.keys().map(String::as_str).chain(ids).collect();
+    let mut warnings = Vec::new();
+    for declared in &wanted.declared {
+        let Ok(Some(node)) = python::node(declared, &file_name(&wanted.name), &wanted.text) else { continue };
+        let mut found = node.warnings();
+        if let NodeKind::Graph(graph) = &node.kind {
+            found.extend(graph.check_nodes(&known));
+        }
+        let what = python::word(declared.kind);
+        warnings.extend(found.iter().map(|problem| FileProblem {
+            line: declared.line,
+            message: format!("{what} '{}': {}: {}", declared.id, problem.pointer, problem.message),
+        }));
+    }
+    warnings
+}
+
+/// Puts the file into the library. Blocks.
+fn keep(library: &Library, wanted: &Wanted, mut reply: LoadFunctionsReply) -> Result<LoadFunctionsReply, String> {
+    let Wanted { name, path, text, declared, overwrite, before } = wanted;
+    let shown = path.display();
+    let kept = library.function_path(name);
+    reply.stored_file = Some(kept.display().to_string());
+    reply.success = true;
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let origin = origin::of(library.folder(), path, text);
+    let outcome = match before {
+        None => "loaded",
+        Some(before) if *before == origin.hash => "unchanged",
+        Some(_) => "reloaded",
+    };
+    reply.outcome = Some(outcome.to_owned());
+    let over = match library.function_file(name) {
+        // It is in the library because somebody put it there.
+        Ok(_) if real(&kept) == real(path) => {
+            reply.outcome = Some("unchanged".to_owned());
+            return Ok(reply);
+        }
+        Ok(old) => {
+            if old.text == *text && old.metadata.origin.as_ref() == Some(&origin) {
+                return Ok(reply);
+            }
+            replaceable(&old, library.folder(), path, &origin, *overwrite)?;
+            Some(old.metadata.hash)
+        }
+        Err(LookupError::NotFound { .. }) => None,
+        Err(LookupError::Broken { .. }) if *overwrite => {
+            library.delete_functions(name).map_err(|error| format!("'{shown}' was not loaded: {}", words(&error)))?;
+            None
+        }
+        Err(error) => return Err(format!("'{shown}' was not loaded: {}. To replace it: --overwrite", words(&error))),
+    };
+    match library.keep_functions(name, text, Some(origin), declares(declared), over.as_ref()) {
+        Ok(_) => Ok(reply),
+        Err(CreateError::Exists { .. }) => {
+            Err(format!("The file '{shown}' was not loaded: somebody else loads one of its name; do it again."))
+        }
+        Err(error) => Err(format!("The file '{shown}' was not loaded: {}", words(&error))),
+    }
+}
+
+/// Says why a file must not come in the place of another one, unless that is wanted.
+fn replaceable(
+    old: &FunctionFile,
+    library: &Path,
+    path: &Path,
+    origin: &steplatch_library::Origin,
+    overwrite: bool,
+) -> Result<(), String> {
+    // Nothing is lost where both say the same.
+    if overwrite || old.metadata.hash == origin.hash {
+        return Ok(());
+    }
+    let (shown, name) = (path.display(), &old.name);
+    let copy = library.join(file_name(name));
+    let copy = copy.display();
+    match &old.metadata.origin {
+        Some(known) if known.file == origin.file && !old.metadata.is_edited() => Ok(()),
+        Some(known) if known.file == origin.file => Err(format!(
+            "The file '{shown}' was not loaded: {copy} was edited after it was loaded. To replace it with the file: --overwrite"
+        )),
+        Some(known) => Err(format!(
+            "The file '{shown}' was not loaded: {copy} was loaded from {}. To replace it: --overwrite",
+            origin::path(library, known).display()
+        )),
+        None => Err(format!("The file '{shown}' was not loaded: {copy} is there already. To replace it: --overwrite")),
+    }
+}

@@ -1,0 +1,155 @@
+//! What nodes and graphs a project declares, in the words of the contract.
+
+use std::path::Path;
+
+use serde_json::Value;
+use steplatch_access::Caller;
+use steplatch_nodes::{Node, NodeId, NodeKind};
+use steplatch_protocol::{
+    BrokenNode, DescribeNode, DescribeNodeReply, GraphInfo, ListGraphs, ListGraphsReply, ListNodes, ListNodesReply,
+    NodeInfo,
+};
+use steplatch_workflow::suggestion;
+
+use super::project::{Broken, Declared, Project};
+use super::projects::Projects;
+
+/// Names in the error about a name that no node has.
+const NAMES_TOLD: usize = 20;
+
+impl Projects {
+    /// Lists the nodes of the project in which `caller` is.
+    pub async fn list_nodes(&self, caller: &Caller, verb: &ListNodes) -> ListNodesReply {
+        let project = match self.of(caller).await {
+            Ok(project) => project,
+            Err(error) => return ListNodesReply { error: Some(error), ..ListNodesReply::default() },
+        };
+        let nodes = project.nodes.values().filter(|declared| !matches!(declared.node.kind, NodeKind::Graph(_)));
+        let nodes =
+            nodes.map(info).filter(|node| contains(verb.containing.as_deref(), &node.id, node.description.as_deref()));
+        ListNodesReply {
+            success: true,
+            nodes: nodes.collect(),
+            broken: broken(&project),
+            files: project.files.iter().map(|file| shown(file)).collect(),
+            folder: shown(&project.folder),
+            error: None,
+        }
+    }
+
+    /// Lists the graphs of the project in which `caller` is.
+    pub async fn list_graphs(&self, caller: &Caller, verb: &ListGraphs) -> ListGraphsReply {
+        let project = match self.of(caller).await {
+            Ok(project) => project,
+            Err(error) => return ListGraphsReply { error: Some(error), ..ListGraphsReply::default() },
+        };
+        let graphs = project.nodes.values().filter_map(|declared| {
+            let NodeKind::Graph(graph) = &declared.node.kind else { return None };
+            let NodeInfo { id, description, file, .. } = info(declared);
+            Some(GraphInfo {
+                id,
+                description,
+                file,
+                steps: graph.steps().iter().map(|step| step.id.to_string()).collect(),
+            })
+        });
+        let graphs =
+            graphs.filter(|graph| contains(verb.containing.as_deref(), &graph.id, graph.description.as_deref()));
+        ListGraphsReply {
+            success: true,
+            graphs: graphs.collect(),
+            broken: broken(&project),
+            files: project.files.iter().map(|file| shown(file)).collect(),
+            folder: shown(&project.folder),
+            error: None,
+        }
+    }
+
+    /// Tells everything about one node.
+    pub async fn describe_node(&self, caller: &Caller, verb: &DescribeNode) -> DescribeNodeReply {
+        let found = match self.of(caller).await {
+            Ok(project) => match project.nodes.get(&verb.node_id) {
+                Some(declared) => Ok(DescribeNodeReply {
+                    success: true,
+                    node: Some(info(declared)),
+                    declaration: declaration(&declared.node),
+                    warnings: declared.node.warnings().iter().map(ToString::to_string).collect(),
+                    error: None,
+                }),
+                None => Err(node_not_found(&project, &verb.node_id, false)),
+            },
+            Err(error) => Err(error),
+        };
+        found.unwrap_or_else(|error| DescribeNodeReply { error: Some(error), ..DescribeNodeReply::default() })
+    }
+}
+
+/// Returns the word for the kind of a node, as declarations spell it.
+#[must_use]
+pub fn node_kind(declared: &Declared) -> String {
+    let kind = serde_json::to_value(declared.node.kind.node_type()).unwrap_or_default();
+    kind.as_str().unwrap_or_default().to_owned()
+}
+
+fn info(declared: &Declared) -> NodeInfo {
+    let Declared { node, file } = declared;
+    NodeInfo {
+        id: node.id.to_string(),
+        kind: node_kind(declared),
+        description: node.description.clone(),
+        file: file.as_deref().map(shown),
+    }
+}
+
+/// Returns how a node is declared, with all that the steps of a graph depend on written out.
+fn declaration(node: &Node) -> Option<Value> {
+    let mut declaration = serde_json::to_value(node).ok()?;
+    if let NodeKind::Graph(graph) = &node.kind {
+        for (index, step) in graph.steps().iter().enumerate() {
+            let before: Vec<&str> = graph.dependencies(&step.id).map(NodeId::as_str).collect();
+            declaration["steps"][index]["depends_on"] = before.into();
+        }
+    }
+    Some(declaration)
+}
+
+fn broken(project: &Project) -> Vec<BrokenNode> {
+    let told = |Broken { name, file, reason }: &Broken| BrokenNode {
+        id: name.clone(),
+        file: shown(file),
+        reason: reason.clone(),
+    };
+    project.broken.iter().map(told).collect()
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn contains(text: Option<&str>, id: &str, description: Option<&str>) -> bool {
+    let Some(text) = text.map(str::to_lowercase) else { return true };
+    [Some(id), description].into_iter().flatten().any(|field| field.to_lowercase().contains(&text))
+}
+
+/// Returns why there is no node, or no graph, of this name, with the names that there are.
+#[must_use]
+pub fn node_not_found(project: &Project, id: &str, graph: bool) -> String {
+    let what = if graph { "Graph" } else { "Node" };
+    if let Some(broken) = project.broken.iter().find(|broken| broken.name.as_deref() == Some(id)) {
+        let Broken { file, reason, .. } = broken;
+        return format!("{what} '{id}' can not be used; correct its declaration in {}:\n{reason}", file.display());
+    }
+    let shown: String = id.chars().take(80).collect();
+    let is_meant = |declared: &&Declared| !graph || matches!(declared.node.kind, NodeKind::Graph(_));
+    let names: Vec<&str> = project.nodes.values().filter(is_meant).map(|declared| declared.node.id.as_str()).collect();
+    let nearest = suggestion(&shown, names.iter().copied());
+    let stop = if nearest.is_empty() { "." } else { "" };
+    let available = match &names[..] {
+        [] => "none".to_owned(),
+        few if few.len() <= NAMES_TOLD => few.join(", "),
+        many => format!("{} and {} more", many[..NAMES_TOLD].join(", "), many.len() - NAMES_TOLD),
+    };
+    let files = project.broken.iter().filter(|broken| broken.name.is_none());
+    let files: String = files.map(|broken| format!("\n{}: {}", broken.file.display(), broken.reason)).collect();
+    format!("{what} '{shown}' not found{nearest}{stop} Available {}s: {available}{files}", what.to_lowercase())
+}

@@ -1,0 +1,552 @@
+//! What a project declares: nodes, graphs, and workflows that are functions.
+//!
+//! Nodes and graphs stand in `steplatch.toml` (TOML 1.0, <https://toml.io/en/v1.0.0>) or in
+//! `steplatch.json` beside it: `[nodes.NAME]` and `[graphs.NAME]`, with the keys of
+//! a node but for its id, which is the name. Everything stands in the files in Python
+//! syntax that are loaded. What the project's own files declare comes first; what is
+//! in the user's library by a name that the project has is not seen. One that is wrong is told with its
+//! reason and hides no other. Nothing here looks at a disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use steplatch_nodes::{Node, NodeKind};
+use steplatch_python::Declaration;
+use steplatch_workflow::suggestion;
+
+use super::{nesting, python};
+use crate::{Loaded, Shelf};
+
+/// The files in which nodes are declared.
+pub(super) const FILES: [&str; 2] = ["steplatch.toml", "steplatch.json"];
+
+/// The most declarations that one file has.
+const MOST_DECLARED: usize = 2000;
+
+/// The tables of a file.
+const TABLES: [&str; 2] = ["nodes", "graphs"];
+
+/// What a project declares.
+#[derive(Debug)]
+pub struct Project {
+    /// Where its nodes work.
+    pub folder: PathBuf,
+    /// What declares them.
+    pub(super) files: Vec<PathBuf>,
+    /// Its nodes and graphs, by their ids.
+    pub nodes: BTreeMap<String, Declared>,
+    workflows: BTreeMap<String, FunctionWorkflow>,
+    /// The files in Python syntax.
+    loaded: Vec<Arc<Loaded>>,
+    pub(crate) broken: Vec<Broken>,
+}
+
+/// A workflow that is a function.
+#[derive(Debug, Clone)]
+pub struct FunctionWorkflow {
+    /// The name under which it is called.
+    pub id: String,
+    /// What it is for.
+    pub(crate) description: Option<String>,
+    /// Where it is declared in its file, from 1.
+    pub(crate) line: Option<u32>,
+    /// The library in which its file lies.
+    pub library: PathBuf,
+    /// The file.
+    pub loaded: Arc<Loaded>,
+    declared: Arc<[Declaration]>,
+}
+
+impl FunctionWorkflow {
+    /// Returns how failures name its file.
+    pub fn file(&self) -> String {
+        format!("{}.py", self.loaded.name)
+    }
+
+    /// Returns what stands in its file.
+    pub fn text(&self) -> &str {
+        &self.loaded.text
+    }
+
+    /// Returns everything that its file declares, in its order.
+    pub fn declared(&self) -> &[Declaration] {
+        &self.declared
+    }
+}
+
+/// A node that can be called.
+#[derive(Debug)]
+pub struct Declared {
+    /// The node.
+    pub node: Node,
+    /// None for the one that is always there.
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// What is declared and can not be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// None when it is about the file.
+    pub(crate) name: Option<String>,
+    pub(crate) file: PathBuf,
+    /// Everything that is wrong, a line each.
+    pub(crate) reason: String,
+}
+
+/// Who has an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Owner<'p> {
+    /// `node`, `graph` or `workflow`.
+    pub(crate) kind: &'static str,
+    /// None for the node that is always there.
+    pub(crate) file: Option<&'p Path>,
+}
+
+impl Owner<'_> {
+    /// Says that somebody else wants the same id.
+    pub(crate) fn conflict(&self, id: &str) -> String {
+        let place = match self.file {
+            Some(file) => format!("in {}", file.display()),
+            None => "which is always there".to_owned(),
+        };
+        format!("ID '{id}' conflicts with existing {}, {place}", self.kind)
+    }
+}
+
+impl Project {
+    /// Returns what kind of node is called `id`, if there is one.
+    pub fn kind(&self, id: &str) -> Option<&NodeKind> {
+        self.nodes.get(id).map(|declared| &declared.node.kind)
+    }
+
+    /// Reads what the files of a project say; a file that could not be read comes with the reason. The shelves have
+    /// what is loaded: the library of the project first, then the user's own.
+    pub(crate) fn of(folder: PathBuf, files: Vec<(PathBuf, Result<String, String>)>, shelves: &[Arc<Shelf>]) -> Self {
+        let identity = serde_json::json!({"id": "identity", "type": "identity", "description": "Returns its input"});
+        let node = Node::parse(&identity).expect("a node without any choice is valid");
+        let nodes = BTreeMap::from([(node.id.to_string(), Declared { node, file: None })]);
+        let (workflows, broken) = (BTreeMap::new(), Vec::new());
+        let names = files.iter().map(|(file, _)| file.clone()).collect();
+        let mut project = Self { folder, files: names, nodes, workflows, loaded: Vec::new(), broken };
+        for (file, text) in files {
+            match text.and_then(|text| document(&file, &text)) {
+                Ok(document) => project.take(&file, document),
+                Err(reason) => project.broken.push(Broken { name: None, file, reason }),
+            }
+        }
+        for (index, shelf) in shelves.iter().enumerate() {
+            project.take_shelf(shelf, index == 0);
+        }
+        project.check_graphs();
+        project
+    }
+
+    /// Returns the workflow of this id, if it is a function.
+    pub(crate) fn workflow(&self, id: &str) -> Option<&FunctionWorkflow> {
+        self.workflows.get(id)
+    }
+
+    /// Returns all workflows that are functions, by their ids.
+    pub(crate) fn workflows(&self) -> impl Iterator<Item = &FunctionWorkflow> {
+        self.workflows.values()
+    }
+
+    /// Returns the loaded file at `path`.
+    pub(crate) fn loaded(&self, path: &Path) -> Option<&Arc<Loaded>> {
+        self.loaded.iter().find(|loaded| loaded.path == path)
+    }
+
+    /// Returns who has an id, machines apart.
+    pub(crate) fn owner(&self, id: &str) -> Option<Owner<'_>> {
+        if let Some(workflow) = self.workflows.get(id) {
+            return Some(Owner { kind: "workflow", file: Some(&workflow.loaded.path) });
+        }
+        let declared = self.nodes.get(id)?;
+        let kind = if matches!(declared.node.kind, NodeKind::Graph(_)) { "graph" } else { "node" };
+        Some(Owner { kind, file: declared.file.as_deref() })
+    }
+
+    /// Takes what is loaded in a library. What others have by the same id is a mistake in the project's library, and
+    /// goes before what is in the user's own.
+    fn take_shelf(&mut self, shelf: &Shelf, is_projects: bool) {
+        let broken = shelf.broken.iter().cloned();
+        self.broken.extend(broken.map(|(file, reason)| Broken { name: None, file, reason }));
+        for loaded in &shelf.files {
+            self.files.push(loaded.path.clone());
+            self.loaded.push(loaded.clone());
+            match &loaded.declared {
+                Ok(declared) => self.take_loaded(shelf, loaded, declared, is_projects),
+                Err(reason) => {
+                    self.broken.push(Broken { name: None, file: loaded.path.clone(), reason: reason.clone() });
+                }
+            }
+        }
+    }
+
+    fn take_loaded(&mut self, shelf: &Shelf, loaded: &Arc<Loaded>, all: &Arc<[Declaration]>, is_projects: bool) {
+        for declared in all.iter() {
+            let id = declared.id.clone();
+            let trouble = |reason: String| Broken { name: Some(id.clone()), file: loaded.path.clone(), reason };
+            if let Some(owner) = self.owner(&id) {
+                let is_of_same_library = owner.file.is_some_and(|file| file.parent() == Some(&*shelf.folder));
+                if is_projects || is_of_same_library || owner.file.is_none() {
+                    let trouble = trouble(owner.conflict(&id));
+                    self.broken.push(trouble);
+                }
+                continue;
+            }
+            match python::node(declared, &format!("{}.py", loaded.name), &loaded.text) {
+                Ok(Some(node)) => {
+                    self.nodes.insert(id, Declared { node, file: Some(loaded.path.clone()) });
+                }
+                Ok(None) => {
+                    let workflow = FunctionWorkflow {
+                        id: id.clone(),
+                        description: declared.description.clone(),
+                        line: declared.line,
+                        library: shelf.folder.clone(),
+                        loaded: loaded.clone(),
+                        declared: all.clone(),
+                    };
+                    self.workflows.insert(id, workflow);
+                }
+                Err(reason) => self.broken.push(trouble(reason)),
+            }
+        }
+    }
+
+    /// Returns what is declared as documents that mean the same in every folder.
+    pub fn documents(&self) -> Vec<Value> {
+        let document = |declared: &Declared| {
+            let mut document = serde_json::to_value(&declared.node).ok()?;
+            let place = match &declared.node.kind {
+                NodeKind::Bash(_) | NodeKind::Pty(_) => Some(&mut document),
+                NodeKind::Mcp(_) => document.get_mut("server").filter(|server| server.get("command").is_some()),
+                _ => None,
+            };
+            if let Some(Value::Object(fields)) = place {
+                let folder = match fields.get("cwd").and_then(Value::as_str) {
+                    Some(declared) => self.folder.join(declared),
+                    None => self.folder.clone(),
+                };
+                fields.insert("cwd".to_owned(), folder.display().to_string().into());
+            }
+            Some(document)
+        };
+        self.nodes.values().filter_map(document).collect()
+    }
+
+    fn take(&mut self, file: &Path, document: Map<String, Value>) {
+        let mut count = 0;
+        let mut tables: Vec<_> = document.into_iter().collect();
+        // A node keeps its name when a graph wants the same, however the file is read.
+        tables.sort_by_key(|(table, _)| TABLES.iter().position(|known| known == table));
+        for (table, entries) in tables {
+            let trouble = |reason: String| Broken { name: None, file: file.to_owned(), reason };
+            if !TABLES.contains(&table.as_str()) {
+                let nearest = suggestion(&table, TABLES.into_iter());
+                self.broken.push(trouble(format!("unknown key '{table}'{nearest}")));
+                continue;
+            }
+            let Value::Object(entries) = entries else {
+                self.broken.push(trouble(format!("'{table}' must hold declarations by name")));
+                continue;
+            };
+            for (name, entry) in entries {
+                count += 1;
+                if count > MOST_DECLARED {
+                    let reason =
+                        format!("it declares more than {MOST_DECLARED} nodes; those from '{name}' on are left out");
+                    return self.broken.push(trouble(reason));
+                }
+                match self.declared(&table, &name, entry) {
+                    Ok(node) => {
+                        self.nodes.insert(name, Declared { node, file: Some(file.to_owned()) });
+                    }
+                    Err(reason) => {
+                        self.broken.push(Broken { name: Some(name), file: file.to_owned(), reason });
+                    }
+                }
+            }
+        }
+    }
+
+    fn declared(&self, table: &str, name: &str, entry: Value) -> Result<Node, String> {
+        if let Some(known) = self.nodes.get(name) {
+            let kind = if matches!(known.node.kind, NodeKind::Graph(_)) { "graph" } else { "node" };
+            return Err(format!("ID '{name}' conflicts with existing {kind}"));
+        }
+        let Value::Object(mut fields) = entry else { return Err("a node must be an object".to_owned()) };
+        if table == "graphs" {
+            let kind = fields.entry("type").or_insert_with(|| "graph".into());
+            if kind != "graph" {
+                return Err(format!("/type: what stands under 'graphs' is of type 'graph', not {kind}"));
+            }
+        }
+        let id = fields.entry("id").or_insert_with(|| name.into());
+        if id != name {
+            return Err(format!("/id: it stands under the name '{name}', so its id can not be {id}; leave the id out"));
+        }
+        Node::parse(&Value::Object(fields)).map_err(|problems| problems.to_string())
+    }
+
+    /// Takes graphs out that can not run, because of what they call.
+    fn check_graphs(&mut self) {
+        loop {
+            let unusable: BTreeSet<&str> = self.broken.iter().filter_map(|broken| broken.name.as_deref()).collect();
+            let named: Vec<&str> = self.nodes.keys().map(String::as_str).chain(unusable.iter().copied()).collect();
+            let mut wrong: BTreeMap<String, Vec<String>> = BTreeMap::new();
+            for (name, declared) in &self.nodes {
+                let NodeKind::Graph(graph) = &declared.node.kind else { continue };
+                let mut problems: Vec<String> = graph.check_nodes(&named).iter().map(ToString::to_string).collect();
+                for (index, called) in nesting::calls(graph) {
+                    if unusable.contains(called) && !self.nodes.contains_key(called) {
+                        let step = &graph.steps()[index].id;
+                        problems.push(format!(
+                            "/steps/{index}: step '{step}' calls '{called}', which can not be used itself"
+                        ));
+                    }
+                }
+                if !problems.is_empty() {
+                    wrong.insert(name.clone(), problems);
+                }
+            }
+            if wrong.is_empty() {
+                break;
+            }
+            for (name, problems) in wrong {
+                self.remove(name, problems.join("\n"));
+            }
+        }
+        for (name, reason) in nesting::troubles(&self.nodes) {
+            self.remove(name, reason);
+        }
+    }
+
+    fn remove(&mut self, name: String, reason: String) {
+        let file = self.nodes.remove(&name).and_then(|declared| declared.file).unwrap_or_default();
+        self.broken.push(Broken { name: Some(name), file, reason });
+    }
+}
+
+/// Reads a file as the tables that it has.
+fn document(file: &Path, text: &str) -> Result<Map<String, Value>, String> {
+    let value = if file.extension().is_some_and(|extension| extension == "toml") {
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| not_toml(&error, text))?;
+        toml::Value::Table(table).try_into().map_err(|error: toml::de::Error| error.message().to_owned())?
+    } else {
+        serde_json::from_str(text).map_err(|error| format!("it is not valid JSON: {error}"))?
+    };
+    match value {
+        Value::Object(tables) => Ok(tables),
+        _ => Err("it must be an object with 'nodes' or 'graphs' in it".to_owned()),
+    }
+}
+
+fn not_toml(error: &toml::de::Error, text: &str) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let place = before.map(|before| {
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        format!(" at line {} column {column}", before.matches('\n').count() + 1)
+    });
+    format!("it is not valid TOML: {}{}", error.message(), place.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use serde_json::json;
+    use steplatch_library::Signature;
+    use steplatch_python::Kind;
+
+    use super::*;
+
+    fn project(files: &[(&str, &str)]) -> Project {
+        let files = files.iter().map(|(name, text)| (PathBuf::from(name), Ok((*text).to_owned()))).collect();
+        Project::of("/p".into(), files, &[])
+    }
+
+    fn declaration(id: &str, kind: Kind, settings: Value) -> Declaration {
+        let function = matches!(kind, Kind::Workflow | Kind::Function).then(|| format!("{id}_fn"));
+        let settings = settings.as_object().cloned().unwrap_or_default();
+        Declaration {
+            id: id.to_owned(),
+            kind,
+            function,
+            description: None,
+            metadata: Value::Null,
+            settings,
+            line: None,
+        }
+    }
+
+    fn loaded(folder: &str, name: &str, declared: Result<Vec<Declaration>, &str>) -> Arc<Loaded> {
+        let text = format!("# {name}");
+        Arc::new(Loaded {
+            name: name.parse().expect("a name"),
+            path: format!("{folder}/{name}.py").into(),
+            hash: Signature::of_text(&text),
+            text: text.into(),
+            declared: declared.map(Into::into).map_err(str::to_owned),
+            original: None,
+            note: None,
+        })
+    }
+
+    #[test]
+    fn what_is_loaded_stands_beside_what_files_declare_and_no_id_is_used_twice() {
+        let bash = |id: &str| declaration(id, Kind::Bash, json!({"command": "ls"}));
+        let workflow = |id: &str| declaration(id, Kind::Workflow, Value::Null);
+        let steps = |node: &str| json!({"steps": [{"id": "one", "node": node}]});
+        let shelf = |folder: &str, files| Arc::new(Shelf { folder: folder.into(), files, broken: Vec::new() });
+        let first = shelf(
+            "/p/l",
+            vec![
+                loaded("/p/l", "a", Ok(vec![workflow("notes"), bash("log"), bash("list"), bash("identity")])),
+                loaded("/p/l", "b", Err("SyntaxError: no")),
+                loaded(
+                    "/p/l",
+                    "c",
+                    Ok(vec![
+                        workflow("list"),
+                        bash("notes"),
+                        declaration("shout", Kind::Function, Value::Null),
+                        declaration("bad", Kind::Bash, json!({"comand": "ls"})),
+                        declaration("both", Kind::Graph, steps("log")),
+                        declaration("none", Kind::Graph, steps("bad")),
+                    ]),
+                ),
+            ],
+        );
+        let own = shelf("/own", vec![loaded("/own", "a", Ok(vec![workflow("notes"), workflow("mine"), bash("log")]))]);
+        let toml = ("steplatch.toml".into(), Ok("[nodes.log]\ntype = \"bash\"\ncommand = \"git log\"".to_owned()));
+        let project = Project::of("/p".into(), vec![toml], &[first, own]);
+        expect![[r#"
+            + both
+            + identity
+            + list
+            + log
+            + shout
+            - log in /p/l/a.py: ID 'log' conflicts with existing node, in steplatch.toml
+            - identity in /p/l/a.py: ID 'identity' conflicts with existing node, which is always there
+            - (file) in /p/l/b.py: SyntaxError: no
+            - list in /p/l/c.py: ID 'list' conflicts with existing node, in /p/l/a.py
+            - notes in /p/l/c.py: ID 'notes' conflicts with existing workflow, in /p/l/a.py
+            - bad in /p/l/c.py: /comand: unknown key 'comand' in a bash node, did you mean 'command'?
+            - none in /p/l/c.py: /steps/0: step 'one' calls 'bad', which can not be used itself"#]]
+        .assert_eq(&told(&project));
+        let files = |id: &str| project.workflow(id).map(|found| found.loaded.path.display().to_string());
+        assert_eq!(files("notes").as_deref(), Some("/p/l/a.py"));
+        assert_eq!(files("mine").as_deref(), Some("/own/a.py"));
+        assert_eq!(files("list"), None);
+        let NodeKind::Function(shout) = &project.nodes["shout"].node.kind else { panic!("a function") };
+        let told = (shout.function.as_str(), shout.source.as_deref(), shout.file.as_deref());
+        assert_eq!(told, ("shout_fn", Some("# c"), Some("c.py")));
+    }
+
+    fn told(project: &Project) -> String {
+        let mut lines: Vec<String> = project.nodes.keys().map(|name| format!("+ {name}")).collect();
+        lines.extend(project.broken.iter().map(|Broken { name, file, reason }| {
+            format!("- {} in {}: {reason}", name.as_deref().unwrap_or("(file)"), file.display())
+        }));
+        lines.join("\n")
+    }
+
+    #[test]
+    fn nodes_of_both_files_are_there_and_one_that_is_wrong_hides_no_other() {
+        let toml = r#"
+            [nodes.log]
+            type = "bash"
+            command = "git log {input|sh}"
+            timeout = 5
+            [nodes.bad]
+            type = "bash"
+            comand = "ls"
+            [nodes.identity]
+            type = "bash"
+            [nodes."1st"]
+            type = "identity"
+            [nodes.other]
+            id = "another"
+            type = "identity"
+            [node]
+            [graphs.twice]
+            steps = [{id = "a", node = "log"}, {id = "b", node = "log", depends_on = ["a"]}]
+            [graphs.log]
+            steps = [{id = "a", node = "log"}]
+            [graphs.not]
+            type = "bash"
+        "#;
+        let json =
+            r#"{"nodes": {"same": {"type": "identity"}, "twice": {"type": "identity"}, "seven": 7}, "graphs": []}"#;
+        expect![[r#"
+            + identity
+            + log
+            + same
+            + twice
+            - (file) in steplatch.toml: unknown key 'node', did you mean 'nodes'?
+            - 1st in steplatch.toml: /id: '1st' is not an id: a letter, then letters, digits, '_' or '-', 64 in all at most
+            - bad in steplatch.toml: /comand: unknown key 'comand' in a bash node, did you mean 'command'?
+            - identity in steplatch.toml: ID 'identity' conflicts with existing node
+            - other in steplatch.toml: /id: it stands under the name 'other', so its id can not be "another"; leave the id out
+            - log in steplatch.toml: ID 'log' conflicts with existing node
+            - not in steplatch.toml: /type: what stands under 'graphs' is of type 'graph', not "bash"
+            - twice in steplatch.json: ID 'twice' conflicts with existing graph
+            - seven in steplatch.json: a node must be an object
+            - (file) in steplatch.json: 'graphs' must hold declarations by name"#]]
+        .assert_eq(&told(&project(&[("steplatch.toml", toml), ("steplatch.json", json)])));
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_read_is_named_with_the_place() {
+        let files = [("steplatch.toml", "[nodes.a]\ntype = \n"), ("steplatch.json", "{\"nodes\": {}")];
+        let told = told(&project(&files));
+        assert!(told.contains("- (file) in steplatch.toml: it is not valid TOML: "), "{told}");
+        assert!(told.contains(" at line 2 column 8"), "{told}");
+        assert!(told.contains("- (file) in steplatch.json: it is not valid JSON: EOF while parsing"), "{told}");
+        assert!(told.starts_with("+ identity\n"), "{told}");
+    }
+
+    #[test]
+    fn graphs_that_call_what_can_not_be_called_are_told() {
+        let json = r#"{
+            "nodes": {"bad": {"type": "bsh"}, "good": {"type": "identity"}},
+            "graphs": {
+                "unknown": {"steps": [{"id": "a", "node": "goood"}]},
+                "of_bad": {"steps": [{"id": "a", "node": "good"}, {"id": "b", "node": "bad"}]},
+                "of_of_bad": {"steps": [{"id": "a", "node": "good", "on_error": {"policy": "fallback", "node": "of_bad"}}]},
+                "one": {"steps": [{"id": "a", "node": "two"}]},
+                "two": {"steps": [{"id": "a", "node": "one"}]},
+                "into": {"steps": [{"id": "a", "node": "one"}]},
+                "self": {"steps": [{"id": "a", "node": "self"}]},
+                "fine": {"steps": [{"id": "a", "node": "good"}]},
+                "nested": {"steps": [{"id": "a", "node": "fine"}]}
+            }}"#;
+        expect![[r#"
+            + fine
+            + good
+            + identity
+            + nested
+            - bad in f.json: /type: there is no node of type 'bsh', did you mean 'bash'?
+            - of_bad in f.json: /steps/1: step 'b' calls 'bad', which can not be used itself
+            - unknown in f.json: /steps/0/node: step 'a' calls node 'goood', which is not there, did you mean 'good'?
+            - of_of_bad in f.json: /steps/0: step 'a' calls 'of_bad', which can not be used itself
+            - into in f.json: it calls graphs that call each other in a circle: one → two → one
+            - one in f.json: it calls graphs that call each other in a circle: one → two → one
+            - self in f.json: it calls graphs that call each other in a circle: self → self
+            - two in f.json: it calls graphs that call each other in a circle: two → one → two"#]]
+        .assert_eq(&told(&project(&[("f.json", json)])));
+    }
+
+    #[test]
+    fn graphs_nest_so_deep_and_no_deeper() {
+        let mut graphs: Vec<String> = vec![r#""g0": {"steps": [{"id": "a", "node": "identity"}]}"#.to_owned()];
+        graphs.extend((1..20).map(|at| format!(r#""g{at}": {{"steps": [{{"id": "a", "node": "g{}"}}]}}"#, at - 1)));
+        let project = project(&[("f.json", &format!(r#"{{"graphs": {{{}}}}}"#, graphs.join(",")))]);
+        assert!(project.nodes.contains_key("g15") && !project.nodes.contains_key("g16"));
+        assert_eq!(project.broken[0].reason, "graphs are nested 17 deep in it, and 16 is the most");
+        assert_eq!(project.broken.len(), 4);
+    }
+}

@@ -1,0 +1,227 @@
+//! Which project somebody is in, and what it declares now.
+//!
+//! What is loaded is looked at by the library. Other files are read when somebody asks, and kept for as long as they stay as they
+//! are. All of it is done on threads that may block, a few at a time and not for
+//! ever.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use steplatch_protocol::DEFAULT_SESSION;
+use tokio::sync::Semaphore;
+
+use super::project::{FILES, Project};
+use crate::{Asker, Functions, Shelf, is_in_project};
+use steplatch_access::Caller;
+
+/// The most bytes that a file of declarations has.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Projects that are kept.
+const MOST_KEPT: usize = 16;
+
+/// How many threads read at the same time.
+const READERS: usize = 4;
+
+/// How long it may take to read the files of a project.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A file that was changed so short a time ago may be changed again without any trace in its times.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// The projects of everybody. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Projects {
+    functions: Functions,
+    readers: Arc<Semaphore>,
+    /// The one that was asked for last is the last one.
+    kept: Arc<Mutex<Vec<Kept>>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    stamps: [Option<Stamp>; 2],
+    shelves: Vec<Arc<Shelf>>,
+    project: Arc<Project>,
+}
+
+/// By what a file is known to be as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    changed: (i64, i64),
+}
+
+impl Projects {
+    pub(crate) fn new(functions: Functions) -> Self {
+        Self { functions, readers: Arc::new(Semaphore::new(READERS)), kept: Arc::default() }
+    }
+
+    /// Returns what the project declares in which `caller` is. One that declares nothing has `identity` only.
+    ///
+    /// # Errors
+    /// In a whole sentence, when the disk does not answer.
+    pub async fn of(&self, caller: &Caller) -> Result<Arc<Project>, String> {
+        let asker = Asker::of(caller);
+        let (libraries, folder) = self.looked_at(caller, move || (asker.libraries(), asker.with_file(&FILES))).await?;
+        let mut shelves = Vec::with_capacity(libraries.len());
+        for library in &libraries {
+            shelves.push(self.functions.of(library).await?);
+        }
+        let kept = self.kept.clone();
+        let folder = folder.or_else(|| home(&shelves)).unwrap_or_else(|| caller.folder.clone());
+        self.looked_at(caller, move || current(&kept, folder, shelves)).await
+    }
+
+    /// Says whether a session of that name is the project in which `caller` is: `default` is, and the name of its folder.
+    ///
+    /// # Errors
+    /// In a whole sentence, when it is not, or the disk does not answer.
+    pub async fn session(&self, caller: &Caller, name: &str) -> Result<(), String> {
+        if name == DEFAULT_SESSION || self.of(caller).await?.folder.file_name().is_some_and(|folder| folder == name) {
+            return Ok(());
+        }
+        let shown: String = name.chars().take(80).collect();
+        Err(format!("Session not found: {shown}"))
+    }
+
+    async fn looked_at<T: Send + 'static>(
+        &self,
+        caller: &Caller,
+        look: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let readers = self.readers.clone();
+        let looking = async move {
+            let turn = readers.acquire_owned().await.expect("the semaphore is never closed");
+            tokio::task::spawn_blocking(move || {
+                // Given back when the work is over, which may be long after nobody waits for it.
+                let _turn = turn;
+                look()
+            })
+            .await
+        };
+        match tokio::time::timeout(PATIENCE, looking).await {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(error)) => Err(format!("The nodes of the project could not be read: {error}.")),
+            Err(_) => {
+                let folder = caller.folder.display();
+                let seconds = PATIENCE.as_secs();
+                Err(format!("The disk did not answer for {seconds} s when the nodes of '{folder}' were looked for."))
+            }
+        }
+    }
+}
+
+/// Returns the folder of a project that has nothing else to tell it by than what is loaded in it.
+fn home(shelves: &[Arc<Shelf>]) -> Option<PathBuf> {
+    let first = shelves.first().filter(|shelf| !shelf.files.is_empty() && is_in_project(&shelf.folder))?;
+    first.folder.parent().map(Path::to_owned)
+}
+
+/// Returns the project in `folder`, read anew unless its files and what is loaded are as they were.
+fn current(kept: &Mutex<Vec<Kept>>, folder: PathBuf, shelves: Vec<Arc<Shelf>>) -> Arc<Project> {
+    let stamps = FILES.map(|name| stamp(&folder.join(name)));
+    {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = kept.iter().position(|kept| kept.project.folder == folder) {
+            let known = kept.remove(place);
+            let is_loaded = known.shelves.len() == shelves.len()
+                && known.shelves.iter().zip(&shelves).all(|(one, other)| Arc::ptr_eq(one, other));
+            if known.stamps == stamps && is_loaded {
+                let project = known.project.clone();
+                kept.push(known);
+                return project;
+            }
+        }
+    }
+    let files = FILES.iter().zip(&stamps).filter(|(_, stamp)| stamp.is_some()).map(|(name, _)| folder.join(name));
+    let files = files.map(|file| (file.clone(), read(&file))).collect();
+    let project = Arc::new(Project::of(folder, files, &shelves));
+    if stamps.iter().flatten().all(Stamp::is_settled) {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= MOST_KEPT {
+            kept.remove(0);
+        }
+        kept.push(Kept { stamps, shelves, project: project.clone() });
+    }
+    project
+}
+
+/// Returns what a file is known by; `None` where there is none.
+fn stamp(file: &Path) -> Option<Stamp> {
+    let found = fs::metadata(file).ok()?;
+    let changed = (found.ctime(), found.ctime_nsec());
+    Some(Stamp { device: found.dev(), inode: found.ino(), size: found.size(), changed })
+}
+
+impl Stamp {
+    fn is_settled(&self) -> bool {
+        let seconds = u64::try_from(self.changed.0).unwrap_or_default();
+        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        // Its seconds are whole ones, so one more is not known.
+        SystemTime::now().duration_since(changed).is_ok_and(|since| since > SETTLED * 2)
+    }
+}
+
+/// Reads a file, if it is one and not too long.
+fn read(file: &Path) -> Result<String, String> {
+    let unreadable = |error: std::io::Error| format!("it can not be read: {error}");
+    // Opening a pipe would wait for somebody to write into it.
+    if !fs::metadata(file).map_err(unreadable)?.is_file() {
+        return Err("it is not a file".to_owned());
+    }
+    let mut text = String::new();
+    let file = fs::File::open(file).map_err(unreadable)?;
+    file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(format!("it has more than {} KB, which is the most", MOST_BYTES >> 10));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_is_read_again_only_once_a_file_of_it_has_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (kept, file) = (Mutex::default(), folder.path().join("steplatch.json"));
+        let ids = |project: &Project| project.nodes.keys().cloned().collect::<Vec<_>>().join(" ");
+        let look = || current(&kept, folder.path().to_owned(), Vec::new());
+        fs::write(&file, r#"{"nodes": {"one": {"type": "identity"}}}"#).unwrap();
+        assert_eq!(ids(&look()), "identity one");
+        fs::write(&file, r#"{"nodes": {"two": {"type": "identity"}}}"#).unwrap();
+        assert_eq!(ids(&look()), "identity two", "of the same length, at nearly the same time");
+        fs::remove_file(&file).unwrap();
+        let (first, second) = (look(), look());
+        assert_eq!(ids(&first), "identity");
+        assert!(Arc::ptr_eq(&first, &second), "what did not change is kept");
+        for at in 0..2 * MOST_KEPT {
+            current(&kept, folder.path().join(at.to_string()), Vec::new());
+        }
+        assert_eq!(kept.lock().unwrap().len(), MOST_KEPT);
+    }
+
+    #[test]
+    fn what_is_no_text_of_a_reasonable_length_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let reason = |project: &Project| project.broken[0].reason.clone();
+        let look = || current(&Mutex::default(), folder.path().to_owned(), Vec::new());
+        let file = folder.path().join("steplatch.toml");
+        fs::create_dir(&file).unwrap();
+        assert_eq!(reason(&look()), "it is not a file");
+        fs::remove_dir(&file).unwrap();
+        fs::write(&file, "#".repeat((1 << 20) + 1)).unwrap();
+        assert_eq!(reason(&look()), "it has more than 1024 KB, which is the most");
+        fs::write(&file, b"\xff").unwrap();
+        assert!(reason(&look()).starts_with("it can not be read: "));
+    }
+}

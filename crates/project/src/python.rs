@@ -1,0 +1,83 @@
+//! Declarations of a file in Python syntax, as the nodes that they are.
+
+use serde_json::{Map, Value};
+use steplatch_ids::WorkflowName;
+use steplatch_nodes::Node;
+use steplatch_protocol::{DeclarationInfo, FileProblem};
+use steplatch_python::{Declaration, Kind};
+
+/// Returns what is declared, in short.
+pub(crate) fn told(declared: &Declaration) -> DeclarationInfo {
+    let Declaration { id, kind, description, line, settings, .. } = declared;
+    let set = || settings.get("description").and_then(Value::as_str).map(str::to_owned);
+    DeclarationInfo {
+        id: id.clone(),
+        kind: word(*kind).to_owned(),
+        description: description.clone().or_else(set),
+        line: *line,
+    }
+}
+
+/// Returns the word for a kind: for nodes, that of their type.
+pub(crate) fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Workflow => "workflow",
+        Kind::Function => "function",
+        Kind::Bash => "bash",
+        Kind::Pty => "pty",
+        Kind::Http => "http",
+        Kind::Mcp => "mcp",
+        Kind::Llm => "llm",
+        Kind::Graph => "graph",
+    }
+}
+
+/// Returns a node or graph as the document that [`Node::parse`] reads. A function has its file with it, by name and text;
+/// without one it is a function of the file that a run was begun with. Nothing for a workflow, which is no node.
+pub fn document(declared: &Declaration, file: Option<(&str, &str)>) -> Option<Value> {
+    let mut fields: Map<String, Value> = match declared.kind {
+        Kind::Workflow => return None,
+        Kind::Function => {
+            let function = declared.function.as_deref().unwrap_or(&declared.id);
+            let file = file.into_iter().flat_map(|(file, text)| [("source", text), ("file", file)]);
+            let fields = std::iter::once(("function", function)).chain(file);
+            fields.map(|(key, value)| (key.to_owned(), value.into())).collect()
+        }
+        Kind::Bash | Kind::Pty | Kind::Http | Kind::Mcp | Kind::Llm | Kind::Graph => declared.settings.clone(),
+    };
+    fields.insert("id".to_owned(), declared.id.clone().into());
+    fields.insert("type".to_owned(), word(declared.kind).into());
+    if let Some(description) = &declared.description {
+        fields.insert("description".to_owned(), description.clone().into());
+    }
+    Some(Value::Object(fields))
+}
+
+/// Returns a node or graph, checked as far as it can be alone; nothing for a workflow.
+///
+/// # Errors
+/// With everything that is wrong with it, a line each.
+pub(crate) fn node(declared: &Declaration, file: &str, text: &str) -> Result<Option<Node>, String> {
+    let Some(document) = document(declared, Some((file, text))) else {
+        return match declared.id.parse::<WorkflowName>() {
+            Ok(_) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        };
+    };
+    Node::parse(&document).map(Some).map_err(|problems| problems.to_string())
+}
+
+/// Returns everything that is wrong with what a file declares, as far as the file tells it.
+pub(crate) fn problems(declared: &[Declaration], file: &str, text: &str) -> Vec<FileProblem> {
+    if declared.is_empty() {
+        let message = "it declares nothing; add Workflow(id=…, session=session, fn=…), or a node".to_owned();
+        return vec![FileProblem { line: None, message }];
+    }
+    let wrong = declared.iter().filter_map(|declared| {
+        let reason = node(declared, file, text).err()?;
+        let what = told(declared).kind;
+        let message = format!("{what} '{}': {}", declared.id, reason.replace('\n', "\n  "));
+        Some(FileProblem { line: declared.line, message })
+    });
+    wrong.collect()
+}

@@ -1,0 +1,141 @@
+//! What runs ask of the library, and a folder that can not be written.
+#![allow(clippy::unwrap_used, reason = "in a test a panic is the message")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, SystemTime};
+
+use serde_json::json;
+use steplatch_protocol::{CreateWorkflow, DeleteWorkflow};
+use tempfile::TempDir;
+
+use super::disk::{PATIENCE, WRITERS};
+use super::*;
+use crate::workers::WorkerStarter;
+use steplatch_access::Standing;
+
+/// Somebody whose library is the folder `name` of a temporary one.
+fn caller(folder: &TempDir, name: &str) -> Caller {
+    let library = folder.path().join(name);
+    Caller {
+        name: None,
+        folder: folder.path().to_owned(),
+        environment: vec![("STEPLATCH_LIBRARY".into(), library.into())],
+        person: false,
+        surface: None,
+        standing: Standing::internal(),
+        peer: None,
+        run: None,
+        pins: None,
+    }
+}
+
+/// Workflows of somebody who has no functions.
+fn alone() -> Workflows {
+    Workflows::new(Workers::new(WorkerStarter::Nobody))
+}
+
+/// A project that declares nothing.
+fn empty() -> Project {
+    Project::of(PathBuf::new(), Vec::new(), &[])
+}
+
+fn machine(name: &str, seconds: u32) -> Value {
+    json!({
+        "name": name,
+        "description": "Sleeps",
+        "initial_state": "sleep",
+        "states": {"sleep": {"action": {"tool": "sleep", "params": {"seconds": seconds}}}},
+    })
+}
+
+#[tokio::test]
+async fn what_ran_to_its_end_is_kept_once_found_by_name_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let caller = caller(&folder, "library");
+    let workflows = alone();
+    let library = workflows.folder(&caller);
+    assert_eq!(library, folder.path().join("library"));
+    let kept = workflows.keep(&library, machine("nap", 1)).await.unwrap();
+    assert!(kept.saved && kept.name.as_str() == "nap");
+    assert!(!workflows.keep(&library, machine("other", 1)).await.unwrap().saved, "it does the same");
+    assert_eq!(workflows.keep(&library, machine("nap", 2)).await.unwrap().name.as_str(), "nap_2");
+    assert_eq!(workflows.available(&caller).await, ["nap", "nap_2"]);
+
+    let Found::Machine(saved) = workflows.find(&caller, "nap").await.unwrap() else { panic!("a machine") };
+    assert_eq!((&saved.definition, &saved.folder), (&machine("nap", 1), &library));
+    let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_262_400);
+    for succeeded in [true, false] {
+        workflows.note(&library, &saved.name, &saved.signature, succeeded, 3, noon).await;
+    }
+    let counted = Library::open(&library).get(&saved.name).unwrap().metadata;
+    assert_eq!((counted.run_count, counted.success_count, counted.total_states), (2, 1, 3));
+    // One that was removed meanwhile is nobody's fault.
+    workflows.delete(&caller, DeleteWorkflow { name: "nap".to_owned() }).await;
+    workflows.note(&library, &saved.name, &saved.signature, true, 3, noon).await;
+    assert_eq!(
+        workflows.find(&caller, "nap").await.unwrap_err(),
+        "Workflow 'nap' not found. Available workflows: nap_2"
+    );
+}
+
+#[tokio::test]
+async fn no_more_names_are_available_than_somebody_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let caller = caller(&folder, "library");
+    let workflows = alone();
+    for number in 0..60 {
+        workflows.keep(&workflows.folder(&caller), machine(&format!("w{number:02}"), number)).await.unwrap();
+    }
+    let names = workflows.available(&caller).await;
+    assert_eq!((names.len(), names[0].as_str(), names[49].as_str()), (50, "w00", "w49"));
+}
+
+#[tokio::test]
+async fn a_lock_that_somebody_holds_for_ever_keeps_nobody_for_ever_and_no_reader_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let caller = caller(&folder, "library");
+    let disk = Disk::new();
+    let workflows = Workflows { disk: disk.within(Duration::from_millis(100)), ..alone() };
+    let library = workflows.folder(&caller);
+    alone().keep(&library, machine("nap", 1)).await.unwrap();
+    let lock = fs::File::open(library.join(".lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    for _ in 0..=WRITERS {
+        let error = workflows.keep(&library, machine("other", 2)).await.unwrap_err();
+        assert!(error.contains("another program holds its lock"), "{error}");
+    }
+    let patient = Workflows { disk: workflows.disk.within(PATIENCE), ..workflows.clone() };
+    assert!(patient.find(&caller, "nap").await.is_ok());
+    drop(lock);
+    assert!(patient.keep(&library, machine("third", 3)).await.unwrap().saved, "the turns were given back");
+}
+
+#[test]
+fn a_library_that_can_only_be_read_is_read_and_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let caller = caller(&folder, "library");
+    let folders = Asker::of(&caller).folders();
+    let verb = |name: &str| CreateWorkflow { workflow_definition: machine(name, 1), overwrite_existing: false };
+    assert!(verbs::create(&folders, &empty(), &verb("nap")).success);
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&folders.first, fs::Permissions::from_mode(0o555)).unwrap();
+    // Who runs the tests may be root, for whom permissions do not count; a thread can be somebody else.
+    let as_somebody = || {
+        if rustix::process::geteuid().is_root() {
+            let nobody = rustix::process::Uid::from_raw(65534);
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+        }
+        let refused = verbs::create(&folders, &empty(), &verb("other")).error.unwrap();
+        let expected =
+            format!("The workflow was not saved: the library '{}' can only be read", folders.first.display());
+        assert!(refused.starts_with(&expected), "{refused}");
+        assert!(refused.contains("Set STEPLATCH_LIBRARY to a folder that you may write"), "{refused}");
+        let refused = verbs::delete(&folders, &empty(), "nap").unwrap_err();
+        assert!(refused.starts_with("Workflow 'nap' was not removed: the library '"), "{refused}");
+        assert_eq!(names(&folders, &empty()), ["nap"]);
+        assert!(look_up(&folders, &empty(), "nap").is_ok());
+    };
+    std::thread::scope(|scope| scope.spawn(as_somebody).join().unwrap());
+    fs::set_permissions(&folders.first, fs::Permissions::from_mode(0o755)).unwrap();
+}

@@ -1,0 +1,378 @@
+//! The verbs about saved workflows, answered.
+
+use serde_json::{Map, Value};
+use steplatch_library::{CreateError, Entry, Library, LookupError, Metadata, Status};
+use steplatch_protocol::{
+    BrokenWorkflow, CreateWorkflow, CreateWorkflowReply, DeleteWorkflow, DeleteWorkflowReply, DescribeWorkflow,
+    DescribeWorkflowReply, GetWorkflowSchemaReply, ListWorkflows, ListWorkflowsReply, VariableOfContract, WorkflowInfo,
+    WorkflowMetadata,
+};
+use steplatch_workflow::{
+    Contract, Definition, Problem, SEMANTICS_VERSION, Severity, contract_variables, documentation, mermaid, schema,
+    workflow_signature,
+};
+
+use super::folders::{Asker, Folders};
+use super::{Meant, Workflows, function_verbs, look_up, not_found, words};
+use crate::Project;
+use steplatch_access::Caller;
+use steplatch_sessions::TerminalTools;
+
+/// The page for authors, which people read as a file.
+const GUIDE: &str = include_str!("../../../docs/machines.md");
+
+/// A machine that takes a value, loops, and returns one.
+const EXAMPLE: &str = include_str!("../../../examples/count.json");
+
+/// Problems that are told of one definition.
+const PROBLEMS_TOLD: usize = 100;
+
+/// Broken files that a list names.
+const BROKEN_TOLD: usize = 50;
+
+/// The longest description of a variable in a list, in characters.
+const LONGEST_VARIABLE_DESCRIPTION: usize = 100;
+
+/// The longest description in a list, in characters; a valid one has no more.
+pub(super) const LONGEST_DESCRIPTION: usize = 500;
+
+impl Workflows {
+    /// Saves a definition for `caller`, if it is valid.
+    pub async fn create(&self, caller: &Caller, verb: CreateWorkflow) -> CreateWorkflowReply {
+        let refused = |error: String| CreateWorkflowReply { error: Some(error), ..CreateWorkflowReply::default() };
+        let project = match self.projects().of(caller).await {
+            Ok(project) => project,
+            Err(error) => return refused(error),
+        };
+        let asker = Asker::of(caller);
+        let created = self.disk.writing(move || create(&asker.folders(), &project, &verb)).await;
+        created.unwrap_or_else(refused)
+    }
+
+    /// Tells how workflows are written.
+    pub fn schema(&self) -> GetWorkflowSchemaReply {
+        let json_schema = schema(&TerminalTools);
+        let actions = json_schema.pointer("/$defs/Action/oneOf").and_then(Value::as_array);
+        let tool = |action: &Value| Some(action.pointer("/properties/tool/const")?.as_str()?.to_owned());
+        GetWorkflowSchemaReply {
+            documentation: format!(
+                "{GUIDE}\n## An example\n\n```json\n{EXAMPLE}```\n\n{}",
+                documentation(&TerminalTools).replacen("# Machines", "# Every key and every parameter", 1)
+            ),
+            available_tools: actions.into_iter().flatten().filter_map(tool).collect(),
+            schema_version: SEMANTICS_VERSION.to_string(),
+            json_schema,
+        }
+    }
+
+    /// Lists what `caller` may run by name.
+    pub async fn list(&self, caller: &Caller, verb: ListWorkflows) -> ListWorkflowsReply {
+        let asker = Asker::of(caller);
+        let listed = match self.projects().of(caller).await {
+            Ok(project) => self.disk.reading(move || list(&asker.folders(), &project, &verb)).await,
+            Err(error) => Err(error),
+        };
+        listed.unwrap_or_else(|error| ListWorkflowsReply { error: Some(error), ..ListWorkflowsReply::default() })
+    }
+
+    /// Tells everything about a saved workflow.
+    pub async fn describe(&self, caller: &Caller, verb: DescribeWorkflow) -> DescribeWorkflowReply {
+        let asker = Asker::of(caller);
+        let described = match self.projects().of(caller).await {
+            Ok(project) => self.disk.reading(move || describe(&asker.folders(), &project, &verb.name)).await.flatten(),
+            Err(error) => Err(error),
+        };
+        described
+            .unwrap_or_else(|error| DescribeWorkflowReply { error: Some(error), ..DescribeWorkflowReply::default() })
+    }
+
+    /// Removes a saved workflow.
+    pub async fn delete(&self, caller: &Caller, verb: DeleteWorkflow) -> DeleteWorkflowReply {
+        let (asker, name) = (Asker::of(caller), verb.name.clone());
+        let deleted = match self.projects().of(caller).await {
+            Ok(project) => self.disk.writing(move || delete(&asker.folders(), &project, &name)).await.flatten(),
+            Err(error) => Err(error),
+        };
+        deleted.unwrap_or_else(|error| DeleteWorkflowReply {
+            workflow_name: verb.name,
+            error: Some(error),
+            ..DeleteWorkflowReply::default()
+        })
+    }
+}
+
+pub(super) fn create(folders: &Folders, project: &Project, verb: &CreateWorkflow) -> CreateWorkflowReply {
+    let document = &verb.workflow_definition;
+    let name: Option<String> = document.get("name").and_then(Value::as_str).map(|name| name.chars().take(80).collect());
+    let refused = |error: String| CreateWorkflowReply {
+        workflow_name: name.clone().unwrap_or_default(),
+        error: Some(error),
+        ..CreateWorkflowReply::default()
+    };
+    let mut problems: Vec<Problem> = missing(document);
+    match Definition::parse(document, &TerminalTools) {
+        Ok(definition) => problems.extend_from_slice(definition.warnings()),
+        Err(found) => problems.extend(found),
+    }
+    let (errors, warnings): (Vec<_>, Vec<_>) = problems.iter().partition(|problem| problem.severity == Severity::Error);
+    if !errors.is_empty() {
+        let validation_errors = told(&errors);
+        let what = match validation_errors.as_slice() {
+            [only] => only.clone(),
+            _ => format!("it has {} problems, listed in validation_errors", errors.len()),
+        };
+        let error = format!(
+            "Workflow definition does not match current MCP tool schema. The workflow was not saved: {what}. \
+             get_workflow_schema documents how workflows are written."
+        );
+        return CreateWorkflowReply { validation_errors, warnings: told(&warnings), ..refused(error) };
+    }
+    // Of the user's own, what the project has by the same name is meant.
+    let owner = name.as_deref().and_then(|name| project.owner(name));
+    if let (Some(owner), Some(name)) = (owner.filter(|owner| !folders.is_of_other(owner.file)), &name) {
+        return refused(format!("The workflow was not saved: {}; choose another name", owner.conflict(name)));
+    }
+    let library = Library::open(&folders.first);
+    match library.create(document, verb.overwrite_existing) {
+        Ok(stored) => CreateWorkflowReply {
+            success: true,
+            workflow_name: stored.name.to_string(),
+            stored_file: format!("{}.json", stored.name),
+            path: Some(library.file(&stored.name).display().to_string()),
+            workflow_signature: workflow_signature(&stored.definition),
+            warnings: told(&warnings),
+            ..CreateWorkflowReply::default()
+        },
+        Err(error @ CreateError::Exists { .. }) => {
+            let taken = name.as_deref().unwrap_or_default();
+            let validation_errors = vec![format!("Workflow '{taken}' already exists")];
+            CreateWorkflowReply { validation_errors, name_taken: true, ..refused(error.to_string()) }
+        }
+        Err(error) => refused(format!("The workflow was not saved: {}", words(&error))),
+    }
+}
+
+/// Says what a definition lacks that only one that is saved needs.
+fn missing(document: &Value) -> Vec<Problem> {
+    let lacks = |key: &str| match document.get(key) {
+        None | Some(Value::Null) => true,
+        Some(Value::String(text)) => text.trim().is_empty(),
+        // Said to be of the wrong kind by who reads it.
+        Some(_) => false,
+    };
+    [("name", "under which it is found"), ("description", "by which others know what it is for")]
+        .into_iter()
+        .filter(|(key, _)| document.is_object() && lacks(key))
+        .map(|(key, purpose)| {
+            Problem::error(format!("/{key}"), format!("a workflow that is saved needs a '{key}', {purpose}"))
+        })
+        .collect()
+}
+
+fn told(problems: &[&Problem]) -> Vec<String> {
+    let line = |problem: &&Problem| {
+        let place = if problem.pointer.is_empty() { "" } else { ": " };
+        format!("{}{place}{}", problem.pointer, problem.message)
+    };
+    let mut told: Vec<String> = problems.iter().take(PROBLEMS_TOLD).map(line).collect();
+    if problems.len() > PROBLEMS_TOLD {
+        told.push(format!("… and {} more", problems.len() - PROBLEMS_TOLD));
+    }
+    told
+}
+
+pub(super) fn list(folders: &Folders, project: &Project, verb: &ListWorkflows) -> ListWorkflowsReply {
+    let wanted = verb.containing.as_deref().unwrap_or_default().to_lowercase();
+    let is_wanted = |entry: &Entry| {
+        let description = entry.description.as_deref().unwrap_or_default();
+        [entry.name.as_str(), description].iter().any(|text| text.to_lowercase().contains(&wanted))
+    };
+    let mut reply =
+        ListWorkflowsReply { library: folders.first.display().to_string(), ..ListWorkflowsReply::default() };
+    let mut of_project = Vec::new();
+    for folder in folders.iter() {
+        let library = Library::open(folder);
+        match library.list() {
+            Ok(listing) => {
+                reply.success = true;
+                for entry in &listing.entries {
+                    if folder == folders.first {
+                        of_project.push(entry.name.clone());
+                    }
+                    let hidden = folder != folders.first && of_project.binary_search(&entry.name).is_ok();
+                    if is_wanted(entry) {
+                        reply.workflows.push(info(&library, entry, hidden));
+                    }
+                }
+                let path = |file: &str| folder.join(file).display().to_string();
+                let broken = listing.broken.into_iter();
+                reply
+                    .broken
+                    .extend(broken.map(|broken| BrokenWorkflow { file: path(&broken.file), reason: broken.reason }));
+            }
+            Err(error) => {
+                let broken = BrokenWorkflow { file: folder.display().to_string(), reason: words(&error) };
+                reply.broken.push(broken);
+            }
+        }
+    }
+    let functions = function_verbs::list(folders, project, &of_project);
+    let is_meant = |info: &WorkflowInfo| {
+        let description = info.description.as_deref().unwrap_or_default();
+        [info.name.as_str(), description].iter().any(|text| text.to_lowercase().contains(&wanted))
+    };
+    reply.workflows.extend(functions.into_iter().filter(is_meant));
+    reply.broken.extend(function_verbs::broken(folders, project));
+    if !reply.success {
+        reply.error = reply.broken.first().map(|broken| broken.reason.clone());
+    }
+    reply.workflows.sort_by(|one, other| (&one.name, one.hidden).cmp(&(&other.name, other.hidden)));
+    reply.total = reply.workflows.len();
+    reply.workflows.truncate(usize::try_from(verb.limit).unwrap_or(usize::MAX));
+    if reply.broken.len() > BROKEN_TOLD {
+        let rest = reply.broken.len() - BROKEN_TOLD;
+        reply.broken.truncate(BROKEN_TOLD);
+        let reason = format!("{rest} more files are broken");
+        reply.broken.push(BrokenWorkflow { file: folders.first.display().to_string(), reason });
+    }
+    reply
+}
+
+fn info(library: &Library, entry: &Entry, hidden: bool) -> WorkflowInfo {
+    let Metadata { status, created, run_count, success_count, last_run, .. } = &entry.metadata;
+    let description = entry.description.as_ref();
+    WorkflowInfo {
+        created_at: Some(created.clone()).filter(|created| !created.is_empty()),
+        name: entry.name.to_string(),
+        kind: "machine".to_owned(),
+        description: description.map(|text| text.chars().take(LONGEST_DESCRIPTION).collect()),
+        status: name_of(*status).to_owned(),
+        run_count: *run_count,
+        success_count: *success_count,
+        last_run: last_run.clone(),
+        created: created.clone(),
+        arguments: in_short(&entry.arguments),
+        return_values: in_short(&entry.return_values),
+        state_count: entry.state_count,
+        file: library.file(&entry.name).display().to_string(),
+        hidden,
+        ..WorkflowInfo::default()
+    }
+}
+
+/// Returns one side of a contract as a list has room for it: `{NAME: {name, description, required}}`.
+fn in_short(side: &Map<String, Value>) -> Map<String, Value> {
+    let mut variables = contract_variables(&Value::Object(side.clone()));
+    for variable in variables.values_mut().filter_map(Value::as_object_mut) {
+        variable.retain(|key, _| ["name", "description", "required"].contains(&key.as_str()));
+        if let Some(Value::String(description)) = variable.get_mut("description")
+            && description.chars().count() > LONGEST_VARIABLE_DESCRIPTION
+        {
+            *description = description.chars().take(LONGEST_VARIABLE_DESCRIPTION - 1).chain(['…']).collect();
+        }
+    }
+    variables
+}
+
+pub(super) fn name_of(status: Status) -> &'static str {
+    match status {
+        Status::Draft => "draft",
+        Status::Proven => "proven",
+    }
+}
+
+pub(super) fn describe(folders: &Folders, project: &Project, name: &str) -> Result<DescribeWorkflowReply, String> {
+    let (library, stored) = match look_up(folders, project, name)? {
+        Meant::Machine(library, stored) => (library, *stored),
+        Meant::Function(workflow) => return Ok(function_verbs::describe(workflow)),
+    };
+    let Metadata { hash, created, version, status, run_count, success_count, last_run, total_states, .. } =
+        stored.metadata;
+    let description = stored.definition.get("description").and_then(Value::as_str).map(str::to_owned);
+    let mut reply = DescribeWorkflowReply {
+        success: true,
+        name: Some(stored.name.to_string()),
+        kind: Some("machine".to_owned()),
+        description,
+        file: Some(library.file(&stored.name).display().to_string()),
+        metadata: Some(WorkflowMetadata {
+            hash: hash.to_string(),
+            created,
+            version,
+            status: name_of(status).to_owned(),
+            run_count,
+            success_count,
+            last_run,
+            total_states,
+        }),
+        ..DescribeWorkflowReply::default()
+    };
+    match Definition::parse(&stored.definition, &TerminalTools) {
+        Ok(definition) => {
+            reply.arguments = contract(definition.arguments(), &stored.definition["arguments"]);
+            reply.return_values = contract(definition.return_values(), &stored.definition["return_values"]);
+            reply.problems = told(&definition.warnings().iter().collect::<Vec<_>>());
+            reply.graph = Some(mermaid(&definition));
+        }
+        Err(problems) => reply.problems = told(&problems.iter().collect::<Vec<_>>()),
+    }
+    reply.definition = Some(stored.definition);
+    Ok(reply)
+}
+
+/// Returns the variables of a contract, with their schemas as the author wrote them.
+fn contract(contract: &Contract, written: &Value) -> Vec<VariableOfContract> {
+    let variable = contract.iter().map(|variable| VariableOfContract {
+        name: variable.name().to_owned(),
+        description: variable.description().map(str::to_owned),
+        required: variable.is_required() && variable.default().is_none(),
+        default: variable.default().map(str::to_owned),
+        secret: variable.is_secret(),
+        export: variable.declared_export(),
+        schema: written.get(variable.name()).and_then(|entry| entry.get("schema")).cloned(),
+    });
+    variable.collect()
+}
+
+pub(super) fn delete(folders: &Folders, project: &Project, name: &str) -> Result<DeleteWorkflowReply, String> {
+    if let Some(stem) = name.strip_suffix(".py") {
+        return function_verbs::delete_file(folders, project, stem);
+    }
+    let Ok(wanted) = name.parse() else { return Err(not_found(folders, project, name)) };
+    if let Ok(Meant::Function(workflow)) = look_up(folders, project, name) {
+        return function_verbs::delete(folders, workflow);
+    }
+    let mut removed = None;
+    for folder in folders.iter() {
+        let library = Library::open(folder);
+        let file = library.file(&wanted).display().to_string();
+        match (&removed, library.get(&wanted)) {
+            (Some(_), Ok(_) | Err(LookupError::Broken { .. })) => {
+                return Ok(DeleteWorkflowReply {
+                    success: true,
+                    workflow_name: name.to_owned(),
+                    file: removed,
+                    remaining: Some(file),
+                    ..DeleteWorkflowReply::default()
+                });
+            }
+            (None, Ok(_) | Err(LookupError::Broken { .. })) => match library.delete(&wanted) {
+                Ok(()) => removed = Some(file),
+                // Somebody else was quicker.
+                Err(LookupError::NotFound { .. }) => {}
+                Err(error) => return Err(format!("Workflow '{wanted}' was not removed: {}", words(&error))),
+            },
+            (_, Err(_)) => {}
+        }
+    }
+    match removed {
+        Some(file) => Ok(DeleteWorkflowReply {
+            success: true,
+            workflow_name: name.to_owned(),
+            file: Some(file),
+            remaining: project.workflow(name).map(|workflow| workflow.loaded.path.display().to_string()),
+            ..DeleteWorkflowReply::default()
+        }),
+        None => Err(not_found(folders, project, name)),
+    }
+}

@@ -1,0 +1,115 @@
+//! Nodes and graphs that a machine calls.
+//!
+//! A node that makes calls itself is a run of its own, which is found again by the
+//! name of the step. Of any other one nobody knows, once a daemon is gone, whether
+//! it was called.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use steplatch_nodes::NodeKind;
+use steplatch_protocol::{Command, NodeReply, RunGraph, RunNode, Verb as _};
+use steplatch_workflow::Outcome;
+
+use super::child::Watched;
+use super::start_key::StartKey;
+use super::{Runs, Shared, function, pins};
+use crate::nodes::{self, NodeCall};
+use steplatch_access::Caller;
+
+/// What a step calls.
+pub(super) struct Wanted {
+    pub(super) graph: bool,
+    pub(super) params: Map<String, Value>,
+    /// The name under which it is done once.
+    pub(super) step: String,
+    /// Whether another daemon may have called it.
+    pub(super) again: bool,
+}
+
+/// Calls a node, and returns what came of it. The call ends with whoever waits for it.
+pub(super) async fn perform(shared: &Arc<Shared>, caller: &Arc<Caller>, wanted: Wanted) -> Outcome {
+    let Wanted { graph, params, step, again } = wanted;
+    let name = if graph { RunGraph::NAME } else { RunNode::NAME };
+    let (id, input, timeout) = match Command::parse(name, Value::Object(params)) {
+        Some(Ok((Command::RunNode(RunNode { node_id, input, timeout }), _))) => (node_id, input, timeout),
+        Some(Ok((Command::RunGraph(RunGraph { graph_id, input, timeout }), _))) => (graph_id, input, timeout),
+        Some(Err(invalid)) => return refused(invalid.to_string()),
+        _ => return refused(format!("there is no verb '{name}'")),
+    };
+    let project = match shared.projects.of(caller).await {
+        Ok(project) => project,
+        Err(error) => return refused(error),
+    };
+    if let Some(Err(error)) = caller.pins.as_ref().map(|pins| pins::check_node(pins, &project, &id)) {
+        return refused(error);
+    }
+    match project.kind(&id) {
+        Some(NodeKind::Graph(_)) => {}
+        Some(NodeKind::Function(_)) if !graph => {}
+        // What returns its input may be called twice, and what is not there was never called.
+        Some(kind) if again && !matches!(kind, NodeKind::Identity(_)) => return Outcome::Unknown,
+        _ => {
+            let called = NodeCall { id, input, timeout, graph };
+            return told(shared.nodes.call(caller, &project, called, None).await);
+        }
+    }
+    let key = Some(StartKey::of_step(step.to_string()));
+    let run = match shared.begin_call(caller, &project, id.clone(), input.clone(), timeout, key).await {
+        Ok(run) => run,
+        Err(error) => return refused(error),
+    };
+    let _watched = Watched::new(shared, run.clone());
+    run.over_within(None).await;
+    match function::result_of(shared, &run).await {
+        Ok(reply) => told(reply),
+        Err(error) => {
+            let run_id = Some(run.id.to_string());
+            told(NodeReply { error: Some(error), node_id: id, input, run_id, ..NodeReply::default() })
+        }
+    }
+}
+
+impl Runs {
+    /// Calls a node of the caller's project; at most once as the same `step`. One that makes calls itself is a run.
+    pub async fn run_node(&self, caller: &Arc<Caller>, verb: RunNode, step: Option<String>) -> NodeReply {
+        let RunNode { node_id, input, timeout } = verb;
+        self.call_in_project(caller, NodeCall { id: node_id, input, timeout, graph: false }, step).await
+    }
+
+    /// Runs a graph of the caller's project; at most once as the same `step`.
+    pub async fn run_graph(&self, caller: &Arc<Caller>, verb: RunGraph, step: Option<String>) -> NodeReply {
+        let RunGraph { graph_id, input, timeout } = verb;
+        self.call_in_project(caller, NodeCall { id: graph_id, input, timeout, graph: true }, step).await
+    }
+
+    async fn call_in_project(&self, caller: &Arc<Caller>, wanted: NodeCall, step: Option<String>) -> NodeReply {
+        let project = match self.shared.projects.of(caller).await {
+            Ok(project) => project,
+            Err(error) => return nodes::refused(&wanted, None, error),
+        };
+        let makes_calls = match project.kind(&wanted.id) {
+            Some(NodeKind::Graph(_)) => true,
+            Some(NodeKind::Function(_)) => !wanted.graph,
+            _ => false,
+        };
+        if !makes_calls {
+            return self.shared.nodes.call(caller, &project, wanted, step).await;
+        }
+        let NodeCall { id, input, timeout, .. } = wanted.clone();
+        let called = self.call_node(caller, &project, id, input, timeout, step).await;
+        called.unwrap_or_else(|error| nodes::refused(&wanted, None, error))
+    }
+}
+
+fn told(reply: NodeReply) -> Outcome {
+    match serde_json::to_value(reply) {
+        Ok(Value::Object(result)) => Outcome::Finished { result },
+        _ => refused("the node returned what is no JSON".to_owned()),
+    }
+}
+
+fn refused(error: String) -> Outcome {
+    let fields = [("success".to_owned(), false.into()), ("error".to_owned(), error.into())];
+    Outcome::Finished { result: Map::from_iter(fields) }
+}

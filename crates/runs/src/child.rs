@@ -1,0 +1,247 @@
+//! Runs that a run starts: they are runs like any other, and end with their parent.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use steplatch_ids::{RunId, StepId};
+use steplatch_workflow::{Child, ChildWorkflow, Definition, History, Input, Outcome, Start, child_outcome};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::begin::Beginning;
+use super::function::{Begins, begin_saved, outcome_of};
+use super::remote::BeginsRemote;
+use super::report::shorten;
+use super::run::{Progress, Run, RunState};
+use super::source::{INVALID, Named, Source};
+use super::{Seal, Shared, remote};
+use steplatch_access::Caller;
+use steplatch_services::{arguments, check};
+use steplatch_sessions::TerminalTools;
+
+/// How long the end of a cancelled child is waited for: a function takes up to 7 seconds to end its calls and clean up.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Characters of a variable in the result of a child, at the most: its head and tail are kept. A result is stored with the run
+/// above and reported with it; the child's own history has all of it.
+const LONGEST_VARIABLE: usize = 500;
+
+/// Why a child ends that nobody waits for.
+pub(super) const LEFT_ALONE: &str = "the run that started it went on without it";
+
+/// Starts the run that a step asks for, waits for its end, and returns what it came to. A step that started one
+/// before waits for that one.
+///
+/// The future has a name for its type because a run's driver performs this, and this starts a driver.
+pub(super) fn perform(
+    shared: Arc<Shared>,
+    caller: Arc<Caller>,
+    parent: mpsc::UnboundedSender<Box<Input>>,
+    step: StepId,
+    child: Child,
+    limit: Option<Duration>,
+) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
+    Box::pin(async move {
+        let id = RunId::started_by(&step);
+        let known = match shared.find(&id).await {
+            Ok(known) => known,
+            Err(error) => return refused(format!("what is known of run {id} can not be read: {error}")),
+        };
+        let run = match known {
+            Some(run) => run,
+            None => match begin(&shared, &caller, id, step.clone(), child).await {
+                Ok(run) => run,
+                Err(error) => return refused(error),
+            },
+        };
+        // A parent that knows it already is told nothing new.
+        let _ = parent.send(Box::new(Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() }));
+        // Whoever stops waiting for the child, stops the child; a daemon that stops leaves both to the next one.
+        let watched = Watched::new(&shared, run.clone());
+        let over = async {
+            tokio::select! {
+                over = watched.run.over_within(limit) => over,
+                never = tell_of_waits(&watched.run, &parent, &step) => match never {},
+            }
+        };
+        if !over.await {
+            give_up(&watched.run).await;
+            return Outcome::TimedOut;
+        }
+        if run.is_function() {
+            return outcome_of(&shared, &run).await;
+        }
+        if run.is_remote() {
+            return remote::outcome_of(&shared, &run).await;
+        }
+        let events = match shared.events_of(&run.id, 1, &Seal::default()).await {
+            Ok(events) => events,
+            Err(error) => return refused(format!("what became of run {} can not be read: {error}", run.id)),
+        };
+        match child_outcome(&History::from_iter(&events), run.state().name()) {
+            Outcome::Finished { mut result } => {
+                let progress = run.progress();
+                let saving = run.about.source.saving(progress.kept.as_ref(), progress.unsaved.as_deref());
+                let mut tell = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
+                tell("workflow_name", run.about.workflow.clone().into());
+                tell("workflow_saved", saving.saved.is_some().into());
+                // A null overwrites no variable, so `{saved_workflow_name}` is one that was saved.
+                tell("saved_workflow_name", saving.saved.into());
+                if let Some(name) = saving.duplicate_of {
+                    tell("duplicate_of", name.into());
+                }
+                // The error of the child is why it failed, and it did not.
+                if let Some(error) = saving.error {
+                    tell("saving_error", error.into());
+                }
+                if let Some(variables) = result.get_mut("final_variables") {
+                    shorten(variables, LONGEST_VARIABLE);
+                    shared.secrets.mask_in(variables);
+                }
+                Outcome::Finished { result }
+            }
+            other => other,
+        }
+    })
+}
+
+/// Tells the parent whenever its child begins to wait, when that becomes a wait for a person or is one no more, and when the
+/// child goes on.
+pub(super) async fn tell_of_waits(
+    child: &Run,
+    parent: &mpsc::UnboundedSender<Box<Input>>,
+    step: &StepId,
+) -> Infallible {
+    let mut progress = child.follow();
+    loop {
+        let waits_now = |now: &Progress| (now.waits(), now.asks_person);
+        let told = waits_now(&progress.borrow_and_update());
+        let (waits, _) = told;
+        // What it knows already decides nothing.
+        let _ = parent.send(Box::new(Input::ChildWaits { step: step.clone(), waits }));
+        if progress.wait_for(|now| waits_now(now) != told).await.is_err() {
+            // It is over, and whoever waits for that is told.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Returns what a run came to that is over and is no machine, as a machine that waits for it is told: with what it returned,
+/// where it returned something and that can be read.
+pub(super) fn outcome_with(run: &Run, returned: Option<Result<Value, String>>) -> Outcome {
+    let state = run.state();
+    let mut result = Map::new();
+    let mut tell = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
+    tell("success", (state == RunState::Completed).into());
+    tell("run_id", run.id.as_str().into());
+    tell("status", state.name().into());
+    tell("workflow_name", run.about.workflow.clone().into());
+    if let Some(ended) = run.progress().ended {
+        tell("total_elapsed_time", ended.since(run.about.started).as_secs_f64().into());
+    }
+    let mut error = run.progress().error;
+    match returned {
+        Some(Ok(returned)) => tell("result", returned),
+        Some(Err(unreadable)) => {
+            tell("success", false.into());
+            error = Some(format!("Run {} {unreadable}", run.id));
+        }
+        None => {}
+    }
+    if let Some(error) = error {
+        tell("error", error.into());
+    }
+    Outcome::Finished { result }
+}
+
+/// Cancels a run and waits until it has left nothing behind.
+pub(super) async fn give_up(run: &Run) {
+    run.cancel(LEFT_ALONE);
+    run.over(ENDS_WITHIN).await;
+}
+
+/// A run that is cancelled when nobody waits for it any more.
+pub(super) struct Watched {
+    run: Arc<Run>,
+    stopping: CancellationToken,
+}
+
+impl Watched {
+    pub(super) fn new(shared: &Shared, run: Arc<Run>) -> Self {
+        Self { run, stopping: shared.stopping.clone() }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if !self.run.state().is_over() && !self.stopping.is_cancelled() {
+            self.run.cancel(LEFT_ALONE);
+        }
+    }
+}
+
+async fn begin(
+    shared: &Arc<Shared>,
+    caller: &Arc<Caller>,
+    run: RunId,
+    step: StepId,
+    child: Child,
+) -> Result<Arc<Run>, String> {
+    let (document, source) = match &child.workflow {
+        ChildWorkflow::Inline(document) => (document.clone(), shared.given(caller, child.save_on_success).await),
+        ChildWorkflow::Named(name) => match shared.named(caller, name.as_str()).await? {
+            Named::Remote(tool) => {
+                let input = arguments(&tool, child.variables);
+                check(&tool, &input)?;
+                let timeout = Some(child.limits.execution_timeout().as_secs_f64());
+                let begins = BeginsRemote { run, tool: *tool, input, timeout, parent: Some(step), key: None };
+                return shared.begin_remote(caller, begins).await;
+            }
+            Named::Machine(saved) => (saved.definition, Source::Saved { folder: saved.folder, name: saved.name }),
+            Named::Function(found) => {
+                let params = child.variables.into_iter().map(|(name, value)| (name, Value::String(value)));
+                let params: Map<String, Value> = params.collect();
+                let input = params.get("input").cloned().unwrap_or_default();
+                let timeout = Some(child.limits.execution_timeout().as_secs_f64());
+                let begins = Begins { run, step, input, params, depth: child.depth, timeout };
+                return begin_saved(shared, caller, &found, begins).await;
+            }
+        },
+    };
+    let definition =
+        Definition::parse(&document, &TerminalTools).map_err(|problems| format!("{INVALID}:\n{problems}"))?;
+    let variables: Map<String, Value> =
+        child.variables.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
+    if let Some(refusal) = definition.arguments().refusal(&variables) {
+        return Err(refusal);
+    }
+    let mut session_id = child.terminal(&definition).map(str::to_owned);
+    if let Some(session) = &session_id
+        && let Err(error) = shared.sessions.exists(session).await
+    {
+        if !child.inherits {
+            return Err(error);
+        }
+        // The terminal was inherited, not named, and was closed from outside of the run above: the child begins without one.
+        session_id = None;
+    }
+    let start = Start {
+        run,
+        session_id,
+        variables,
+        limits: child.limits,
+        keep_terminals: child.keep_terminals,
+        save_on_success: child.save_on_success,
+        parent: Some(step),
+        depth: child.depth,
+    };
+    shared.begin(caller, Beginning { definition, source, start, key: None }).await
+}
+
+fn refused(error: String) -> Outcome {
+    let fields = [("success".to_owned(), false.into()), ("error".to_owned(), error.into())];
+    Outcome::Finished { result: Map::from_iter(fields) }
+}

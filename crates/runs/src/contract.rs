@@ -1,0 +1,109 @@
+//! The shell's side of a contract: its variables, set and told without a trace.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use steplatch_protocol::{AwaitOutput, AwaitUntil, GetVariables, SetVariables};
+use steplatch_workflow::{Definition, History, Input, ShellAnswer, State};
+
+use steplatch_access::Caller;
+use steplatch_sessions::{NotAsked, Sessions};
+
+/// Seconds that a shell may still be busy with what was typed last.
+const UNTIL_PROMPT: f64 = 10.0;
+
+/// Sets and exports variables in the shell of a terminal.
+pub(super) async fn set(
+    sessions: &Sessions,
+    caller: &Arc<Caller>,
+    session_id: String,
+    variables: BTreeMap<String, String>,
+) -> ShellAnswer {
+    if let Err(error) = at_prompt(sessions, caller, &session_id, variables.keys().cloned().collect()).await {
+        return ShellAnswer::Failed { error };
+    }
+    let reply = sessions.set_variables(caller, SetVariables { session_id, variables, export: true }).await;
+    match reply.error {
+        None => ShellAnswer::Told { values: BTreeMap::new() },
+        Some(error) => ShellAnswer::Failed { error },
+    }
+}
+
+/// Looks variables up in the shell of a terminal, secrets as they are.
+pub(super) async fn read(
+    sessions: &Sessions,
+    caller: &Arc<Caller>,
+    session_id: String,
+    names: Vec<String>,
+) -> ShellAnswer {
+    if let Err(error) = at_prompt(sessions, caller, &session_id, names.clone()).await {
+        return ShellAnswer::Failed { error };
+    }
+    match sessions.variables_as_they_are(&GetVariables { session_id, names }).await {
+        Ok(values) => ShellAnswer::Told { values },
+        Err(NotAsked::Busy(error) | NotAsked::Otherwise(error)) => ShellAnswer::Failed { error },
+    }
+}
+
+/// Waits until what a machine typed last is done. A program that can never be asked is not waited for.
+async fn at_prompt(
+    sessions: &Sessions,
+    caller: &Arc<Caller>,
+    session_id: &str,
+    names: Vec<String>,
+) -> Result<(), String> {
+    let verb = GetVariables { session_id: session_id.to_owned(), names };
+    if let Err(NotAsked::Otherwise(error)) = sessions.variables_as_they_are(&verb).await {
+        return Err(error);
+    }
+    // Also when the shell answered: a line that was typed just now may not have begun yet.
+    let wait = AwaitOutput {
+        session_id: session_id.to_owned(),
+        until: AwaitUntil::Prompt,
+        timeout: UNTIL_PROMPT,
+        ..AwaitOutput::default()
+    };
+    sessions.wait(caller, wait).await;
+    Ok(())
+}
+
+/// Returns the secrets that come in with an input: values that the contract calls secret, and variables that a state
+/// types as one.
+pub(super) fn secrets_of(definition: &Definition, history: &History, input: &Input) -> Vec<String> {
+    let mut found = Vec::new();
+    match input {
+        Input::Start(start) => {
+            let given = |name: &str| start.variables.get(name).and_then(Value::as_str).map(str::to_owned);
+            let contract = definition.arguments().iter().chain(definition.return_values());
+            for variable in contract.filter(|variable| variable.is_secret()) {
+                found.extend(given(variable.name()).into_iter().chain(variable.default().map(str::to_owned)));
+            }
+            for typed in definition.states().iter().filter_map(typed_unseen) {
+                let named =
+                    |name: &&String| typed.contains(&format!("{{{name}}}")) || typed.contains(&format!("{{{name}|"));
+                found.extend(start.variables.keys().filter(named).filter_map(|name| given(name)));
+                if !typed.contains('{') {
+                    found.push(typed.to_owned());
+                }
+            }
+        }
+        Input::ShellAnswered { answer: ShellAnswer::Told { values }, .. } if history.exchange().is_some() => {
+            let secret = |name: &str| {
+                let variable = definition.arguments().get(name).or_else(|| definition.return_values().get(name));
+                variable.is_some_and(steplatch_workflow::ContractVariable::is_secret)
+            };
+            let told = values.iter().filter(|(name, _)| secret(name));
+            found.extend(told.filter_map(|(_, value)| value.clone()));
+        }
+        _ => {}
+    }
+    found
+}
+
+/// Returns the text that a state types as a secret, as its author wrote it.
+fn typed_unseen(state: &State) -> Option<&str> {
+    let params = state.action().params();
+    let secret = params.get("secret").is_some_and(|secret| *secret == Value::Bool(true) || *secret == "true");
+    params.get("input_text").and_then(Value::as_str).filter(|_| secret)
+}

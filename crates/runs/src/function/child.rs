@@ -1,0 +1,355 @@
+//! Runs that a function starts.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use steplatch_ids::{RunId, StepId};
+use steplatch_nodes::NodeResult;
+use steplatch_protocol::NodeReply;
+use steplatch_python::{Answer, Declaration, Limits};
+use steplatch_store::Journal as _;
+use steplatch_workflow::{Definition, History, Input, Limits as RunLimits, Outcome, Timestamp, child_outcome};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::begin::Given;
+use super::drive::OwnFile;
+use super::entry::{Entry, Started};
+use super::work::{Came, after};
+use crate::begin::Beginning;
+use crate::child::{Watched, give_up, outcome_with, tell_of_waits};
+use crate::remote::BeginsRemote;
+use crate::run::{Progress, Run, RunState};
+use crate::source::{Named, Source};
+use crate::{Seal, Shared, remote};
+use steplatch_access::Caller;
+use steplatch_clock as clock;
+use steplatch_project::FunctionWorkflow;
+use steplatch_project::{Found, Saved};
+use steplatch_services::check;
+use steplatch_sessions::TerminalTools;
+
+/// How deep runs that functions start may be nested.
+const MOST_LEVELS: u32 = 16;
+
+/// Runs that may be under way at once below the one that somebody started: as many as can be looked after.
+const MOST_BELOW: usize = 500;
+
+/// A run that a call wants.
+pub(super) struct Wanted {
+    /// The step that starts it, by which it is found again.
+    pub(super) step: StepId,
+    pub(super) workflow: String,
+    pub(super) input: Value,
+    pub(super) params: Map<String, Value>,
+    /// How many runs are above it.
+    pub(super) depth: u32,
+    pub(super) at: Timestamp,
+    pub(super) timeout: Option<f64>,
+}
+
+/// What a run begins with that a step of another one starts.
+pub(crate) struct Begins {
+    pub(crate) run: RunId,
+    pub(crate) step: StepId,
+    pub(crate) input: Value,
+    pub(crate) params: Map<String, Value>,
+    /// How many runs are above it.
+    pub(crate) depth: u32,
+    /// Seconds that it may be at work.
+    pub(crate) timeout: Option<f64>,
+}
+
+/// Starts the run, or finds it, and waits for its end. `file` is where workflows are looked for first.
+///
+/// The future has a name for its type because a run's driver performs this, and this starts a driver.
+pub(super) fn perform(
+    shared: Arc<Shared>,
+    caller: Arc<Caller>,
+    parent: mpsc::UnboundedSender<Box<Input>>,
+    file: Option<Arc<OwnFile>>,
+    wanted: Wanted,
+    interrupt: CancellationToken,
+) -> Pin<Box<dyn Future<Output = Came> + Send>> {
+    Box::pin(async move {
+        let id = RunId::started_by(&wanted.step);
+        let Wanted { ref step, at, timeout, .. } = wanted;
+        let (step, workflow) = (step.clone(), wanted.workflow.clone());
+        let known = shared.find(&id).await;
+        let Some(_counted) = Below::count(&shared, &step, matches!(known, Ok(Some(_)))) else {
+            let message = format!("{MOST_BELOW} runs are under way below one run, which is the most");
+            return Came::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message });
+        };
+        let run = match known {
+            Ok(Some(run)) => run,
+            Ok(None) if wanted.depth > MOST_LEVELS => {
+                let message = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
+                return Came::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message });
+            }
+            Ok(None) => match begin(&shared, &caller, id, file.as_deref(), wanted).await {
+                Ok(run) => run,
+                Err(error) => return Came::refused(error),
+            },
+            Err(error) => return Came::refused(format!("what is known of run {id} can not be read: {error}")),
+        };
+        let began = Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() };
+        // A parent that is paused pauses it as well; one that is gone needs to know nothing.
+        let _ = parent.send(Box::new(began));
+        // Whoever stops waiting for the child, stops the child; a daemon that stops leaves both to the next one.
+        let _watched = Watched::new(&shared, run.clone());
+        tokio::select! {
+            biased;
+            _ = run.over_within(None) => {}
+            never = tell_of_waits(&run, &parent, &step) => match never {},
+            () = interrupt.cancelled() => give_up(&run).await,
+            () = after(at, timeout) => {
+                give_up(&run).await;
+                let seconds = timeout.unwrap_or_default();
+                return Came::TimedOut(format!("Workflow '{workflow}' took longer than {seconds} s"));
+            }
+        }
+        came_of(&shared, &run, &workflow).await
+    })
+}
+
+async fn begin(
+    shared: &Arc<Shared>,
+    caller: &Arc<Caller>,
+    run: RunId,
+    file: Option<&OwnFile>,
+    wanted: Wanted,
+) -> Result<Arc<Run>, String> {
+    let own = match file {
+        Some(OwnFile { name, text }) => {
+            let declared = shared.workers.load(name, text).await.map_err(|error| error.to_string())?;
+            let is_own = super::begin::workflow_of(&declared, Some(&wanted.workflow)).is_ok();
+            if is_own {
+                let source = source_of_own(shared, caller, &wanted, text).await;
+                Some((name.clone(), text.to_string(), declared, source))
+            } else {
+                None
+            }
+        }
+        None => None,
+    };
+    let (file, text, declared, source) = match own {
+        Some(own) => own,
+        None => match shared.named(caller, &wanted.workflow).await? {
+            Named::Remote(tool) => {
+                let Wanted { step, input, params, .. } = wanted;
+                let input = Given { input, params }.into_arguments();
+                check(&tool, &input)?;
+                let begins = BeginsRemote { run, tool: *tool, input, timeout: None, parent: Some(step), key: None };
+                return shared.begin_remote(caller, begins).await;
+            }
+            Named::Machine(saved) => return begin_machine(shared, caller, run, wanted, saved).await,
+            Named::Function(found) => {
+                let Wanted { step, input, params, depth, .. } = wanted;
+                let begins = Begins { run, step, input, params, depth, timeout: None };
+                return begin_saved(shared, caller, &found, begins).await;
+            }
+        },
+    };
+    let Wanted { step, workflow, input, params, depth, .. } = wanted;
+    let begins = Begins { run, step, input, params, depth, timeout: None };
+    let function = (file, text, declared, workflow);
+    begin_function(shared, caller, function, source, begins).await
+}
+
+/// Returns whether the library counts a run of a workflow that stands in the file of its parent: it does when that is
+/// the file that it has.
+async fn source_of_own(shared: &Shared, caller: &Caller, wanted: &Wanted, text: &str) -> Source {
+    match shared.workflows.find(caller, &wanted.workflow).await {
+        Ok(Found::Function(found)) if found.text() == text => Source::of_function(&found),
+        _ => Source::Function,
+    }
+}
+
+/// Begins a run of a function of the library.
+///
+/// # Errors
+/// In whole sentences, when it can not begin.
+pub(crate) async fn begin_saved(
+    shared: &Arc<Shared>,
+    caller: &Arc<Caller>,
+    found: &FunctionWorkflow,
+    begins: Begins,
+) -> Result<Arc<Run>, String> {
+    let (text, declared) = (found.text().to_owned(), found.declared().to_owned());
+    let function = (found.file(), text, declared, found.id.clone());
+    begin_function(shared, caller, function, Source::of_function(found), begins).await
+}
+
+async fn begin_function(
+    shared: &Arc<Shared>,
+    caller: &Arc<Caller>,
+    (file, text, declared, workflow): (String, String, Vec<Declaration>, String),
+    source: Source,
+    begins: Begins,
+) -> Result<Arc<Run>, String> {
+    let Begins { run, step, input, params, depth, timeout } = begins;
+    let started = Started {
+        at: clock::now(),
+        run,
+        workflow,
+        is_call: false,
+        file,
+        text,
+        input: if input.is_null() { Value::String(String::new()) } else { input },
+        params,
+        limits: Limits::default(),
+        nodes: super::begin::nodes_of(shared, caller, &declared).await?,
+        depth,
+        timeout,
+        one_heap: true,
+    };
+    shared.clone().begin_written(caller.clone(), started, source, Some(step), None).await
+}
+
+async fn begin_machine(
+    shared: &Arc<Shared>,
+    caller: &Arc<Caller>,
+    run: RunId,
+    wanted: Wanted,
+    saved: Saved,
+) -> Result<Arc<Run>, String> {
+    let Wanted { step, input, params, depth, .. } = wanted;
+    let definition = Definition::parse(&saved.definition, &TerminalTools)
+        .map_err(|problems| format!("the workflow '{}' is not valid:\n{problems}", saved.name))?;
+    let mut variables = params.clone();
+    if !input.is_null() {
+        variables.entry("input").or_insert_with(|| input.clone());
+    }
+    let start = steplatch_workflow::Start {
+        run,
+        session_id: None,
+        variables,
+        limits: RunLimits::default(),
+        keep_terminals: false,
+        save_on_success: true,
+        parent: Some(step),
+        depth,
+    };
+    let source = Source::Saved { folder: saved.folder, name: saved.name };
+    let beginning = Beginning { definition, source, start, key: None };
+    shared.begin_with(caller, beginning, Some(Given { input, params })).await
+}
+
+/// Returns what the run of a function that completed returned. Its secrets are in it only while it is in memory.
+async fn returned(shared: &Shared, run: &Run) -> Result<Value, String> {
+    if let Some(returned) = run.progress().returned {
+        return Ok(Value::clone(&returned));
+    }
+    let records = shared.journal.read(&run.id, 1).await;
+    let records = records.map_err(|error| format!("is over, and its result can not be read: {error}"))?;
+    let result = records.iter().rev().find_map(|record| match Entry::read(record, &Seal::default()) {
+        Ok(Entry::Completed { result, .. }) => Some(result),
+        _ => None,
+    });
+    Ok(result.unwrap_or_default())
+}
+
+/// Returns what came of a run that is over, and that is a call of a node.
+///
+/// # Errors
+/// In whole sentences, when it came to nothing.
+pub(crate) async fn result_of(shared: &Shared, run: &Run) -> Result<NodeReply, String> {
+    let id = run.id.to_string();
+    match run.state() {
+        RunState::Completed => {}
+        RunState::Cancelled => return Err(format!("It was cancelled (run {id}).")),
+        _ => return Err(run.progress().error.unwrap_or_else(|| format!("It failed (run {id})."))),
+    }
+    let result = returned(shared, run).await.map_err(|error| format!("Run {id} {error}."))?;
+    let result: NodeResult =
+        serde_json::from_value(result).map_err(|error| format!("Run {id} has no result: {error}."))?;
+    Ok(NodeReply { run_id: Some(id), ..crate::nodes::told(result) })
+}
+
+/// Returns what a run of a function came to that is over, as the machine that waits for it is told.
+pub(crate) async fn outcome_of(shared: &Shared, run: &Run) -> Outcome {
+    let returned = match run.state() {
+        RunState::Completed => Some(returned(shared, run).await),
+        _ => None,
+    };
+    outcome_with(run, returned)
+}
+
+/// One of the runs below a run that nobody's run started, counted for as long as this is there.
+struct Below {
+    shared: Arc<Shared>,
+    root: RunId,
+}
+
+impl Below {
+    /// Counts the run that `step` starts. `None` when there are too many; one that is found again is counted whatever
+    /// there are.
+    fn count(shared: &Arc<Shared>, step: &StepId, again: bool) -> Option<Self> {
+        let root = {
+            let driven = shared.lock();
+            let parent = |run: &RunId| driven.get(run)?.about.parent.as_ref().map(|step| step.run.clone());
+            std::iter::successors(Some(step.run.clone()), parent).last().unwrap_or_else(|| step.run.clone())
+        };
+        let mut below = shared.below();
+        let count = below.entry(root.clone()).or_default();
+        if *count >= MOST_BELOW && !again {
+            return None;
+        }
+        *count += 1;
+        drop(below);
+        Some(Self { shared: shared.clone(), root })
+    }
+}
+
+impl Drop for Below {
+    fn drop(&mut self) {
+        let mut below = self.shared.below();
+        if let Some(count) = below.get_mut(&self.root) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                below.remove(&self.root);
+            }
+        }
+    }
+}
+
+/// Returns why a run failed, on the last line of a traceback with the name of the exception before its text.
+fn raised(failed: &Progress) -> String {
+    let error = failed.error.clone().unwrap_or_default();
+    let name = failed.traceback.as_deref().and_then(|traceback| traceback.strip_suffix(&error)?.rsplit('\n').next());
+    format!("{}{error}", name.unwrap_or_default())
+}
+
+/// Says what a run that is over came to, as the function that waits for it is told.
+async fn came_of(shared: &Shared, run: &Run, workflow: &str) -> Came {
+    let failed = |error: String| {
+        let message = format!("Workflow '{workflow}' ({}) {error}", run.id);
+        Came::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message })
+    };
+    match run.state() {
+        RunState::Completed => {}
+        RunState::Cancelled => return failed("was cancelled".to_owned()),
+        _ => return failed(format!("failed: {}", raised(&run.progress()))),
+    }
+    if run.is_function() {
+        return match returned(shared, run).await {
+            Ok(result) => Came::value(result),
+            Err(error) => failed(error),
+        };
+    }
+    if run.is_remote() {
+        return match remote::result_of(shared, run).await {
+            Ok(result) => Came::value(result),
+            Err(error) => failed(error),
+        };
+    }
+    let events = match shared.events_of(&run.id, 1, &Seal::default()).await {
+        Ok(events) => events,
+        Err(error) => return failed(format!("is over, and its result can not be read: {error}")),
+    };
+    match child_outcome(&History::from_iter(&events), run.state().name()) {
+        Outcome::Finished { result } => Came::value(result),
+        _ => failed("came to nothing".to_owned()),
+    }
+}

@@ -1,0 +1,471 @@
+//! What the journal keeps of the run of a function.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use steplatch_ids::RunId;
+use steplatch_nodes::graph::{Ending, GraphEvent, StepOutcome};
+use steplatch_nodes::{NodeId, NodeResult};
+use steplatch_protocol::RunEvent;
+use steplatch_python::{Answer, Call, CallKind, Limits};
+use steplatch_store::Record;
+use steplatch_workflow::{By, Timestamp};
+
+use crate::event::Unreadable;
+use crate::seal::{Seal, SealedEntry};
+
+/// One entry. Its tag is none that an entry of a machine has, so that neither is taken for the other. Fields may be
+/// added with a default.
+///
+/// Calls are numbered within the run, from 1. Whoever makes calls is a frame, and is called by the number of the call
+/// that it is the answer to; 0 is what the run itself is: a function, or whoever wants one node called.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "function", rename_all = "snake_case")]
+pub(crate) enum Entry {
+    /// The run began. Always the first entry.
+    Started(Box<Started>),
+    /// A function asked for something, or told something.
+    Called {
+        /// When.
+        at: Timestamp,
+        /// The number of the call.
+        number: u64,
+        /// Whose call it is.
+        #[serde(default, skip_serializing_if = "is_root")]
+        frame: u64,
+        /// The call of a node within which it is made, where the frame executes that node itself; 0 where that is over.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        within: Option<u64>,
+        /// What, with its number among the calls of its function.
+        call: Call,
+    },
+    /// A call of a function node is executed by the function that makes it.
+    Inlined {
+        /// When.
+        at: Timestamp,
+        /// Which call.
+        number: u64,
+    },
+    /// It was answered.
+    Answered {
+        /// When.
+        at: Timestamp,
+        /// Which call.
+        number: u64,
+        /// With what.
+        answer: Answer,
+        /// Who answered, if somebody was asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<By>,
+        /// What was asked, in a few words.
+        asked: Asked,
+        /// The seconds that it might take, where it took longer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timeout: Option<f64>,
+    },
+    /// Nobody waits for this call any more.
+    Abandoned {
+        /// When.
+        at: Timestamp,
+        /// Which call.
+        number: u64,
+        /// What was asked, in a few words.
+        asked: Asked,
+    },
+    /// Something happened to a graph.
+    Graph {
+        /// When.
+        at: Timestamp,
+        /// Which graph.
+        frame: u64,
+        /// The call that a step makes, or the one that came to something.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        number: Option<u64>,
+        /// What.
+        event: GraphEvent,
+        /// The node whose call came to something.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<NodeId>,
+        /// The seconds that the call might take, where it took longer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timeout: Option<f64>,
+    },
+    /// Somebody wants nothing new to begin.
+    Paused {
+        /// When.
+        at: Timestamp,
+        /// Who.
+        by: String,
+        /// Whether it is paused because the run above it is.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        above: bool,
+    },
+    /// It may go on.
+    Resumed {
+        /// When.
+        at: Timestamp,
+        /// Who says so.
+        by: String,
+    },
+    /// A function was told an answer that was written down while it was paused.
+    Told {
+        /// When.
+        at: Timestamp,
+        /// Which call was answered.
+        number: u64,
+    },
+    /// A cancel was asked for. The calls of the run are ended next, then the cancel is raised in its function.
+    Cancelling {
+        /// When.
+        at: Timestamp,
+        /// Why.
+        reason: String,
+    },
+    /// Its function was told that it is cancelled, wherever it waited.
+    Interrupted {
+        /// When.
+        at: Timestamp,
+    },
+    /// It returned. The last entry, as the next two.
+    Completed {
+        /// When.
+        at: Timestamp,
+        /// What it returned.
+        result: Value,
+    },
+    /// It failed.
+    Failed {
+        /// When.
+        at: Timestamp,
+        /// Why: the text of an exception, where one was raised. In entries of older daemons, the whole traceback.
+        error: String,
+        /// Where the exception was raised, as Python tells it, with its name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        traceback: Option<String>,
+    },
+    /// Somebody ended it.
+    Cancelled {
+        /// When.
+        at: Timestamp,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The beginning of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Started {
+    /// When.
+    pub(crate) at: Timestamp,
+    /// The run's id.
+    pub(crate) run: RunId,
+    /// Which workflow of the file; the node, where the run is a call of one.
+    pub(crate) workflow: String,
+    /// Whether the run is a call of a node, which then has no file.
+    #[serde(default)]
+    pub(crate) is_call: bool,
+    /// How failures name the file.
+    pub(crate) file: String,
+    /// What stood in it, so that the run outlives every change to it.
+    pub(crate) text: String,
+    /// `ctx.input`
+    pub(crate) input: Value,
+    /// `ctx.params`
+    pub(crate) params: Map<String, Value>,
+    /// How far it may go.
+    pub(crate) limits: Limits,
+    /// The nodes of the file and of the project, as declarations of `nodes`.
+    pub(crate) nodes: Vec<Value>,
+    /// How many runs are above this one.
+    #[serde(default)]
+    pub(crate) depth: u32,
+    /// Seconds that it may take, without those in which it waits for somebody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) timeout: Option<f64>,
+    /// Whether its function executes function nodes of its file itself, with the same variables, and what these return
+    /// can be a whole result. Not so in runs that older daemons began.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) one_heap: bool,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_root(frame: &u64) -> bool {
+    *frame == 0
+}
+
+/// What a call asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Asked {
+    /// A node, by its id.
+    Node(String),
+    /// Somebody.
+    Gate,
+    /// A run of a workflow, by their names.
+    Run {
+        /// The workflow.
+        workflow: String,
+        /// The run.
+        run: RunId,
+    },
+    /// Anything that tells nobody anything.
+    Other,
+}
+
+impl SealedEntry for Entry {
+    fn close(&mut self, seal: &Seal) {
+        match self {
+            Self::Started(started) => {
+                let Started { text, input, params, nodes, .. } = &mut **started;
+                seal.close_text(text);
+                seal.close_in(input);
+                seal.close_all(params);
+                nodes.iter_mut().for_each(|node| seal.close_in(node));
+            }
+            Self::Called { call, .. } => close_call(&mut call.kind, seal),
+            Self::Answered { answer, .. } => match answer {
+                Answer::Value(value) => seal.close_in(value),
+                Answer::Raise { message, .. } => seal.close_text(message),
+            },
+            Self::Graph { event, .. } => close_event(event, seal),
+            Self::Completed { result, .. } => seal.close_in(result),
+            Self::Failed { error, traceback, .. } => {
+                seal.close_text(error);
+                seal.close_if(traceback.as_mut());
+            }
+            Self::Cancelling { reason, .. } | Self::Cancelled { reason, .. } => seal.close_text(reason),
+            Self::Abandoned { .. }
+            | Self::Inlined { .. }
+            | Self::Interrupted { .. }
+            | Self::Paused { .. }
+            | Self::Resumed { .. }
+            | Self::Told { .. } => {}
+        }
+    }
+}
+
+fn close_call(call: &mut CallKind, seal: &Seal) {
+    match call {
+        CallKind::Run { input, kwargs, .. } => {
+            seal.close_in(input);
+            seal.close_all(kwargs);
+        }
+        CallKind::Gate { prompt, choices, form, context, .. } => {
+            seal.close_text(prompt);
+            choices.iter_mut().flatten().for_each(|choice| seal.close_text(choice));
+            form.iter_mut().chain(context).for_each(|value| seal.close_in(value));
+        }
+        CallKind::RunWorkflow { input, params, .. } => {
+            seal.close_in(input);
+            seal.close_all(params);
+        }
+        CallKind::RunGraph { input, .. } => seal.close_in(input),
+        CallKind::Emit { data, .. } => seal.close_in(data),
+        CallKind::Log { text } => seal.close_text(text),
+        CallKind::Ended { output, error, .. } => {
+            seal.close_in(output);
+            seal.close_if(error.as_mut());
+        }
+        CallKind::Sleep { .. } | CallKind::Now {} | CallKind::Random {} => {}
+    }
+}
+
+fn close_event(event: &mut GraphEvent, seal: &Seal) {
+    match event {
+        GraphEvent::Started { input } | GraphEvent::AttemptStarted { input, .. } => seal.close_in(input),
+        GraphEvent::AttemptEnded { outcome: StepOutcome::Finished { result }, .. } => {
+            let NodeResult { output, error, input, attributes, .. } = &mut **result;
+            seal.close_in(output);
+            seal.close_if(error.as_mut());
+            seal.close_in(input);
+            seal.close_all(attributes);
+        }
+        GraphEvent::StepEnded { ending: Ending::Skipped { value }, .. } => seal.close_in(value),
+        GraphEvent::StepEnded { ending: Ending::Failed { error, .. }, .. } => seal.close_text(error),
+        GraphEvent::AttemptEnded { .. }
+        | GraphEvent::RetryPlanned { .. }
+        | GraphEvent::RetryDue { .. }
+        | GraphEvent::FallbackPlanned { .. }
+        | GraphEvent::StepEnded { .. }
+        | GraphEvent::Ended { .. } => {}
+    }
+}
+
+impl Entry {
+    /// Reads an entry. What a seal does not know stays hidden. One that a machine wrote, or a newer version, is refused.
+    pub(crate) fn read(record: &Record, seal: &Seal) -> Result<Self, Unreadable> {
+        let text = seal.open(record.text.clone());
+        serde_json::from_str(&text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
+    }
+
+    /// When it was written.
+    pub(super) fn at(&self) -> Timestamp {
+        match self {
+            Self::Started(started) => started.at,
+            Self::Called { at, .. }
+            | Self::Inlined { at, .. }
+            | Self::Cancelling { at, .. }
+            | Self::Interrupted { at }
+            | Self::Answered { at, .. }
+            | Self::Abandoned { at, .. }
+            | Self::Graph { at, .. }
+            | Self::Paused { at, .. }
+            | Self::Resumed { at, .. }
+            | Self::Told { at, .. }
+            | Self::Completed { at, .. }
+            | Self::Failed { at, .. }
+            | Self::Cancelled { at, .. } => *at,
+        }
+    }
+}
+
+/// The name that an event which a function emits is told under: never one of ours, which mean something to who follows.
+pub(super) fn told_as(event_type: &str) -> String {
+    if RunEvent::is_own(event_type) { format!("custom_{event_type}") } else { event_type.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use steplatch_nodes::{ErrorType, NodeType};
+    use steplatch_workflow::Event;
+
+    use super::*;
+
+    #[test]
+    fn entries_of_functions_are_stored_as_in_the_golden_file() {
+        let golden = include_str!("../../golden/function_entries.jsonl");
+        steplatch_golden::check_enum::<Entry>(golden, steplatch_golden::Tag::Field("function"));
+    }
+    use steplatch_access::hides_in_names;
+
+    #[test]
+    fn an_entry_of_a_machine_and_one_of_a_function_are_never_taken_for_each_other() {
+        let cancelled = Entry::Cancelled { at: Timestamp(1), reason: "so".to_owned() };
+        let text = serde_json::to_string(&cancelled).unwrap();
+        let read = |text: String| Entry::read(&Record { seq: 7, version: 1, text }, &Seal::default());
+        assert_eq!(read(text.clone()).unwrap(), cancelled);
+        assert!(serde_json::from_str::<Event>(&text).is_err());
+        let machine = Event::Cancelled { at: Timestamp(1), reason: "so".to_owned() };
+        let refused = read(serde_json::to_string(&machine).unwrap()).unwrap_err();
+        assert!(refused.to_string().contains("entry 7"), "{refused}");
+        let newer = text.replace("cancelled", "transcended");
+        assert!(read(newer).is_err(), "a kind of a newer version is refused");
+    }
+
+    /// Every kind of entry, with a secret in each foreign text.
+    fn entries(secret: &str) -> Vec<Entry> {
+        let (at, number) = (Timestamp(1), 1);
+        let text = || format!("it is {secret}, says somebody");
+        // A word of lowercase letters may be the name of a field of ours, and is not hidden there.
+        let name = || if hides_in_names(secret) { text() } else { "name".to_owned() };
+        let value = || json!({"list": [text(), 7], "deeper": {name(): {name(): text()}}});
+        let fields = || Map::from_iter([("field".to_owned(), value()), (name(), value())]);
+        let call = |kind: CallKind| Entry::Called {
+            at,
+            number,
+            frame: 0,
+            within: None,
+            call: Call { ordinal: 1, within: None, kind },
+        };
+        let asked = || Asked::Node("greet".to_owned());
+        let answered = |answer: Answer| Entry::Answered { at, number, answer, by: None, asked: asked(), timeout: None };
+        let node: NodeId = "greet".parse().unwrap();
+        let graph = |event: GraphEvent| Entry::Graph { at, frame: 1, number: None, event, node: None, timeout: None };
+        let ended = |ending: Ending| graph(GraphEvent::StepEnded { step: node.clone(), ending });
+        let result = NodeResult {
+            success: false,
+            output: value(),
+            error: Some(text()),
+            error_type: Some(ErrorType::ExitCode),
+            node_type: NodeType::Bash,
+            node_id: "greet".to_owned(),
+            input: value(),
+            attributes: fields(),
+        };
+        let finished = StepOutcome::Finished { result: Box::new(result.clone()) };
+        let (step, attempt) = (node.clone(), 1);
+        vec![
+            Entry::Started(Box::new(Started {
+                at,
+                run: RunId::random(),
+                workflow: "story".to_owned(),
+                is_call: false,
+                file: "story.py".to_owned(),
+                text: text(),
+                input: value(),
+                params: fields(),
+                limits: Limits::default(),
+                nodes: vec![value()],
+                depth: 0,
+                timeout: None,
+                one_heap: false,
+            })),
+            call(CallKind::Run { node: "greet".to_owned(), input: value(), timeout: None, kwargs: fields() }),
+            call(CallKind::Gate {
+                prompt: text(),
+                timeout: None,
+                choices: Some(vec![text(), "no".to_owned()]),
+                form: Some(value()),
+                answered_by: None,
+                context: Some(value()),
+            }),
+            call(CallKind::RunWorkflow { workflow: "w".to_owned(), input: value(), params: fields(), timeout: None }),
+            call(CallKind::RunGraph { graph: "g".to_owned(), input: value(), timeout: None }),
+            call(CallKind::Emit { event_type: "half".to_owned(), data: value() }),
+            call(CallKind::Log { text: text() }),
+            call(CallKind::Ended { of: 1, output: value(), error: Some(text()), cancelled: false }),
+            answered(Answer::Value(serde_json::to_value(result).unwrap())),
+            answered(Answer::refused(text())),
+            graph(GraphEvent::Started { input: value() }),
+            graph(GraphEvent::AttemptStarted { step: step.clone(), attempt, node: node.clone(), input: value() }),
+            graph(GraphEvent::AttemptEnded { step, attempt, outcome: finished }),
+            ended(Ending::Skipped { value: value() }),
+            ended(Ending::Failed { error: text(), error_type: ErrorType::ExitCode }),
+            Entry::Completed { at, result: value() },
+            Entry::Failed { at, error: text(), traceback: Some(text()) },
+            Entry::Cancelling { at, reason: text() },
+            Entry::Cancelled { at, reason: text() },
+        ]
+    }
+
+    #[test]
+    fn every_entry_hides_its_secrets_and_gives_them_back_to_who_has_the_key() {
+        // One that looks like a part of JSON, one that is a word of ours, and one that a program may print.
+        for secret in ["quo\"te\\d", "function", "\u{FDD0}0\u{FDD1}x"] {
+            let mut seal = Seal::default();
+            seal.learn(secret);
+            for entry in entries(secret) {
+                let mut closed = entry.clone();
+                closed.close(&seal);
+                let text = serde_json::to_string(&closed).unwrap();
+                let read = |seal: &Seal| Entry::read(&Record { seq: 1, version: 2, text: text.clone() }, seal).unwrap();
+                assert_eq!(read(&seal), entry, "{text}");
+                let shown = serde_json::to_value(read(&Seal::default())).unwrap();
+                assert!(!shown.to_string().contains(&format!("it is {secret}")), "{shown}");
+                assert!(shown.to_string().contains("it is ••••••, says"), "{shown}");
+                let twice = closed.clone();
+                assert_eq!(twice, closed);
+            }
+        }
+    }
+
+    #[test]
+    fn an_entry_that_an_older_daemon_wrote_is_read_as_it_is() {
+        let text = r#"{"function":"failed","at":1,"error":"Traceback\nValueError: bad \u{FDD0}x\u{FDD1} \u{FDD0}"}"#;
+        let text = text.replace("\\u{FDD0}", "\u{FDD0}").replace("\\u{FDD1}", "\u{FDD1}");
+        let read = Entry::read(&Record { seq: 1, version: 1, text }, &Seal::default()).unwrap();
+        let error = "Traceback\nValueError: bad \u{FDD0}x\u{FDD1} \u{FDD0}".to_owned();
+        assert_eq!(read, Entry::Failed { at: Timestamp(1), error, traceback: None });
+        let answered = r#"{"function":"answered","at":1,"number":1,"answer":{"value":7},"asked":"gate"}"#.to_owned();
+        let read = Entry::read(&Record { seq: 1, version: 1, text: answered }, &Seal::default()).unwrap();
+        assert!(matches!(read, Entry::Answered { timeout: None, .. }));
+    }
+
+    #[test]
+    fn what_a_function_emits_is_never_taken_for_what_happened_to_the_run() {
+        assert_eq!(told_as("half_done"), "half_done");
+        for ours in ["workflow_completed", "gate_answered", "node_error", "log", RunEvent::UNREADABLE] {
+            assert_eq!(told_as(ours), format!("custom_{ours}"));
+        }
+    }
+}

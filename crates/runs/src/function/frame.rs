@@ -1,0 +1,534 @@
+//! Who makes calls in a run: functions, graphs, and whoever wants one node called.
+//!
+//! A frame goes on with an answer, and asks for more. Both are appended in one
+//! transaction before anything new is performed.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use steplatch_nodes::graph::{
+    Decision, Effect, Graph, GraphEvent, GraphInput, Progress, StepOutcome, decide, hold, result, resume,
+};
+use steplatch_nodes::{ErrorType, Node, NodeId, NodeResult};
+use steplatch_python::{Answer, Call, CallKind, Entry as Step, Failure, Progress as Gone, State};
+use steplatch_store::Journal as _;
+use steplatch_workflow::{By, Timestamp};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::drive::Driver;
+use super::entry::Entry;
+use super::history::{Open, ROOT, What};
+use super::work::{Came, until};
+use steplatch_clock as clock;
+use steplatch_project::Execution;
+
+/// Somebody who makes calls.
+pub(super) enum Frame {
+    Function {
+        execution: Box<Execution>,
+        /// What it is the answer to, unless it is the run itself.
+        of: Option<Box<Called>>,
+        /// Answers that are written down, and that it is not told while the run is paused.
+        held: Vec<Held>,
+    },
+    Graph(Box<OfGraph>),
+    /// Wants one node called; the run itself then.
+    Once {
+        node: String,
+        input: Value,
+        timeout: Option<f64>,
+    },
+}
+
+/// An answer that a function is to be told once the run goes on.
+pub(super) struct Held {
+    number: u64,
+    /// The number of the call among the function's own.
+    ordinal: u64,
+    answer: Answer,
+}
+
+/// The call of a node that a frame is the answer to.
+pub(super) struct Called {
+    pub(super) node: Node,
+    pub(super) input: Value,
+}
+
+/// A graph on its way.
+pub(super) struct OfGraph {
+    called: Called,
+    graph: Graph,
+    progress: Progress,
+    waits: CancellationToken,
+    /// Nobody waits for its delays once it is gone.
+    _ends: DropGuard,
+}
+
+impl OfGraph {
+    pub(super) fn new(called: Called, graph: Graph) -> Self {
+        let (progress, waits) = (Progress::new(&graph), CancellationToken::new());
+        let ends = waits.clone().drop_guard();
+        Self { called, graph, progress, waits, _ends: ends }
+    }
+
+    /// Returns the seconds that an attempt of a step may take.
+    pub(super) fn limit(&self, step: &NodeId, node: &NodeId) -> Option<f64> {
+        let step = self.graph.steps().iter().find(|known| known.id == *step)?;
+        let retry = step.on_error.retry.as_ref().filter(|_| *node == step.node)?;
+        Some(retry.timeout?.duration().as_secs_f64())
+    }
+}
+
+/// What the journal has of a function.
+struct FunctionHistory {
+    /// What it asked and was told.
+    steps: Vec<Step>,
+    /// What it is still to be told.
+    held: Vec<Held>,
+}
+
+/// Why a function failed.
+struct Raised {
+    /// The text of the exception, as `str()` has it; its name where it has none.
+    error: String,
+    /// The whole of it, as Python tells it.
+    traceback: Option<String>,
+}
+
+impl From<Failure> for Raised {
+    fn from(failure: Failure) -> Self {
+        let traceback = Some(failure.to_string());
+        let error = if failure.message.is_empty() { failure.exception } else { failure.message };
+        Self { error, traceback }
+    }
+}
+
+/// Input that a function goes on with.
+pub(super) enum Told {
+    /// Nothing: it begins, or is found where it was.
+    Nothing,
+    /// The answer to a call, by the number among its own; written down with what follows from it.
+    Answer(u64, Answer),
+    /// That it executes the node of a call itself.
+    Inline(u64),
+    /// That it is cancelled.
+    Cancelled,
+}
+
+impl Driver {
+    /// Has a function go on; writes down `entries` and what it asks, and has that done. Returns false when this run is
+    /// not ours to go on with.
+    pub(super) async fn function_goes_on(&mut self, number: u64, mut entries: Vec<Entry>, told: Told) -> bool {
+        let recorded = match &told {
+            Told::Answer(ordinal, answer) => Some(Step::Answered { ordinal: *ordinal, answer: answer.clone() }),
+            Told::Inline(ordinal) => Some(Step::Inlined { ordinal: *ordinal }),
+            Told::Cancelled => Some(Step::Cancelled),
+            Told::Nothing => None,
+        };
+        let out_of_patience = self.out_of_patience();
+        tokio::pin!(out_of_patience);
+        let Some(Frame::Function { execution, .. }) = self.frames.get_mut(&number) else { return true };
+        let gone = async {
+            match told {
+                Told::Answer(ordinal, answer) => execution.answer(ordinal, answer).await,
+                Told::Inline(ordinal) => execution.inline(ordinal).await,
+                Told::Nothing | Told::Cancelled => Ok(None),
+            }
+        };
+        let gone = tokio::select! {
+            biased;
+            gone = gone => gone,
+            // What it computes leads nowhere any more. The cancel itself is the next thing that is heard.
+            () = &mut out_of_patience => return self.give_up(entries).await,
+        };
+        let is_replayed = matches!(gone, Ok(None));
+        let gone = match gone {
+            Ok(None) => match self.history_of(number, recorded).await {
+                Ok(history) => match self.frames.get_mut(&number) {
+                    Some(Frame::Function { execution, .. }) => {
+                        tokio::select! {
+                            biased;
+                            gone = execution.replay(history.steps) => gone.map_err(|error| error.to_string()),
+                            () = &mut out_of_patience => return self.give_up(entries).await,
+                        }
+                    }
+                    _ => return true,
+                },
+                Err(error) => Err(error),
+            },
+            Ok(Some(gone)) => Ok(gone),
+            Err(error) => Err(error.to_string()),
+        };
+        let at = clock::now();
+        let mut closed = Vec::new();
+        let (calls, ended) = match gone {
+            Ok(Gone { calls, abandoned, state }) => {
+                closed = abandoned;
+                if let (true, State::Waiting(waits)) = (is_replayed, &state) {
+                    closed.extend(self.folded.not_among(number, waits));
+                }
+                for ordinal in &closed {
+                    if let Some(abandoned) = self.folded.open.number_of(number, *ordinal) {
+                        entries.extend(self.abandoned(abandoned, at));
+                    }
+                }
+                self.note_raised(number, &state);
+                let ended = match state {
+                    State::Waiting(_) => None,
+                    State::Completed(result) => Some(Ok(result)),
+                    State::Failed(failure) => Some(Err(Raised::from(failure))),
+                };
+                (calls, ended)
+            }
+            Err(error) => (Vec::new(), Some(Err(Raised { error, traceback: None }))),
+        };
+        let mut last = self.folded.last;
+        let mut numbered = Vec::with_capacity(calls.len());
+        for call in calls {
+            last += 1;
+            numbered.push((last, call.kind.clone()));
+            let within = call.within.map(|within| self.folded.open.number_of(number, within).unwrap_or(ROOT));
+            entries.push(Entry::Called { at, number: last, frame: number, within, call });
+        }
+        if let Some(ended) = ended {
+            return self.function_ended(number, entries, at, ended).await;
+        }
+        if !self.append(entries).await || !self.close(number, &closed).await {
+            return false;
+        }
+        for (call, kind) in numbered {
+            match &kind {
+                CallKind::Ended { of, .. } => {
+                    if let Some(node) = self.folded.open.number_of(number, *of) {
+                        self.inline_ended(node, kind);
+                    }
+                }
+                _ if kind.wants_answer() && !self.folded.open.contains(call) => {}
+                _ => self.perform(call, at, kind, false),
+            }
+        }
+        true
+    }
+
+    async fn function_ended(
+        &mut self,
+        number: u64,
+        mut entries: Vec<Entry>,
+        at: Timestamp,
+        ended: Result<Value, Raised>,
+    ) -> bool {
+        if number == ROOT {
+            let end = match ended {
+                Ok(result) => Entry::Completed { at, result },
+                Err(Raised { error, traceback }) => Entry::Failed { at, error, traceback },
+            };
+            // What these entries close is still open in `folded`. A replay, as that of a cancel, does not say which calls the
+            // end leaves without an answer.
+            let is_closed = |number: u64| {
+                let closes = |entry: &Entry| match entry {
+                    Entry::Abandoned { number: closed, .. } | Entry::Answered { number: closed, .. } => {
+                        *closed == number
+                    }
+                    _ => false,
+                };
+                entries.iter().any(closes)
+            };
+            let mut ending = self.folded.ended_by(&self.run, at, end);
+            ending.retain(|entry| !matches!(entry, Entry::Abandoned { number, .. } if is_closed(*number)));
+            entries.extend(ending);
+            return self.append(entries).await;
+        }
+        // What it asked last without waiting for it is told, and nobody answers.
+        if !self.append(entries).await {
+            return false;
+        }
+        if let Some(Frame::Function { of: Some(called), .. }) = self.frames.get(&number) {
+            let (node, input) = (&called.node, called.input.clone());
+            let came = match ended {
+                Ok(output) => self.returned(node, input, output),
+                Err(Raised { error, traceback }) => {
+                    NodeResult::failed(node, input, ErrorType::Exception, traceback.unwrap_or(error))
+                }
+            };
+            self.work.came(number, Came::node(came));
+        }
+        true
+    }
+
+    /// Has a graph go on; as [`Self::function_goes_on`]. `call` is the one that `input` is about.
+    pub(super) async fn graph_goes_on(
+        &mut self,
+        number: u64,
+        mut entries: Vec<Entry>,
+        input: GraphInput,
+        call: Option<u64>,
+    ) -> bool {
+        let at = clock::now();
+        let is_paused = self.folded.paused.is_some();
+        let ended = match call.and_then(|call| self.folded.open.get(call)).map(|open| &open.what) {
+            Some(What::Step { step, node, .. }) => Some((node.clone(), self.limit_of(number, step, node))),
+            _ => None,
+        };
+        let Some(Frame::Graph(of)) = self.frames.get_mut(&number) else { return true };
+        let decide = if is_paused { hold } else { decide };
+        let Decision { events, effects } = decide(&of.graph, &of.progress, input, at);
+        events.iter().for_each(|event| of.progress.apply(event));
+        let came = of.progress.ended().map(|_| result(&of.called.node, &of.graph, &of.progress));
+        let mut last = self.folded.last;
+        let mut begun = Vec::new();
+        for event in events {
+            let (mut node, mut timeout) = (None, None);
+            let call = match &event {
+                GraphEvent::AttemptStarted { .. } => {
+                    last += 1;
+                    begun.push(last);
+                    Some(last)
+                }
+                GraphEvent::AttemptEnded { outcome, .. } => {
+                    let (called, limit) = ended.clone().unzip();
+                    node = called;
+                    timeout = limit.flatten().filter(|_| *outcome == StepOutcome::TimedOut);
+                    call
+                }
+                _ => None,
+            };
+            entries.push(Entry::Graph { at, frame: number, number: call, event, node, timeout });
+        }
+        if !self.append(entries).await {
+            return false;
+        }
+        let mut begun = begun.into_iter();
+        for effect in effects {
+            match effect {
+                Effect::Run { node, input, timeout, .. } => {
+                    if let Some(call) = begun.next() {
+                        let seconds = timeout.map(|timeout| timeout.as_secs_f64());
+                        self.call_node(call, at, node.as_str(), input, seconds, false);
+                    }
+                }
+                Effect::Wait { step, until } => self.delay(number, step, until),
+            }
+        }
+        if let Some(came) = came {
+            self.work.came(number, Came::node(came));
+        }
+        true
+    }
+
+    fn delay(&mut self, number: u64, step: NodeId, due: Timestamp) {
+        let Some(Frame::Graph(of)) = self.frames.get(&number) else { return };
+        let waits = of.waits.clone();
+        self.work.spawn(number, async move {
+            tokio::select! {
+                () = until(due) => {}
+                () = waits.cancelled() => {}
+            }
+            Came::DelayOver(step)
+        });
+    }
+
+    /// Has a frame begin, or go on from where its history leads.
+    pub(super) async fn begin_frame(&mut self, number: u64) -> bool {
+        let at = clock::now();
+        match self.frames.get(&number) {
+            Some(Frame::Function { .. }) => self.function_goes_on(number, Vec::new(), Told::Nothing).await,
+            Some(Frame::Graph(of)) => {
+                let input = match of.progress.has_begun() {
+                    false => GraphInput::Start { input: of.called.input.clone() },
+                    true => GraphInput::GoOn,
+                };
+                self.graph_goes_on(number, Vec::new(), input, None).await
+            }
+            Some(Frame::Once { node, input, timeout }) => {
+                let (node, input, timeout) = (node.clone(), input.clone(), *timeout);
+                let kind = CallKind::Run { node, input, timeout, kwargs: serde_json::Map::new() };
+                let call = self.folded.last + 1;
+                let called = Call { ordinal: call, within: None, kind: kind.clone() };
+                let called = Entry::Called { at, number: call, frame: number, within: None, call: called };
+                if !self.append(vec![called]).await {
+                    return false;
+                }
+                self.perform(call, at, kind, false);
+                true
+            }
+            None => self.begin_inline(number, at).await,
+        }
+    }
+
+    /// Goes on with a frame that another daemon left: what it waits for is open, or it waits for nothing.
+    pub(super) async fn resume_frame(&mut self, number: u64) -> Result<(), String> {
+        let waits = self.folded.open.has_of_frame(number);
+        if !matches!(self.frames.get(&number), Some(Frame::Graph(_))) {
+            // What was answered while it was paused may not have been told.
+            let found = if self.folded.was_paused { self.history_of(number, None).await?.held } else { Vec::new() };
+            if let Some(Frame::Function { held, .. }) = self.frames.get_mut(&number) {
+                *held = found;
+            }
+            if !waits || self.folded.was_paused {
+                self.work.came(number, Came::Begin);
+            }
+            return Ok(());
+        }
+        let history = self.graph_history(number).await?;
+        let Some(Frame::Graph(of)) = self.frames.get_mut(&number) else { return Ok(()) };
+        of.progress = Progress::of(&of.graph, &history);
+        if of.progress.ended().is_some() {
+            let came = result(&of.called.node, &of.graph, &of.progress);
+            self.work.came(number, Came::node(came));
+            return Ok(());
+        }
+        // Its calls are open, and are seen to as such.
+        for effect in resume(&of.graph, &of.progress) {
+            if let Effect::Wait { step, until } = effect {
+                self.delay(number, step, until);
+            }
+        }
+        self.work.came(number, Came::Begin);
+        Ok(())
+    }
+
+    /// Returns what makes a call, and everything below it, count as abandoned. Ends what it started.
+    pub(super) fn abandoned(&mut self, number: u64, at: Timestamp) -> Vec<Entry> {
+        let mut entries = self.abandoned_below(number, at);
+        self.work.interrupt(number);
+        self.frames.remove(&number);
+        if let Some(open) = self.folded.open.get(number) {
+            entries.push(Entry::Abandoned { at, number, asked: open.asked(&self.run, number) });
+        }
+        entries
+    }
+
+    /// The same for what is below a call only.
+    pub(super) fn abandoned_below(&mut self, number: u64, at: Timestamp) -> Vec<Entry> {
+        let below = self.folded.open.below(number);
+        let mut entries = Vec::with_capacity(below.len());
+        for below in below {
+            self.work.interrupt(below);
+            self.frames.remove(&below);
+            if let Some(open) = self.folded.open.get(below) {
+                entries.push(Entry::Abandoned { at, number: below, asked: open.asked(&self.run, below) });
+            }
+        }
+        entries
+    }
+
+    /// Returns what a function was answered and asked so far, with a last step that is not written down yet.
+    async fn history_of(&self, frame: u64, last: Option<Step>) -> Result<FunctionHistory, String> {
+        let (mut steps, mut held) = (Vec::new(), Vec::new());
+        let (mut ordinals, mut is_paused) = (HashMap::new(), false);
+        for entry in self.entries().await? {
+            match entry {
+                Entry::Called { number, frame: of, call, .. } if of == frame => {
+                    ordinals.insert(number, call.ordinal);
+                    steps.push(Step::Called(call));
+                }
+                Entry::Answered { number, answer, .. } => {
+                    let Some(&ordinal) = ordinals.get(&number) else { continue };
+                    if is_paused {
+                        held.push(Held { number, ordinal, answer });
+                    } else {
+                        steps.push(Step::Answered { ordinal, answer });
+                    }
+                }
+                // What it asked because of that answer comes next.
+                Entry::Told { number, .. } => {
+                    if let Some(at) = held.iter().position(|held| held.number == number) {
+                        let Held { ordinal, answer, .. } = held.remove(at);
+                        steps.push(Step::Answered { ordinal, answer });
+                    }
+                }
+                Entry::Inlined { number, .. } => {
+                    steps.extend(ordinals.get(&number).map(|ordinal| Step::Inlined { ordinal: *ordinal }));
+                }
+                Entry::Interrupted { .. } if frame == ROOT => {
+                    held.clear();
+                    is_paused = false;
+                    steps.push(Step::Cancelled);
+                }
+                Entry::Paused { .. } => is_paused = true,
+                Entry::Resumed { .. } => is_paused = false,
+                _ => {}
+            }
+        }
+        steps.extend(last);
+        Ok(FunctionHistory { steps, held })
+    }
+
+    async fn graph_history(&self, frame: u64) -> Result<Vec<GraphEvent>, String> {
+        let of_graph = |entry| match entry {
+            Entry::Graph { frame: of, event, .. } if of == frame => Some(event),
+            _ => None,
+        };
+        Ok(self.entries().await?.into_iter().filter_map(of_graph).collect())
+    }
+
+    async fn entries(&self) -> Result<Vec<Entry>, String> {
+        let unreadable = |error: &dyn std::fmt::Display| format!("the history of the run can not be read: {error}");
+        let records = self.shared.journal.read(&self.run, 1).await.map_err(|error| unreadable(&error))?;
+        let read = |record| Entry::read(record, self.seal.seal()).map_err(|error| unreadable(&error));
+        records.iter().map(read).collect()
+    }
+
+    /// Passes on what came of a call to whoever made it.
+    pub(super) async fn answer(&mut self, number: u64, open: Open, came: Came, by: Option<By>) -> bool {
+        let at = clock::now();
+        self.work.interrupt(number);
+        let mut entries = self.abandoned_below(number, at);
+        self.frames.remove(&number);
+        let asked = open.asked(&self.run, number);
+        let timeout = open.timeout().filter(|_| matches!(came, Came::TimedOut(_)));
+        match (self.frames.get_mut(&open.frame), open.what) {
+            (Some(Frame::Function { held, .. }), What::Call(call)) => {
+                let answer = came.into_answer();
+                entries.push(Entry::Answered { at, number, answer: answer.clone(), by, asked, timeout });
+                if self.folded.paused.is_some() {
+                    held.push(Held { number, ordinal: call.ordinal, answer });
+                    return self.append(entries).await;
+                }
+                self.function_goes_on(open.frame, entries, Told::Answer(call.ordinal, answer)).await
+            }
+            (Some(Frame::Graph(_)), What::Step { step, attempt, .. }) => {
+                let outcome = came.into_outcome();
+                let input = GraphInput::AttemptEnded { step, attempt, outcome };
+                self.graph_goes_on(open.frame, entries, input, Some(number)).await
+            }
+            (Some(Frame::Once { .. }), What::Call(_)) => {
+                let answer = came.into_answer();
+                let result = match &answer {
+                    Answer::Value(result) => Entry::Completed { at, result: result.clone() },
+                    Answer::Raise { message, .. } => Entry::Failed { at, error: message.clone(), traceback: None },
+                };
+                entries.extend([Entry::Answered { at, number, answer, by, asked, timeout }, result]);
+                self.append(entries).await
+            }
+            _ => true,
+        }
+    }
+
+    /// Tells everybody what they were not told while the run was paused.
+    pub(super) async fn go_on_all(&mut self) -> bool {
+        let numbers: Vec<u64> = self.frames.keys().copied().collect();
+        for number in numbers {
+            let held = match self.frames.get_mut(&number) {
+                Some(Frame::Function { held, .. }) => std::mem::take(held),
+                Some(Frame::Graph(_)) => {
+                    if !self.graph_goes_on(number, Vec::new(), GraphInput::GoOn, None).await {
+                        return false;
+                    }
+                    continue;
+                }
+                _ => continue,
+            };
+            for Held { number: answered, ordinal, answer } in held {
+                if self.folded.end.is_some() {
+                    return true;
+                }
+                let entries = vec![Entry::Told { at: clock::now(), number: answered }];
+                if !self.function_goes_on(number, entries, Told::Answer(ordinal, answer)).await {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,186 @@
+//! Function nodes that the function which calls them executes itself.
+//!
+//! A function node that stands in the same file as its caller is executed in the
+//! caller's interpreter, so that both have the same module variables. The call is
+//! written down and has its limits like any other; what the node asks for is asked by
+//! the caller's frame and names the call that it is made within. The execution tells
+//! when the node is over, and the call is answered because of that.
+
+use serde_json::Value;
+use steplatch_nodes::{ErrorType, Node, NodeKind, NodeResult};
+use steplatch_python::{Answer, Call, CallKind};
+use steplatch_workflow::Timestamp;
+
+use super::drive::Driver;
+use super::entry::Entry;
+use super::frame::{Frame, Told};
+use super::history::{Folded, Open, What};
+use super::work::Came;
+use steplatch_clock as clock;
+
+/// How far a call is that its caller executes itself.
+#[derive(Debug, Clone)]
+pub(super) enum InlineExecution {
+    /// It is being executed.
+    Begun,
+    /// It is over, and the call is not answered yet.
+    Ended(Box<CallKind>),
+}
+
+impl Driver {
+    /// Whether the function that makes this call executes the node itself: both stand in the same file.
+    pub(super) fn is_inline(&self, number: u64, node: &Node) -> bool {
+        let NodeKind::Function(function) = &node.kind else { return false };
+        let Some(Open { frame, what: What::Call(_), .. }) = self.folded.open.get(number) else { return false };
+        let Some(Frame::Function { execution, .. }) = self.frames.get(frame) else { return false };
+        let own = self.file.as_ref().map(|file| &*file.text);
+        // One that an older daemon began has a heap for each call.
+        self.folded.one_heap && function.source.as_deref().or(own) == Some(execution.text())
+    }
+
+    /// Goes on with a call that is executed by its caller, when another daemon may have begun it.
+    pub(super) fn resume_inline(&mut self, number: u64) {
+        match self.folded.open.get(number).and_then(|open| open.inlined.clone()) {
+            // It begins once it is known how far its caller was.
+            None => self.work.came(number, Came::Begin),
+            Some(InlineExecution::Begun) => {}
+            Some(InlineExecution::Ended(ended)) => self.inline_ended(number, *ended),
+        }
+    }
+
+    /// Leaves a call to the function that makes it, if it is such a call. Returns false when this run is not ours to go on
+    /// with.
+    pub(super) async fn begin_inline(&mut self, number: u64, at: Timestamp) -> bool {
+        let Some(Open { frame, what: What::Call(call), inlined: None, .. }) = self.folded.open.get(number) else {
+            return true;
+        };
+        let (frame, ordinal) = (*frame, call.ordinal);
+        self.function_goes_on(frame, vec![Entry::Inlined { at, number }], Told::Inline(ordinal)).await
+    }
+
+    /// Answers the call of a node that its caller has executed.
+    pub(super) fn inline_ended(&mut self, number: u64, ended: CallKind) {
+        let Some(Open { what: What::Call(Call { kind, .. }), .. }) = self.folded.open.get(number) else { return };
+        let CallKind::Run { node, input, .. } = kind else { return };
+        let CallKind::Ended { output, error, cancelled, .. } = ended else { return };
+        let Some(node) = self.declared.get(node) else { return };
+        let came = match error {
+            Some(error) if cancelled => Came::Answer(Answer::cancelled(error)),
+            Some(error) => Came::node(NodeResult::failed(node, input.clone(), ErrorType::Exception, error)),
+            None => Came::node(self.returned(node, input.clone(), output)),
+        };
+        self.work.came(number, came);
+    }
+
+    /// Returns the result of a function node that returned `output`.
+    pub(super) fn returned(&self, node: &Node, input: Value, output: Value) -> NodeResult {
+        // One that an older daemon began goes on as it began.
+        if self.folded.one_heap {
+            NodeResult::returned(node, input, output)
+        } else {
+            NodeResult::succeeded(node, input, output)
+        }
+    }
+
+    /// Closes the calls of these numbers among the function's own that came too late to be closed before, and all that
+    /// were made within a call that is over. Returns false when this run is not ours to go on with.
+    pub(super) async fn close(&mut self, frame: u64, ordinals: &[u64]) -> bool {
+        let late =
+            ordinals.iter().filter_map(|ordinal| self.folded.open.number_of(frame, *ordinal)).collect::<Vec<_>>();
+        let mut closing = late;
+        closing.extend(self.folded.open.orphans());
+        while !closing.is_empty() {
+            let at = clock::now();
+            let mut entries = Vec::new();
+            for number in closing {
+                entries.extend(self.abandoned(number, at));
+            }
+            if !self.append(entries).await {
+                return false;
+            }
+            closing = self.folded.open.orphans();
+        }
+        true
+    }
+}
+
+impl Folded {
+    /// Takes in a call of a function, by whose number among its own it says that it is made within another one, or that
+    /// one is over.
+    pub(super) fn apply_inline(&mut self, frame: u64, call: &Call) {
+        if let CallKind::Ended { of, .. } = &call.kind
+            && let Some(number) = self.open.number_of(frame, *of)
+        {
+            self.open.set_inlined(number, InlineExecution::Ended(Box::new(call.kind.clone())));
+        }
+    }
+
+    /// Returns the open calls of a function that are not among these, by their numbers among its own.
+    pub(super) fn not_among(&self, frame: u64, ordinals: &[u64]) -> Vec<u64> {
+        let own = self.open.of_frame(frame).filter_map(|(_, open)| match &open.what {
+            What::Call(call) => Some(call.ordinal),
+            What::Step { .. } => None,
+        });
+        own.filter(|ordinal| !ordinals.contains(ordinal)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use steplatch_store::Record;
+
+    use super::*;
+    use crate::Seal;
+
+    fn folded(texts: &[&str]) -> Folded {
+        let mut folded = Folded::default();
+        for (at, text) in texts.iter().enumerate() {
+            let record = Record { seq: at as u64 + 1, version: 1, text: (*text).to_owned() };
+            folded.apply(&Entry::read(&record, &Seal::default()).unwrap_or_else(|error| panic!("{error}")));
+        }
+        folded
+    }
+
+    const STARTED: &str = r#"{"function":"started","at":1,"run":"run_0000000000000000","workflow":"it","file":"it.py",
+        "text":"","input":"","params":{},"limits":{},"nodes":[]"#;
+
+    #[test]
+    fn a_run_that_an_older_daemon_began_has_a_heap_for_each_call() {
+        let older = folded(&[
+            &format!("{STARTED}}}"),
+            r#"{"function":"called","at":2,"number":1,"call":{"ordinal":1,"call":"run","node":"a","input":"","timeout":null,"kwargs":{}}}"#,
+            r#"{"function":"called","at":3,"number":2,"frame":1,"call":{"ordinal":1,"call":"run","node":"b","input":"","timeout":null,"kwargs":{}}}"#,
+        ]);
+        assert!(!older.one_heap);
+        assert!(older.open.below(1).contains(&2) && older.open.orphans().is_empty());
+        assert!(folded(&[&format!(r#"{STARTED},"one_heap":true}}"#)]).one_heap);
+    }
+
+    #[test]
+    fn what_is_asked_within_a_call_is_below_it_and_an_orphan_after_it() {
+        let asks = |number: u64, ordinal: u64, within: &str| {
+            format!(
+                r#"{{"function":"called","at":2,"number":{number}{within},"call":{{"ordinal":{ordinal},"call":"sleep","seconds":1.0}}}}"#
+            )
+        };
+        let call = r#"{"function":"called","at":2,"number":1,"call":{"ordinal":1,"call":"run","node":"a","input":"","timeout":null,"kwargs":{}}}"#;
+        let mut run = folded(&[
+            call,
+            r#"{"function":"inlined","at":2,"number":1}"#,
+            &asks(2, 2, r#","within":1"#),
+            &asks(3, 3, ""),
+        ]);
+        assert!(run.open.below(1).into_iter().eq([2]));
+        assert!(matches!(run.open.get(1).unwrap().inlined, Some(InlineExecution::Begun)));
+        let ended = Call {
+            ordinal: 4,
+            within: None,
+            kind: CallKind::Ended { of: 1, output: 7.into(), error: None, cancelled: false },
+        };
+        run.apply_inline(0, &ended);
+        assert!(matches!(run.open.get(1).unwrap().inlined, Some(InlineExecution::Ended(_))));
+        run.apply(&Entry::Abandoned { at: Timestamp(3), number: 1, asked: super::super::entry::Asked::Other });
+        assert_eq!(run.open.orphans(), [2]);
+        assert_eq!(run.not_among(0, &[3]), [2]);
+    }
+}

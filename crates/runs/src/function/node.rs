@@ -1,0 +1,79 @@
+//! The nodes that a run can call.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Value, json};
+use steplatch_ids::RunId;
+use steplatch_nodes::{Call, Node, NodeKind, NodeResult};
+
+use crate::nodes::{Hands, Panes, Performer};
+use steplatch_access::Caller;
+
+/// Nodes by their ids, and what they are performed with.
+pub(super) struct Declared {
+    nodes: HashMap<String, Node>,
+    hands: Hands,
+    panes: Arc<Panes>,
+    performer: OnceLock<Performer>,
+}
+
+impl Declared {
+    /// Reads declarations, of which the first one of an id counts, and adds the node that everybody has.
+    ///
+    /// # Errors
+    /// With everything that is wrong with them.
+    pub(super) fn read(documents: &[Value], hands: &Hands, run: &RunId) -> Result<Self, String> {
+        let mut nodes = HashMap::new();
+        let mut problems = String::new();
+        for document in documents.iter().chain([&json!({"id": "identity", "type": "identity"})]) {
+            let id = document.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
+            match Node::parse(document) {
+                Ok(node) => drop(nodes.entry(id).or_insert(node)),
+                Err(wrong) => problems.push_str(&format!("the node '{id}' is not valid:\n{wrong}\n")),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(problems.trim_end().to_owned());
+        }
+        let (hands, panes) = (hands.clone(), hands.panes(run.to_string()));
+        Ok(Self { nodes, hands, panes, performer: OnceLock::new() })
+    }
+
+    pub(super) fn get(&self, id: &str) -> Option<&Node> {
+        self.nodes.get(id)
+    }
+
+    /// Performs a node that makes no calls itself.
+    pub(super) async fn perform(&self, caller: &Arc<Caller>, node: &Node, call: Call, step: String) -> NodeResult {
+        let made = || self.hands.performer(caller, caller.folder.clone(), self.panes.clone());
+        self.performer.get_or_init(made).run(node, call, &step).await
+    }
+
+    /// Returns the values of the secrets that calls have referred to so far.
+    pub(super) fn secrets(&self) -> BTreeSet<String> {
+        self.performer.get().map(Performer::resolved).unwrap_or_default()
+    }
+
+    /// Takes over terminals that nodes were given by another daemon.
+    pub(super) fn adopt(&self, terminals: BTreeMap<String, String>) {
+        for (node, terminal) in terminals {
+            if self.nodes.get(&node).is_some_and(|node| matches!(node.kind, NodeKind::Pty(_))) {
+                self.panes.adopt(node, terminal);
+            }
+        }
+    }
+
+    /// The same for one that a call was about to use, or to open.
+    pub(super) fn adopt_unseen(&self, node: &str) {
+        self.panes.adopt_unseen(node);
+    }
+
+    /// Ends what nodes keep running between calls.
+    pub(super) async fn close(&self, caller: &Caller) {
+        if let Some(performer) = self.performer.get() {
+            performer.close().await;
+        }
+        self.panes.close(caller).await;
+    }
+}

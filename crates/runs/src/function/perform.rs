@@ -1,0 +1,303 @@
+//! What functions ask for, performed.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use steplatch_nodes::{Call as NodeCall, ErrorType, Node, NodeId, NodeKind, NodeResult, NodeType, Seconds};
+use steplatch_python::{Answer, CallKind, Limits, Start};
+use steplatch_workflow::{Input, Timestamp};
+use tokio::sync::mpsc;
+
+use super::child;
+use super::drive::Driver;
+use super::frame::{Called, Frame, OfGraph};
+use super::gate::complaint;
+use super::history::{Open, ROOT, What};
+use super::work::{Came, after};
+use steplatch_clock as clock;
+use steplatch_project::Function;
+
+/// How deep functions and graphs may call each other within one run.
+const MOST_LEVELS: usize = 16;
+
+impl Driver {
+    /// Begins what a call asks for, which was written down `at` that time. `again` is whether another daemon may have
+    /// begun it.
+    pub(super) fn perform(&mut self, number: u64, at: Timestamp, call: CallKind, again: bool) {
+        match call {
+            CallKind::Run { node, input, timeout, kwargs } => {
+                let is_function = |node: &Node| matches!(node.kind, NodeKind::Function(_));
+                let input = match (self.declared.get(&node).is_some_and(is_function), kwargs.is_empty(), &input) {
+                    (true, ..) | (_, true, _) => input,
+                    (_, false, Value::String(text)) if text.is_empty() => Value::Object(kwargs.clone()),
+                    (_, false, _) => {
+                        let mut fields = kwargs.clone();
+                        fields.entry("input").or_insert(input);
+                        Value::Object(fields)
+                    }
+                };
+                self.call_with(number, at, &node, (input, kwargs), timeout, again);
+            }
+            CallKind::RunGraph { graph, input, timeout } => {
+                let is_graph = |node: &Node| matches!(node.kind, NodeKind::Graph(_));
+                if !self.declared.get(&graph).is_some_and(is_graph) {
+                    return self.work.came(number, Self::not_found("Graph", &graph));
+                }
+                self.call_node(number, at, &graph, input, timeout, again);
+            }
+            kind @ CallKind::Gate { .. } if let Some(complaint) = complaint(&kind) => {
+                self.work.came(number, Came::refused(complaint));
+            }
+            CallKind::Gate { prompt, timeout: timeout @ Some(seconds), .. } => {
+                let message = format!("nobody answered within {seconds} s: {prompt}");
+                self.work.later(number, at, timeout, Came::TimedOut(message));
+            }
+            // It is told as part of the run's progress; whoever answers is an input.
+            CallKind::Gate { timeout: None, .. } => {}
+            CallKind::Sleep { seconds } => self.work.later(number, at, Some(seconds), Came::value(Value::Null)),
+            CallKind::Now {} => self.work.came(number, Came::value(clock::now().as_seconds())),
+            CallKind::Random {} => self.work.came(number, drawn()),
+            CallKind::RunWorkflow { workflow, timeout: Some(timeout), .. } if timeout <= 0.0 => {
+                self.work.came(number, Came::TimedOut(too_long("Workflow", &workflow, Some(timeout))));
+            }
+            CallKind::RunWorkflow { workflow, input, params, timeout } => {
+                let interrupt = self.work.interrupt_for(number);
+                let wanted = child::Wanted {
+                    step: super::history::child_step(&self.run, number),
+                    workflow,
+                    input,
+                    params,
+                    depth: self.depth + 1,
+                    at,
+                    timeout,
+                };
+                let child = child::perform(
+                    self.shared.clone(),
+                    self.caller.clone(),
+                    self.parent(),
+                    self.file.clone(),
+                    wanted,
+                    interrupt,
+                );
+                self.work.spawn(number, child);
+            }
+            CallKind::Emit { .. } | CallKind::Log { .. } | CallKind::Ended { .. } => {}
+        }
+    }
+
+    /// Calls a node, as [`Self::perform`].
+    pub(super) fn call_node(
+        &mut self,
+        number: u64,
+        at: Timestamp,
+        id: &str,
+        input: Value,
+        timeout: Option<f64>,
+        again: bool,
+    ) {
+        self.call_with(number, at, id, (input, Map::new()), timeout, again);
+    }
+
+    fn call_with(
+        &mut self,
+        number: u64,
+        at: Timestamp,
+        id: &str,
+        (input, params): (Value, Map<String, Value>),
+        timeout: Option<f64>,
+        again: bool,
+    ) {
+        let Some(node) = self.declared.get(id).cloned() else {
+            return self.work.came(number, self.missing(number, id, input));
+        };
+        if timeout.is_some_and(|timeout| timeout <= 0.0) {
+            return self.work.came(number, Came::TimedOut(too_long("Node", id, timeout)));
+        }
+        match &node.kind {
+            NodeKind::Function(_) if self.is_inline(number, &node) => {
+                if !self.is_bounded(number, at, &node, &input, timeout) {
+                    return;
+                }
+                match again {
+                    true => self.resume_inline(number),
+                    false => self.work.came(number, Came::Begin),
+                }
+            }
+            NodeKind::Function(_) | NodeKind::Graph(_) => {
+                let is_begun = self.call_frame(number, at, node, (input, params), timeout);
+                // One that another daemon began is begun once it is known how far it was.
+                if is_begun && !again {
+                    self.work.came(number, Came::Begin);
+                }
+            }
+            NodeKind::Identity(_) => {
+                let output = input.clone();
+                self.work.came(number, Came::node(NodeResult::succeeded(&node, input, output)));
+            }
+            _ if again => {
+                let message = "The daemon ended while the node was running; whether it was done is not known, and it is \
+                               not done again.";
+                let result = NodeResult::failed(&node, input, ErrorType::Unknown, message);
+                if matches!(node.kind, NodeKind::Pty(_)) {
+                    self.declared.adopt_unseen(id);
+                }
+                let (hands, step) = (self.shared.hands.clone(), super::history::call_step(&self.run, number));
+                self.work.spawn(number, async move {
+                    hands.end_left(&step.to_string()).await;
+                    Came::node(result)
+                });
+            }
+            _ => {
+                let interrupt = self.work.interrupt_for(number);
+                let (declared, caller) = (self.declared.clone(), self.caller.clone());
+                let step = super::history::call_step(&self.run, number).to_string();
+                let message = too_long("Node", id, timeout);
+                self.work.spawn(number, async move {
+                    let call = NodeCall { input, interrupt: interrupt.clone(), ..NodeCall::default() };
+                    let performing = declared.perform(&caller, &node, call, step);
+                    tokio::pin!(performing);
+                    tokio::select! {
+                        biased;
+                        result = &mut performing => Came::node(result),
+                        () = after(at, timeout) => {
+                            // What it started has ended when it returns.
+                            interrupt.cancel();
+                            performing.await;
+                            Came::TimedOut(message)
+                        }
+                    }
+                });
+            }
+        }
+    }
+
+    /// What comes of calling a node that is not there: an exception for a function, a failed result for a graph.
+    fn missing(&self, number: u64, id: &str, input: Value) -> Came {
+        let is_step = self.folded.open.get(number).is_some_and(|open| matches!(open.what, What::Step { .. }));
+        if !is_step {
+            return Self::not_found("Node", id);
+        }
+        Came::node(NodeResult {
+            success: false,
+            output: Value::Null,
+            error: Some(format!("Node '{id}' not found in session")),
+            error_type: Some(ErrorType::NotStarted),
+            node_type: NodeType::Identity,
+            node_id: id.to_owned(),
+            input,
+            attributes: Map::new(),
+        })
+    }
+
+    /// Makes a frame: what it asks for are calls of this run. Returns whether it can begin.
+    fn call_frame(
+        &mut self,
+        number: u64,
+        at: Timestamp,
+        node: Node,
+        (input, params): (Value, Map<String, Value>),
+        timeout: Option<f64>,
+    ) -> bool {
+        if !self.is_bounded(number, at, &node, &input, timeout) {
+            return false;
+        }
+        let frame = match &node.kind {
+            NodeKind::Graph(graph) => {
+                let graph = graph.clone();
+                Frame::Graph(Box::new(OfGraph::new(Called { node, input }, graph)))
+            }
+            _ => match self.function_of(&node, at, &input, params) {
+                Ok(function) => Frame::Function {
+                    execution: Box::new(self.shared.workers.execution(function)),
+                    of: Some(Box::new(Called { node, input })),
+                    held: Vec::new(),
+                },
+                Err(message) => {
+                    let result = NodeResult::failed(&node, input, ErrorType::NotStarted, message);
+                    self.work.came(number, Came::node(result));
+                    return false;
+                }
+            },
+        };
+        self.frames.insert(number, frame);
+        true
+    }
+
+    /// Sees to the end of a call whose node makes calls: after its time, or at once where it is nested too deeply. Returns
+    /// whether it can begin.
+    fn is_bounded(&mut self, number: u64, at: Timestamp, node: &Node, input: &Value, timeout: Option<f64>) -> bool {
+        if self.levels_above(number) >= MOST_LEVELS {
+            let message = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
+            let result = NodeResult::failed(node, input.clone(), ErrorType::Exception, message);
+            self.work.came(number, Came::node(result));
+            return false;
+        }
+        let own = node.timeout.map(Seconds::duration).as_ref().map(Duration::as_secs_f64);
+        match (timeout, own) {
+            (Some(timeout), own) if own.is_none_or(|own| timeout <= own) => {
+                let message = too_long("Node", node.id.as_str(), Some(timeout));
+                self.work.later(number, at, Some(timeout), Came::TimedOut(message));
+            }
+            (_, Some(own)) => {
+                let message = format!("It took longer than {own} s, which is its limit.");
+                let result = NodeResult::failed(node, input.clone(), ErrorType::Timeout, message);
+                self.work.later(number, at, Some(own), Came::node(result));
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn parent(&self) -> mpsc::UnboundedSender<Box<Input>> {
+        let run = self.shared.driven(&self.run);
+        // One that nobody knows is told nothing, which nobody minds.
+        run.map_or_else(|| mpsc::unbounded_channel().0, |run| run.inputs())
+    }
+
+    fn function_of(
+        &self,
+        node: &Node,
+        at: Timestamp,
+        input: &Value,
+        params: Map<String, Value>,
+    ) -> Result<Function, String> {
+        let NodeKind::Function(declared) = &node.kind else { return Err("It is no function.".to_owned()) };
+        let (file, text) = match (&declared.source, &self.file) {
+            (Some(source), _) => {
+                let file = declared.file.clone().unwrap_or_else(|| format!("{}.py", node.id));
+                (file, source.as_str().into())
+            }
+            (None, Some(own)) => (own.name.clone(), own.text.clone()),
+            (None, None) => return Err("The file that it stands in is not known.".to_owned()),
+        };
+        let start = Start { id: node.id.to_string(), input: input.clone(), params, at: Some(at.as_seconds()) };
+        Ok(Function { file, text, start, limits: Limits::default() })
+    }
+
+    fn levels_above(&self, number: u64) -> usize {
+        let parent = |number: &u64| self.folded.open.get(*number).map(Open::parent).filter(|frame| *frame != ROOT);
+        std::iter::successors(parent(&number), parent).count()
+    }
+
+    /// Returns the seconds that a step of a graph may take, which was called before this daemon began.
+    pub(super) fn limit_of(&self, frame: u64, step: &NodeId, node: &NodeId) -> Option<f64> {
+        let Some(Frame::Graph(of)) = self.frames.get(&frame) else { return None };
+        of.limit(step, node)
+    }
+}
+
+fn too_long(what: &str, id: &str, timeout: Option<f64>) -> String {
+    format!("{what} '{id}' took longer than {} s", timeout.unwrap_or_default())
+}
+
+/// Draws a number from 0 to below 1, of as many digits as such numbers have.
+fn drawn() -> Came {
+    match getrandom::u64() {
+        #[allow(clippy::cast_precision_loss, reason = "53 bits are what a number has")]
+        Ok(bits) => Came::value((bits >> 11) as f64 / (1_u64 << 53) as f64),
+        Err(error) => Came::Answer(Answer::Raise {
+            exception: "OSError".to_owned(),
+            message: format!("the operating system has no randomness to give: {error}"),
+        }),
+    }
+}

@@ -1,0 +1,224 @@
+//! Runs of functions, as they are told to who follows or asks.
+
+use serde_json::{Map, Value, json};
+use steplatch_nodes::NodeId;
+use steplatch_nodes::graph::{Ending, GraphEvent, StepOutcome};
+use steplatch_protocol::{RunEvent, RunReply};
+use steplatch_python::{Answer, CallKind};
+use steplatch_store::Record;
+
+use super::entry::{Asked, Entry, told_as};
+use super::gate::{HUMAN, step};
+use super::history::{Folded, ROOT, child_of};
+use crate::Seal;
+use crate::event::{Unreadable, envelope, tell_by};
+use crate::run::{Run, RunState};
+use steplatch_access::Secrets;
+use steplatch_clock as clock;
+
+/// Tells an entry as an event; one that says nothing to anybody else is `None`.
+pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unreadable> {
+    let gate_id = |number: u64| step(&run.id, number).map(|step| step.to_string());
+    let (at, event_type, data) = match Entry::read(record, &Seal::default())? {
+        Entry::Started(started) => {
+            let data = json!({"input": started.input, "params": started.params, "file": started.file});
+            (started.at, "workflow_started".to_owned(), data)
+        }
+        Entry::Called { at, number, frame, within: inner, call } => {
+            let frame = inner.unwrap_or(frame);
+            let (event_type, data) = match call.kind {
+                CallKind::Run { node, input, .. } | CallKind::RunGraph { graph: node, input, .. } => {
+                    ("node_started".to_owned(), within(frame, json!({"node_id": node, "call": number, "input": input})))
+                }
+                CallKind::RunWorkflow { workflow, input, params, .. } => {
+                    let data = json!({"workflow_id": workflow, "call": number, "input": input, "params": params,
+                                      "child_run_id": child_of(&run.id, number)});
+                    ("nested_workflow_started".to_owned(), within(frame, data))
+                }
+                CallKind::Gate { prompt, choices, form, answered_by, context, .. } => (
+                    "gate_waiting".to_owned(),
+                    json!({"gate_id": gate_id(number), "state": "gate", "prompt": prompt,
+                           "choices": choices, "form": form,
+                           "answered_by": answered_by.as_deref().unwrap_or(HUMAN), "context": context}),
+                ),
+                CallKind::Emit { event_type, data } => (told_as(&event_type), data),
+                CallKind::Log { text } => ("log".to_owned(), json!({"text": text})),
+                CallKind::Sleep { .. } | CallKind::Now {} | CallKind::Random {} | CallKind::Ended { .. } => {
+                    return Ok(None);
+                }
+            };
+            (at, event_type, data)
+        }
+        Entry::Answered { at, number, answer, by, asked, timeout } => {
+            let (event_type, data) = match asked {
+                Asked::Other => return Ok(None),
+                Asked::Gate => match answer {
+                    Answer::Value(answer) => {
+                        let mut data = json!({"gate_id": gate_id(number), "state": "gate", "answer": answer});
+                        tell_by(&mut data, by);
+                        ("gate_answered", data)
+                    }
+                    Answer::Raise { .. } => {
+                        ("gate_timeout", json!({"gate_id": gate_id(number), "state": "gate", "timeout": timeout}))
+                    }
+                },
+                Asked::Node(node) => match answer {
+                    Answer::Value(result) => {
+                        let good = result.get("success") == Some(&Value::Bool(true));
+                        let data = json!({"node_id": node, "call": number, "success": good, "result": result});
+                        ("node_completed", data)
+                    }
+                    Answer::Raise { exception, message } if exception == "TimeoutError" => {
+                        let data = json!({"node_id": node, "call": number, "timeout": timeout, "error": message});
+                        ("node_timeout", data)
+                    }
+                    Answer::Raise { message, .. } => {
+                        ("node_error", json!({"node_id": node, "call": number, "error": message}))
+                    }
+                },
+                Asked::Run { workflow, run } => match answer {
+                    Answer::Value(result) => (
+                        "nested_workflow_completed",
+                        json!({"workflow_id": workflow, "child_run_id": run, "call": number, "result": result}),
+                    ),
+                    Answer::Raise { message, .. } => (
+                        "nested_workflow_failed",
+                        json!({"workflow_id": workflow, "child_run_id": run, "call": number, "error": message}),
+                    ),
+                },
+            };
+            (at, event_type.to_owned(), data)
+        }
+        Entry::Abandoned { at, number, asked } => match asked {
+            Asked::Gate => (at, "gate_cancelled".to_owned(), json!({"gate_id": gate_id(number), "state": "gate"})),
+            Asked::Node(node) => {
+                let data = json!({"node_id": node, "call": number, "error": "nobody waits for it any more"});
+                (at, "node_error".to_owned(), data)
+            }
+            Asked::Run { workflow, run } => {
+                let data = json!({"workflow_id": workflow, "child_run_id": run, "call": number});
+                (at, "nested_workflow_cancelled".to_owned(), data)
+            }
+            Asked::Other => return Ok(None),
+        },
+        Entry::Graph { at, frame, number, event, node, timeout } => {
+            let (event_type, data) = of_graph(frame, number, event, node, timeout);
+            (at, event_type.to_owned(), data)
+        }
+        Entry::Paused { at, by, .. } => (at, "workflow_paused".to_owned(), json!({"by": by})),
+        Entry::Resumed { at, by } => (at, "workflow_resumed".to_owned(), json!({"by": by})),
+        Entry::Told { .. } | Entry::Inlined { .. } | Entry::Cancelling { .. } | Entry::Interrupted { .. } => {
+            return Ok(None);
+        }
+        Entry::Completed { at, result } => (at, "workflow_completed".to_owned(), json!({"result": result})),
+        Entry::Failed { at, error, traceback } => {
+            let mut data = json!({"reason": "failed", "error": error});
+            if let Some(traceback) = traceback {
+                data["traceback"] = traceback.into();
+            }
+            (at, "workflow_failed".to_owned(), data)
+        }
+        Entry::Cancelled { at, reason } => (at, "workflow_cancelled".to_owned(), json!({"reason": reason})),
+    };
+    let data = match data {
+        Value::Object(data) => Value::Object(data),
+        Value::Null => Value::Object(Map::new()),
+        other => json!({"data": other}),
+    };
+    Ok(Some(envelope(run, record.seq, &event_type, data, clock::to_iso8601(at))))
+}
+
+/// Says within which call another one is made, unless the run itself makes it.
+fn within(frame: u64, mut data: Value) -> Value {
+    if frame != ROOT {
+        data["within"] = frame.into();
+    }
+    data
+}
+
+/// Tells what happened to the graph that is the answer to the call `frame`. `called` is the node whose call came to
+/// something, `timeout` what it might take.
+fn of_graph(
+    frame: u64,
+    number: Option<u64>,
+    event: GraphEvent,
+    called: Option<NodeId>,
+    timeout: Option<f64>,
+) -> (&'static str, Value) {
+    match event {
+        GraphEvent::Started { input } => ("graph_started", json!({"call": frame, "input": input})),
+        GraphEvent::AttemptStarted { step, attempt, node, input } => (
+            "node_started",
+            json!({"node_id": node, "call": number, "within": frame, "step_id": step, "attempt": attempt, "input": input}),
+        ),
+        GraphEvent::AttemptEnded { step, attempt, outcome } => {
+            let mut data =
+                json!({"node_id": called, "call": number, "within": frame, "step_id": step, "attempt": attempt});
+            let event_type = match outcome {
+                StepOutcome::Finished { result } => {
+                    data["node_id"] = result.node_id.as_str().into();
+                    data["success"] = result.success.into();
+                    data["result"] = json!(result);
+                    "node_completed"
+                }
+                StepOutcome::TimedOut => {
+                    data["timeout"] = json!(timeout);
+                    data["error"] = "it took longer than it may".into();
+                    "node_timeout"
+                }
+                StepOutcome::Unknown => {
+                    data["error"] = "whether it was done is not known".into();
+                    "node_error"
+                }
+            };
+            (event_type, data)
+        }
+        GraphEvent::RetryPlanned { step, due } => {
+            ("graph_step_retry", json!({"call": frame, "step_id": step, "due": clock::to_iso8601(due)}))
+        }
+        GraphEvent::RetryDue { step } => ("graph_step_again", json!({"call": frame, "step_id": step})),
+        GraphEvent::FallbackPlanned { step } => ("graph_step_fallback", json!({"call": frame, "step_id": step})),
+        GraphEvent::StepEnded { step, ending } => {
+            let (event_type, why) = match ending {
+                Ending::Completed => ("graph_step_completed", Value::Null),
+                Ending::Skipped { value } => ("graph_step_skipped", json!({"value": value})),
+                Ending::Failed { error, .. } => ("graph_step_failed", json!({"error": error})),
+                Ending::NotRun { because } => ("graph_step_not_run", json!({"because": because})),
+            };
+            let mut data = json!({"call": frame, "step_id": step});
+            if let (Value::Object(data), Value::Object(why)) = (&mut data, why) {
+                data.extend(why);
+            }
+            (event_type, data)
+        }
+        GraphEvent::Ended { success: true } => ("graph_completed", json!({"call": frame})),
+        GraphEvent::Ended { success: false } => ("graph_failed", json!({"call": frame})),
+    }
+}
+
+/// Tells how far a run is.
+///
+/// # Errors
+/// When an entry can not be read.
+pub(crate) fn report(run: &Run, records: &[Record], secrets: &Secrets) -> Result<RunReply, Unreadable> {
+    let progress = run.progress();
+    let mut folded = Folded::default();
+    for record in records {
+        folded.apply(&Entry::read(record, &Seal::default())?);
+    }
+    let ended = progress.ended.unwrap_or_else(clock::now);
+    let mut result = folded.end.and_then(|end| end.result).unwrap_or_default();
+    secrets.mask_in(&mut result);
+    Ok(RunReply {
+        success: progress.state == RunState::Completed,
+        run_id: run.id.to_string(),
+        status: progress.state.name().to_owned(),
+        workflow_name: Some(run.about.workflow.clone()),
+        total_elapsed_time: ended.since(run.about.started).as_secs_f64(),
+        result: Some(result).filter(|_| progress.state == RunState::Completed),
+        paused: progress.pause(secrets),
+        error: secrets.masked_if(progress.error.or(progress.trouble)),
+        traceback: secrets.masked_if(progress.traceback),
+        ..RunReply::default()
+    })
+}

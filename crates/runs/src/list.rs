@@ -1,0 +1,93 @@
+//! Runs, listed: by workflow, state and time.
+
+use steplatch_ids::RunId;
+use steplatch_protocol::{ListWorkflowRuns, ListWorkflowRunsReply};
+use steplatch_store::{Journal, RunFilter};
+use steplatch_workflow::Timestamp;
+
+use super::Runs;
+use super::run::{Run, RunState};
+use steplatch_clock as clock;
+
+/// Runs that are listed unless another number is given.
+const USUALLY_LISTED: usize = 50;
+
+/// Runs that are looked through at a time.
+const PAGE: usize = 200;
+
+/// Which runs are wanted.
+struct Wanted<'a> {
+    workflow: Option<&'a str>,
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
+}
+
+impl Wanted<'_> {
+    fn takes(&self, run: &Run) -> bool {
+        self.workflow.is_none_or(|wanted| wanted == run.about.workflow)
+            && self.since.is_none_or(|since| run.about.started >= since)
+            && self.until.is_none_or(|until| run.about.started < until)
+    }
+}
+
+impl Runs {
+    /// Lists runs, the newest first.
+    pub async fn list(&self, verb: &ListWorkflowRuns) -> ListWorkflowRunsReply {
+        let refused = |error: String| ListWorkflowRunsReply { error: Some(error), ..ListWorkflowRunsReply::default() };
+        let is_pending = verb.state.as_deref() == Some(RunState::PENDING);
+        if let Some(name) = verb.state.as_deref().filter(|name| !is_pending && RunState::named(name).is_none()) {
+            let known = RunState::ALL.map(RunState::name).join(", ");
+            return refused(format!("Invalid state: {name}; states are {}, {known}", RunState::PENDING));
+        }
+        let time =
+            |name: &str, text: &Option<String>| match text.as_deref().map(|text| (text, clock::parse_iso8601(text))) {
+                None => Ok(None),
+                Some((_, Some(moment))) => Ok(Some(moment)),
+                Some((text, None)) => {
+                    Err(format!("{name} is a moment in ISO 8601, such as 2026-01-31T12:00:00Z, and not '{text}'"))
+                }
+            };
+        let wanted = match (time("since", &verb.since), time("until", &verb.until)) {
+            (Ok(since), Ok(until)) => Wanted { workflow: verb.workflow_id.as_deref(), since, until },
+            (Err(error), _) | (_, Err(error)) => return refused(error),
+        };
+        let most = verb.limit.map_or(USUALLY_LISTED, |limit| limit as usize);
+        let mut runs = Vec::new();
+        let mut before = match &verb.before {
+            None => None,
+            Some(id) => match self.number_of(id).await {
+                Ok(number) => Some(number),
+                Err(error) => return refused(error),
+            },
+        };
+        while runs.len() < most && !is_pending {
+            let filter = RunFilter { state: verb.state.clone(), before, limit: Some(PAGE), ..RunFilter::default() };
+            let page = match self.shared.journal.runs(filter).await {
+                Ok(page) => page,
+                Err(error) => return refused(format!("the runs can not be read: {error}")),
+            };
+            before = page.last().map(|known| known.number);
+            let is_last = page.len() < PAGE;
+            let told = page.into_iter().map(|known| self.shared.told(known)).filter(|run| wanted.takes(run));
+            for run in told.take(most - runs.len()) {
+                runs.push(self.listed(&run).await);
+            }
+            if is_last {
+                break;
+            }
+        }
+        ListWorkflowRunsReply { success: true, runs, error: None }
+    }
+
+    /// Returns the place of a run in the order in which all of them began.
+    async fn number_of(&self, id: &str) -> Result<u64, String> {
+        let known = match id.parse::<RunId>() {
+            Ok(id) => {
+                self.shared.journal.find(&id).await.map_err(|error| format!("the runs can not be read: {error}"))?
+            }
+            Err(_) => None,
+        };
+        let shown: String = id.chars().take(80).collect();
+        known.map(|known| known.number).ok_or_else(|| format!("before is a run_id, and there is no run '{shown}'"))
+    }
+}

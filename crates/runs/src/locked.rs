@@ -1,0 +1,377 @@
+//! Locked runs: what a run needs to go on is sealed while it waits for a person.
+//!
+//! Owns which runs that the last daemon left are locked, and decides in which form the private part of a run is stored. Where
+//! the approver has a passphrase, the private part of a run that waits for a person, itself or through a run below it, is
+//! sealed with the approver's key (`approver/key.rs`). It is stored plain again together with the entry that ends the wait.
+//! A daemon that finds sealed runs leaves them and the runs above them alone until the passphrase is given.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError};
+
+use steplatch_ids::{RunId, StepId};
+use steplatch_protocol::{ExitTerminal, Passphrase, SetApprover, SetApproverReply, UnlockRuns, UnlockRunsReply};
+use steplatch_store::{Journal as _, KnownRun, RunFilter, StorageError};
+use steplatch_workflow::{AnsweredBy, Definition, Effect, History, Input, decide};
+use tokio::sync::{Mutex, mpsc, watch};
+
+use super::run::{Progress, Run, RunState};
+use super::{Runs, Seal, Shared, child};
+use steplatch_access::Caller;
+use steplatch_access::{NotPassed, OpeningKey, SealingKey, Source, is_sealed};
+use steplatch_clock as clock;
+use steplatch_sessions::TerminalTools;
+
+/// Why a locked run does not go on, and what opens it.
+pub(super) const LOCKED: &str = "the run waits for a person and is locked since the daemon was started anew; the approver's \
+                                 passphrase opens it: steplatch approver unlock";
+
+/// Why a run does not go on whose private part opens with no passphrase that is known.
+const OTHER_KEY: &str = "what it needs to go on is sealed with another approver's passphrase than the one that is set";
+
+/// The locked runs of a daemon.
+#[derive(Debug, Default)]
+pub(super) struct LockedRuns {
+    runs: SyncMutex<HashMap<RunId, Driverless>>,
+    /// Their ids, until each has its driver.
+    ids: watch::Sender<HashSet<RunId>>,
+    /// Held while locked runs are opened or written off, so that each is one or the other.
+    opening: Mutex<()>,
+    /// Changes whenever a passphrase is set or taken away.
+    key_changes: watch::Sender<u64>,
+}
+
+/// A run as others see it, with what its driver will need. Who follows a locked run goes on to follow it when it is opened.
+pub(super) type Driverless = (Arc<Run>, mpsc::UnboundedReceiver<Box<Input>>, watch::Sender<Progress>);
+
+impl LockedRuns {
+    fn runs(&self) -> MutexGuard<'_, HashMap<RunId, Driverless>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a locked run.
+    pub(super) fn get(&self, run: &RunId) -> Option<Arc<Run>> {
+        self.runs().get(run).map(|(run, ..)| run.clone())
+    }
+
+    fn count(&self) -> usize {
+        self.ids.borrow().len()
+    }
+
+    /// Returns the ids of all of them.
+    pub(super) fn ids(&self) -> HashSet<RunId> {
+        self.ids.borrow().clone()
+    }
+
+    pub(super) fn contains(&self, run: &RunId) -> bool {
+        self.ids.borrow().contains(run)
+    }
+
+    /// Waits until a run is not locked: it has its driver, or is over.
+    pub(super) async fn opened(&self, run: &RunId) {
+        // The sender is ours.
+        let _ = self.ids.subscribe().wait_for(|ids| !ids.contains(run)).await;
+    }
+
+    /// Returns a receiver that changes whenever a passphrase is set or taken away.
+    pub(super) fn key_changes(&self) -> watch::Receiver<u64> {
+        self.key_changes.subscribe()
+    }
+}
+
+/// In which form the private part of a run is stored.
+#[derive(Debug, Clone, Default)]
+pub(super) enum PrivateForm {
+    #[default]
+    Plain,
+    /// Sealed with this key; none where another daemon did it, with a key that may be another one by now.
+    Sealed(Option<SealingKey>),
+}
+
+impl PrivateForm {
+    /// Returns the form of a text that was stored.
+    pub(super) fn of(text: &str) -> Self {
+        if is_sealed(text) { Self::Sealed(None) } else { Self::Plain }
+    }
+
+    /// Returns the private part of `run` as it is to be stored from now on. `None` where that is as it is stored already.
+    /// `asks_person` says whether the run waits for a person, `has_changed` whether `text` is another one.
+    pub(super) async fn stored_anew(
+        &mut self,
+        shared: &Shared,
+        run: &RunId,
+        (asks_person, has_changed): (bool, bool),
+        text: impl FnOnce() -> String,
+    ) -> Option<String> {
+        let key = if asks_person { shared.approver.sealing_key().await } else { None };
+        let is_stored = match (&key, &*self) {
+            (None, Self::Plain) => true,
+            (Some(key), Self::Sealed(Some(before))) => key == before,
+            _ => false,
+        };
+        if is_stored && !has_changed {
+            return None;
+        }
+        let text = text();
+        let sealed = key.as_ref().and_then(|key| key.seal(run, &text));
+        *self = if sealed.is_some() { Self::Sealed(key) } else { Self::Plain };
+        Some(sealed.unwrap_or(text))
+    }
+}
+
+impl Shared {
+    /// Has the terminal hosts hide the secrets of a run that is about to be sealed: the next daemon does not know them, and what
+    /// terminals show outlives this one.
+    pub(super) async fn hide_for_next_daemon(&self, private: Option<&str>, seal: &Seal) {
+        if private.is_some_and(is_sealed) {
+            self.sessions.remember_secrets(seal.secrets()).await;
+        }
+    }
+
+    /// Whether one of these runs, or one below it, waits for a person.
+    pub(super) fn ask_person<'r>(&self, runs: impl IntoIterator<Item = &'r RunId>) -> bool {
+        runs.into_iter().filter_map(|run| self.driven(run)).any(|run| run.progress().asks_person)
+    }
+
+    /// Reads what a run needs to go on, and in which form it is stored.
+    ///
+    /// # Errors
+    /// In a whole sentence, when it can not be read, or `key` does not open it.
+    pub(super) async fn private_part(
+        &self,
+        run: &RunId,
+        key: Option<&OpeningKey>,
+    ) -> Result<(String, PrivateForm), String> {
+        let private = self.journal.private(run).await;
+        let private = private.map_err(|error| format!("its history can not be read: {error}"))?.unwrap_or_default();
+        let form = PrivateForm::of(&private);
+        if matches!(form, PrivateForm::Plain) {
+            return Ok((private, form));
+        }
+        let opened = key.and_then(|key| key.open(run, &private));
+        opened.map(|opened| (opened, form)).ok_or_else(|| OTHER_KEY.to_owned())
+    }
+
+    /// Returns a run as others see it, with what its driver needs: the one that was locked, if it was.
+    pub(super) fn driverless(&self, known: &KnownRun) -> Driverless {
+        let locked = self.locked.runs().remove(&known.run);
+        locked.unwrap_or_else(|| {
+            let (run, received, progress) = Run::driven(known.run.clone(), Run::told(known.clone()).about);
+            (Arc::new(run), received, progress)
+        })
+    }
+
+    /// Locks the runs whose private part is sealed, and all above them. `left` is in the order in which they began.
+    ///
+    /// # Errors
+    /// When the journal can not be read.
+    pub(super) async fn lock_sealed(&self, left: &[KnownRun]) -> Result<(), StorageError> {
+        let sealed = self.sealed_among(left, None).await?;
+        for known in left.iter().filter(|known| sealed.contains(&known.run)) {
+            let told = Run::told(known.clone());
+            let (run, received, progress) = Run::driven(known.run.clone(), told.about.clone());
+            let trouble = Some(LOCKED.to_owned());
+            // One above another may not have been told as waiting yet.
+            progress.send_replace(Progress { state: RunState::Waiting, locked: true, trouble, ..told.progress() });
+            let run = Arc::new(run);
+            self.hold_terminals(&run).await;
+            self.locked.runs().insert(known.run.clone(), (run, received, progress));
+        }
+        self.locked.ids.send_replace(sealed.clone());
+        if !sealed.is_empty() {
+            tracing::info!(runs = sealed.len(), "runs wait for a person and are locked: steplatch approver unlock");
+        }
+        Ok(())
+    }
+
+    /// Returns what a machine has done so far. What is secret in it is hidden.
+    async fn history_of(&self, run: &Run) -> Option<(Definition, History)> {
+        if run.is_function() || run.is_remote() {
+            return None;
+        }
+        let history = History::from_iter(&self.events_of(&run.id, 1, &Seal::default()).await.ok()?);
+        let definition = Definition::parse(history.definition()?, &TerminalTools).ok()?;
+        Some((definition, history))
+    }
+
+    /// Holds the terminals of a locked machine as long as its question waits.
+    async fn hold_terminals(&self, run: &Run) {
+        let Some((_, history)) = self.history_of(run).await else { return };
+        if let Some(gate) = history.gate().filter(|gate| gate.answered_by() == AnsweredBy::Human) {
+            let terminals = history.sessions().map(str::to_owned).collect();
+            self.sessions.held().hold(&run.id, gate.step.to_string(), terminals);
+        }
+    }
+
+    /// Writes a locked run off, with its terminals and with the runs below it. Returns false where it is not locked any more.
+    ///
+    /// # Errors
+    /// When the journal can not be written.
+    pub(super) async fn cancel_locked(self: &Arc<Self>, run: &Arc<Run>) -> Result<bool, String> {
+        let _alone = self.locked.opening.lock().await;
+        if !self.locked.contains(&run.id) {
+            return Ok(false);
+        }
+        let is_below = |id: &RunId, family: &[Arc<Run>]| {
+            let below = |run: &Run| run.about.parent.as_ref().is_some_and(|step: &StepId| step.run == *id);
+            family.iter().filter(|run| below(run)).cloned().collect::<Vec<_>>()
+        };
+        let locked: Vec<Arc<Run>> = self.locked.runs().values().map(|(run, ..)| run.clone()).collect();
+        let driven: Vec<Arc<Run>> = self.lock().values().cloned().collect();
+        let (mut all, mut at) = (vec![run.clone()], 0);
+        while let Some(run) = all.get(at).cloned() {
+            is_below(&run.id, &driven).iter().for_each(|run| run.cancel(child::LEFT_ALONE));
+            all.extend(is_below(&run.id, &locked));
+            at += 1;
+        }
+        for run in all {
+            let error = Some("cancelled while it was locked".to_owned());
+            let ended = Some(clock::now());
+            let over =
+                Progress { seq: run.progress().seq, state: RunState::Cancelled, ended, error, ..Progress::default() };
+            self.write_summary(&run, &over).await?;
+            self.close_terminals(&run).await;
+            self.sessions.held().release(&run.id);
+            let locked = self.locked.runs().remove(&run.id);
+            if let Some((_, _, progress)) = locked {
+                progress.send_replace(over);
+            }
+            self.locked.ids.send_if_modified(|ids| ids.remove(&run.id));
+            self.listener.run_changed(&run.id);
+        }
+        Ok(true)
+    }
+
+    /// Closes the terminals that a machine would close if it were cancelled now.
+    async fn close_terminals(&self, run: &Run) {
+        let Some((definition, history)) = self.history_of(run).await else { return };
+        let cancel = Input::Cancel { reason: String::new() };
+        let caller = Caller { run: Some(run.id.clone()), ..Caller::unknown() };
+        for effect in decide(&definition, &history, cancel, clock::now()).effects {
+            match effect {
+                Effect::CloseTerminal { session_id } => {
+                    let exit = ExitTerminal { session_id, ..ExitTerminal::default() };
+                    self.sessions.exit(&caller, exit).await;
+                }
+                Effect::CloseOpened { step } => self.sessions.exit_opened_by(&caller, &step.to_string()).await,
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns the runs whose private part is sealed and does not open with `key`, and all above them: a run does not go on
+    /// without one below it.
+    ///
+    /// # Errors
+    /// When the journal can not be read.
+    async fn sealed_among(&self, left: &[KnownRun], key: Option<&OpeningKey>) -> Result<HashSet<RunId>, StorageError> {
+        let mut locked = HashSet::new();
+        let is_closed =
+            |run: &RunId, private: &str| is_sealed(private) && key.is_none_or(|key| key.open(run, private).is_none());
+        for known in left.iter().rev() {
+            let run = &known.run;
+            // The write that seals a run also stores its state as waiting.
+            let waits = known.summary.as_ref().is_some_and(|summary| summary.state == RunState::Waiting.name());
+            if locked.contains(run)
+                || (waits && self.journal.private(run).await?.is_some_and(|private| is_closed(run, &private)))
+            {
+                locked.insert(run.clone());
+                // A run below another one began after it, so this is reached before the run above.
+                let above = Run::told(known.clone()).about.parent.map(|step| step.run);
+                locked.extend(above.filter(|above| left.iter().any(|known| known.run == *above)));
+            }
+        }
+        Ok(locked)
+    }
+
+    /// Goes on with the locked runs that `key` opens. Returns how many there were.
+    ///
+    /// # Errors
+    /// When the journal can not be read.
+    async fn unlock(self: &Arc<Self>, key: &OpeningKey) -> Result<usize, StorageError> {
+        let _alone = self.locked.opening.lock().await;
+        let locked = self.locked.ids();
+        if locked.is_empty() {
+            return Ok(0);
+        }
+        let unfinished = RunFilter { finished: Some(false), ..RunFilter::default() };
+        let left = self.journal.runs(unfinished).await?;
+        let left: Vec<KnownRun> = left.into_iter().rev().filter(|known| locked.contains(&known.run)).collect();
+        let closed = self.sealed_among(&left, Some(key)).await?;
+        let opened: Vec<KnownRun> = left.into_iter().filter(|known| !closed.contains(&known.run)).collect();
+        let count = opened.len();
+        self.take_up(opened, Some(key), &closed).await;
+        self.locked.ids.send_replace(closed);
+        Ok(count)
+    }
+}
+
+/// Why locked runs were not opened.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotOpened {
+    #[error(transparent)]
+    NotPassed(#[from] NotPassed),
+    #[error("the locked runs can not be read: {0}")]
+    Unreadable(#[from] StorageError),
+}
+
+impl Runs {
+    pub(super) fn is_locked(&self, run: &RunId) -> bool {
+        self.shared.locked.contains(run)
+    }
+
+    /// Checks a passphrase, and goes on with the locked runs that it opens. Returns how many there were.
+    ///
+    /// # Errors
+    /// When it is not the approver's, or the journal can not be read.
+    pub(super) async fn unlock_with(
+        &self,
+        passphrase: Option<&Passphrase>,
+        source: Source,
+    ) -> Result<usize, NotOpened> {
+        match self.shared.approver.opens(passphrase, source).await? {
+            Some(key) => Ok(self.shared.unlock(&key).await?),
+            None => Ok(0),
+        }
+    }
+
+    /// Goes on with the locked runs for one who knows the passphrase.
+    pub async fn unlock(&self, verb: UnlockRuns, source: Source) -> UnlockRunsReply {
+        match self.unlock_with(verb.passphrase.as_ref(), source).await {
+            Ok(runs) => {
+                let left = self.shared.locked.count();
+                let error = (left > 0).then(|| {
+                    let runs = if left == 1 { "1 run stays".to_owned() } else { format!("{left} runs stay") };
+                    format!(
+                        "{runs} locked, with a passphrase that is not set any more; 'steplatch runs cancel' ends them"
+                    )
+                });
+                UnlockRunsReply { success: left == 0, runs, error, ..UnlockRunsReply::default() }
+            }
+            Err(NotOpened::NotPassed(error)) => UnlockRunsReply {
+                passphrase_wanted: error.wants_another(),
+                retry_after_seconds: error.retry_after_seconds(),
+                error: Some(error.to_string()),
+                ..UnlockRunsReply::default()
+            },
+            Err(error) => UnlockRunsReply { error: Some(error.to_string()), ..UnlockRunsReply::default() },
+        }
+    }
+
+    /// Sets the approver's passphrase, or takes it away. Locked runs go on: who does either knows the passphrase that opens
+    /// them.
+    pub async fn set_approver(&self, verb: SetApprover, source: Source) -> SetApproverReply {
+        let change = match self.shared.approver.change(verb, source).await {
+            Ok(change) => change,
+            Err(refused) => return *refused,
+        };
+        if let Some(key) = change.key()
+            && let Err(error) = self.shared.unlock(key).await
+        {
+            let error = format!("Nothing was changed, because the locked runs can not be read: {error}");
+            return SetApproverReply { is_set: true, error: Some(error), ..SetApproverReply::default() };
+        }
+        let reply = change.make().await;
+        self.shared.locked.key_changes.send_modify(|changes| *changes += 1);
+        reply
+    }
+}

@@ -1,0 +1,175 @@
+//! Calls of nodes that make no calls themselves.
+//!
+//! A call works in the project's folder, with the caller's environment, and is
+//! bound to who asked for it: it ends with their connection, unless it carries the
+//! name of a step (see [`ledger`]). A call that goes wrong is a reply.
+
+mod ledger;
+mod panes;
+mod performer;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+use steplatch_ids::random_name;
+use steplatch_nodes::{Call, NodeKind, NodeResult};
+use steplatch_project::{Project, node_kind, node_not_found};
+use steplatch_protocol::NodeReply;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use ledger::{Asked, Ledger, NoReply};
+pub(crate) use panes::Panes;
+pub use performer::Hands;
+pub(crate) use performer::Performer;
+use steplatch_access::Caller;
+
+/// How long calls may take to end what they started when the daemon ends.
+const ENDING: Duration = Duration::from_secs(6);
+
+/// Calls of nodes that are no runs, for all projects.
+#[derive(Debug)]
+pub struct Nodes {
+    hands: Hands,
+    /// The programs that stay, of each project, for those who call its nodes one by one.
+    panes: Mutex<HashMap<PathBuf, Arc<Panes>>>,
+    ledger: Ledger,
+    working: TaskTracker,
+    closing: CancellationToken,
+}
+
+/// A call of a node or graph of a project.
+#[derive(Debug, Clone)]
+pub(crate) struct NodeCall {
+    /// Name of the node.
+    pub(crate) id: String,
+    pub(crate) input: Value,
+    /// Seconds that it may take.
+    pub(crate) timeout: Option<f64>,
+    /// Only a graph will do.
+    pub(crate) graph: bool,
+}
+
+impl Nodes {
+    /// Begins without a call.
+    pub fn new(hands: Hands) -> Self {
+        Self {
+            hands,
+            panes: Mutex::default(),
+            ledger: Ledger::new(),
+            working: TaskTracker::new(),
+            closing: CancellationToken::new(),
+        }
+    }
+
+    /// Interrupts what is under way, and waits a moment for its end.
+    pub async fn close(&self) {
+        self.closing.cancel();
+        self.working.close();
+        if tokio::time::timeout(ENDING, self.working.wait()).await.is_err() {
+            tracing::warn!(calls = self.working.len(), "calls of nodes did not end in time");
+        }
+    }
+
+    /// Calls a node of a project that makes no calls itself; at most once as the same `step`.
+    pub(crate) async fn call(
+        &self,
+        caller: &Arc<Caller>,
+        project: &Arc<Project>,
+        wanted: NodeCall,
+        step: Option<String>,
+    ) -> NodeReply {
+        if let Err(error) = check(project, &wanted) {
+            return refused(&wanted, Some("not_found"), error);
+        }
+        let project = project.clone();
+        let interrupt = self.closing.child_token();
+        let Some(step) = step else {
+            // The end of the caller's connection drops this, and what was started ends with it.
+            return self.working.track_future(self.performed(project, caller, wanted, interrupt)).await;
+        };
+        let asked = Asked::of(&wanted.id, &wanted.input);
+        let again = wanted.clone();
+        let call = |interrupt| self.performed(project, caller, wanted, interrupt);
+        match self.ledger.once(step, asked, &self.working, interrupt, call).await {
+            Ok(reply) => reply,
+            Err(NoReply::Another) => {
+                let error =
+                    "Another call was made as this step before, so this one was not made; give it a name of its own.";
+                refused(&again, None, error.to_owned())
+            }
+            Err(NoReply::Lost) => {
+                let error = "The node was called as this step before, and what came of it is not known any more; it was not called again.";
+                refused(&again, Some("unknown"), error.to_owned())
+            }
+        }
+    }
+
+    fn performed(
+        &self,
+        project: Arc<Project>,
+        caller: &Arc<Caller>,
+        wanted: NodeCall,
+        interrupt: CancellationToken,
+    ) -> impl Future<Output = NodeReply> + Send + 'static {
+        let panes = {
+            let mut panes = self.panes.lock().unwrap_or_else(PoisonError::into_inner);
+            let of_project = || self.hands.panes(format!("nodes of {}", project.folder.display()));
+            panes.entry(project.folder.clone()).or_insert_with(of_project).clone()
+        };
+        let performer = self.hands.performer(caller, project.folder.clone(), panes);
+        let timeout = wanted.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let call = Call { input: wanted.input, timeout, interrupt, ..Call::default() };
+        async move {
+            let node = &project.nodes[&wanted.id].node;
+            let result = performer.run(node, call, &random_name()).await;
+            performer.close().await;
+            told(result)
+        }
+    }
+}
+
+/// Checks that a project has what is called.
+///
+/// # Errors
+/// In whole sentences, when it has not.
+fn check(project: &Project, wanted: &NodeCall) -> Result<(), String> {
+    match project.nodes.get(&wanted.id) {
+        None => Err(node_not_found(project, &wanted.id, wanted.graph)),
+        Some(declared) if wanted.graph && !matches!(declared.node.kind, NodeKind::Graph(_)) => {
+            let kind = node_kind(declared);
+            Err(format!("'{}' is a node of type {kind}, not a graph; call it as a node.", wanted.id))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// Returns the reply to a call that was not made.
+pub(crate) fn refused(wanted: &NodeCall, kind: Option<&str>, error: String) -> NodeReply {
+    NodeReply {
+        error: Some(error),
+        error_type: kind.map(str::to_owned),
+        node_id: wanted.id.clone(),
+        input: wanted.input.clone(),
+        ..NodeReply::default()
+    }
+}
+
+/// Says a result in the words of the contract.
+pub(crate) fn told(result: NodeResult) -> NodeReply {
+    let word = |value: Result<Value, serde_json::Error>| value.ok().and_then(|word| word.as_str().map(str::to_owned));
+    NodeReply {
+        success: result.success,
+        output: result.output,
+        error: result.error,
+        error_type: result.error_type.and_then(|kind| word(serde_json::to_value(kind))),
+        node_type: word(serde_json::to_value(result.node_type)),
+        node_id: result.node_id,
+        input: result.input,
+        attributes: result.attributes,
+        run_id: None,
+    }
+}

@@ -1,0 +1,414 @@
+//! Nodes that are programs in terminals: what is typed into them, and what they show
+//! when they are ready again.
+//!
+//! A program is started by the first call, and stays for the next ones. Its terminal
+//! is one like any other: people may look, and type. Calls of one node take turns.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steplatch_nodes::pane::Reading;
+use steplatch_nodes::{Call, ErrorType, Node, NodeResult, Nodes, Pty, Ready};
+use steplatch_protocol::{
+    AwaitOutput, AwaitOutputReply, AwaitReason, AwaitUntil, ContentMode, ExitTerminal, GetScreenContent,
+    GetScreenContentReply, OpenTerminal, SendInput,
+};
+use tokio::time::Instant;
+
+use steplatch_access::Caller;
+use steplatch_sessions::Sessions;
+
+/// How long a program may take to be ready, unless the call or the node says otherwise.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How long the program of a call that is over may take to be told.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// The longest that one wait takes; longer ones are several.
+const ONE_WAIT: Duration = Duration::from_secs(3600);
+
+/// The most that is read of what a program printed for one call, in characters.
+const MOST_READ: u32 = 100_000;
+
+/// Terminals of nodes, by node.
+#[derive(Debug)]
+pub(crate) struct Panes {
+    sessions: Sessions,
+    owner: String,
+    open: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Pane>>>>,
+}
+
+/// The terminal of one node.
+#[derive(Debug, Default)]
+struct Pane {
+    session: Option<String>,
+    /// The one that it had before, after which the opening of the next one is called.
+    last: Option<String>,
+    /// Whether a call was given up, so that the program may still be at it.
+    given_up: bool,
+}
+
+impl Pane {
+    fn lose(&mut self) {
+        self.last = self.session.take().or(self.last.take());
+        self.given_up = false;
+    }
+}
+
+/// Why a call came to nothing.
+struct Trouble(ErrorType, String);
+
+impl Panes {
+    pub(super) fn new(sessions: Sessions, owner: String) -> Self {
+        Self { sessions, owner, open: Mutex::default() }
+    }
+
+    /// Returns what the terminal of a node is called, by which it is found where nothing else is known of it.
+    fn name_of(&self, node: &str) -> String {
+        let node: String = node.chars().take(40).collect();
+        let owner: String = self.owner.chars().take(23).collect();
+        format!("{node}@{owner}")
+    }
+
+    /// Takes over the terminal that a call may have opened which another daemon did not live to tell of.
+    pub(crate) fn adopt_unseen(&self, node: &str) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = open.get(node).and_then(|pane| pane.try_lock().ok()?.session.clone());
+        let session = Some(known.unwrap_or_else(|| self.name_of(node)));
+        let pane = Pane { session, given_up: true, ..Pane::default() };
+        open.insert(node.to_owned(), Arc::new(tokio::sync::Mutex::new(pane)));
+    }
+
+    /// Takes over a terminal that a node was given before.
+    pub(crate) fn adopt(&self, node: String, session: String) {
+        let pane = Pane { session: Some(session), ..Pane::default() };
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.insert(node, Arc::new(tokio::sync::Mutex::new(pane)));
+    }
+
+    /// Types the input of a call, and returns what the program printed until it was ready again.
+    pub(super) async fn run(
+        &self,
+        caller: &Arc<Caller>,
+        nodes: &Nodes,
+        node: &Node,
+        pty: &Pty,
+        call: Call,
+        step: &str,
+    ) -> NodeResult {
+        let limits = [node.timeout.map(steplatch_nodes::Seconds::duration), call.timeout];
+        let limit = limits.into_iter().flatten().min().unwrap_or(PATIENCE);
+        let pane = {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.entry(node.id.to_string()).or_default().clone()
+        };
+        let input = call.input.clone();
+        let deadline = Instant::now() + limit;
+        let working = async {
+            let mut pane = pane.lock().await;
+            let came = tokio::select! {
+                came = self.talk(caller, nodes, node, pty, &input, &mut pane, step) => came,
+                () = call.interrupt.cancelled() => Err(interrupted()),
+                () = tokio::time::sleep_until(deadline) => Err(out_of_time(limit)),
+            };
+            if let Err(Trouble(ErrorType::Timeout | ErrorType::Interrupted, _)) = &came {
+                self.give_up(caller, pty, &mut pane).await;
+            }
+            came
+        };
+        let came = tokio::select! {
+            came = working => came,
+            // Others may be at it all the time.
+            () = tokio::time::sleep_until(deadline + ENDING) => Err(out_of_time(limit)),
+        };
+        match came {
+            Ok((output, attributes)) => {
+                let mut result = NodeResult::succeeded(node, input, output);
+                result.attributes = attributes;
+                result
+            }
+            Err(Trouble(kind, message)) => NodeResult::failed(node, input, kind, message),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "they are what a call is made of, and it has one caller")]
+    async fn talk(
+        &self,
+        caller: &Arc<Caller>,
+        nodes: &Nodes,
+        node: &Node,
+        pty: &Pty,
+        input: &Value,
+        pane: &mut Pane,
+        step: &str,
+    ) -> Result<(Value, serde_json::Map<String, Value>), Trouble> {
+        let session = self.opened(caller, nodes, node, pty, pane).await?;
+        let quiet = Pty { ready: Ready::Quiet, ..pty.clone() };
+        if pane.given_up {
+            let shown = self.shown(caller, &session, GetScreenContent::default());
+            let tells = pty.ready != Ready::Shell || shown.await.busy.is_some();
+            // Since what was typed last, which was for the call that was given up.
+            self.ready(caller, if tells { pty } else { &quiet }, &session, None).await?;
+            pane.given_up = false;
+        }
+        let text = match input {
+            Value::String(text) => text.clone(),
+            Value::Null => String::new(),
+            other => other.to_string(),
+        };
+        let tail =
+            GetScreenContent { content_mode: ContentMode::Tail, line_count: Some(1), ..GetScreenContent::default() };
+        let prompt = self.shown(caller, &session, tail).await.screen_content.unwrap_or_default();
+        // Enter ends what is typed; text of several lines is pasted as such by programs that know of pasting.
+        let send = SendInput {
+            session_id: session.clone(),
+            input_text: text.clone(),
+            keys: Some(vec!["enter".to_owned()]),
+            secret: false,
+            wait_for_quiet_ms: Some(0),
+        };
+        let sent = self.sessions.send(caller, send, Some(step.to_owned())).await;
+        if sent.outcome_unknown == Some(true) {
+            return Err(Trouble(ErrorType::Unknown, "Whether the input was typed is not known.".to_owned()));
+        }
+        if !sent.success {
+            pane.lose();
+            return Err(Trouble(ErrorType::Connection, sent.error.unwrap_or_default()));
+        }
+        // Until it is ready again, nobody else may type.
+        pane.given_up = true;
+        // A shell that tells nothing of its commands is ready when it is quiet, as any other program.
+        let tells = pty.ready != Ready::Shell || sent.busy.is_some();
+        let waited = self.ready(caller, if tells { pty } else { &quiet }, &session, sent.offset).await?;
+        let since_input = GetScreenContent {
+            content_mode: ContentMode::SinceInput,
+            limit: Some(MOST_READ),
+            ..GetScreenContent::default()
+        };
+        let raw = self.shown(caller, &session, since_input).await.screen_content.unwrap_or_default();
+        let reading = self.parsed(caller, pty, &session, &raw).await;
+        let output = match &reading {
+            Some(reading) => reading.answer(),
+            None => answer_in(&raw, &text, prompt.trim_end(), pty, &waited),
+        };
+        let ended = waited.reason == AwaitReason::Exit;
+        if ended {
+            self.close_one(caller, &session).await;
+            pane.lose();
+        }
+        pane.given_up = false;
+        let is_ready = !ended && reading.as_ref().is_none_or(|reading| reading.is_ready);
+        let mut attributes = serde_json::Map::new();
+        let fields = [
+            ("session_id", json!(session)),
+            ("raw", raw.into()),
+            ("sections", json!(reading.map(|reading| reading.sections))),
+            ("is_ready", is_ready.into()),
+            ("exit_code", json!(waited.exit_code)),
+        ];
+        attributes.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+        Ok((output.into(), attributes))
+    }
+
+    /// Returns the terminal in which the program is; opens one if there is none.
+    async fn opened(
+        &self,
+        caller: &Arc<Caller>,
+        nodes: &Nodes,
+        node: &Node,
+        pty: &Pty,
+        pane: &mut Pane,
+    ) -> Result<String, Trouble> {
+        if let Some(session) = &pane.session {
+            if self.sessions.exists(session).await.is_ok() {
+                return Ok(session.clone());
+            }
+            pane.lose();
+        }
+        let (folder, environment) = nodes.start_of(pty).await.map_err(|why| Trouble(why.kind, why.message))?;
+        let command = shell_words::split(&pty.command)
+            .map_err(|error| Trouble(ErrorType::NotStarted, format!("The command can not be split: {error}.")))?;
+        loop {
+            let open = OpenTerminal {
+                command: Some(command.clone()),
+                working_directory: Some(folder.display().to_string()),
+                environment: Some(environment.clone()).filter(|environment: &BTreeMap<_, _>| !environment.is_empty()),
+                cols: 120,
+                rows: 40,
+                wait_ready: true,
+                name: Some(self.name_of(node.id.as_str())),
+                ..OpenTerminal::default()
+            };
+            let after = pane.last.as_deref().unwrap_or("first");
+            let step = format!("{}/{}/{after}", self.owner, node.id);
+            let opened = self.sessions.open(caller, open, Some(step)).await;
+            if opened.outcome_unknown == Some(true) {
+                return Err(Trouble(ErrorType::Unknown, "Whether its terminal was opened is not known.".to_owned()));
+            }
+            if opened.success {
+                pane.session = Some(opened.session_id.clone());
+                // One that is known from before is where it was.
+                if self.sessions.exists(&opened.session_id).await.is_ok() {
+                    // The opening of a shell has waited for its prompt.
+                    if pty.ready != Ready::Shell {
+                        self.ready(caller, pty, &opened.session_id, Some(0)).await?;
+                    }
+                    return Ok(opened.session_id);
+                }
+                pane.lose();
+                continue;
+            }
+            return Err(Trouble(ErrorType::NotStarted, opened.error.unwrap_or_default()));
+        }
+    }
+
+    /// Waits until the program waits for its next input, or has ended, however long that takes: the call has a limit.
+    async fn ready(
+        &self,
+        caller: &Arc<Caller>,
+        pty: &Pty,
+        session: &str,
+        since: Option<u64>,
+    ) -> Result<AwaitOutputReply, Trouble> {
+        let (pattern, how) = match &pty.ready {
+            Ready::Shell => (String::new(), AwaitUntil::Prompt),
+            Ready::Quiet => (String::new(), AwaitUntil::Quiet),
+            Ready::Pattern(pattern) => (pattern.clone(), AwaitUntil::Exit),
+        };
+        loop {
+            let wait = AwaitOutput {
+                session_id: session.to_owned(),
+                pattern: pattern.clone(),
+                timeout: ONE_WAIT.as_secs_f64(),
+                since,
+                until: how,
+                ..AwaitOutput::default()
+            };
+            let waited = self.sessions.wait(caller, wait).await;
+            if !waited.success {
+                return Err(Trouble(ErrorType::Connection, waited.error.unwrap_or_default()));
+            }
+            if !waited.timeout_occurred {
+                let reads = pty.parser.is_some() && waited.reason != AwaitReason::Exit;
+                if reads && !self.parsed(caller, pty, session, "").await.is_none_or(|reading| reading.is_ready) {
+                    // Quiet, and not done: it goes on when it prints again.
+                    let quiet = AwaitOutput {
+                        session_id: session.to_owned(),
+                        pattern: r"[\s\S]".to_owned(),
+                        timeout: ONE_WAIT.as_secs_f64(),
+                        since: Some(waited.offset),
+                        ..AwaitOutput::default()
+                    };
+                    self.sessions.wait(caller, quiet).await;
+                    continue;
+                }
+                return Ok(waited);
+            }
+        }
+    }
+
+    /// Returns what a terminal shows, of what is asked for.
+    async fn shown(&self, caller: &Arc<Caller>, session: &str, what: GetScreenContent) -> GetScreenContentReply {
+        self.sessions.read(caller, GetScreenContent { session_id: session.to_owned(), ..what }).await
+    }
+
+    /// Returns what the screen says, where somebody knows to read it.
+    async fn parsed(&self, caller: &Arc<Caller>, pty: &Pty, session: &str, raw: &str) -> Option<Reading> {
+        let parser = pty.parser?;
+        if parser == steplatch_nodes::pane::Parser::Shell && !raw.is_empty() {
+            return Some(parser.read(raw));
+        }
+        let shown = self.shown(caller, session, GetScreenContent::default()).await;
+        let screen = shown.screen_content.unwrap_or_default();
+        Some(parser.read(&screen))
+    }
+
+    /// Leaves a program that did not get ready: a shell is told to stop what it is at, others may have their reasons.
+    async fn give_up(&self, caller: &Caller, pty: &Pty, pane: &mut Pane) {
+        if let (Ready::Shell, Some(session), true) = (&pty.ready, &pane.session, pane.given_up) {
+            let keys = Some(vec!["ctrl-c".to_owned()]);
+            let send = SendInput { session_id: session.clone(), keys, ..SendInput::default() };
+            self.sessions.send(caller, send, None).await;
+        }
+    }
+
+    async fn close_one(&self, caller: &Caller, session: &str) {
+        let exit = ExitTerminal { session_id: session.to_owned(), ..ExitTerminal::default() };
+        self.sessions.exit(caller, exit).await;
+    }
+
+    /// Ends the programs.
+    pub(crate) async fn close(&self, caller: &Caller) {
+        let open: Vec<_> = {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.drain().map(|(_, pane)| pane).collect()
+        };
+        for pane in open {
+            let session = pane.lock().await.session.take();
+            if let Some(session) = session {
+                self.close_one(caller, &session).await;
+            }
+        }
+    }
+}
+
+fn interrupted() -> Trouble {
+    Trouble(ErrorType::Interrupted, "The call was interrupted.".to_owned())
+}
+
+fn out_of_time(limit: Duration) -> Trouble {
+    Trouble(ErrorType::Timeout, format!("It took longer than {} s, which is its limit.", limit.as_secs_f64()))
+}
+
+/// Returns what a program printed between the echo of its input, if there is one, and the sign that it is ready: what a
+/// pattern matched, or what stood in the line when it was typed into.
+fn answer_in(raw: &str, typed: &str, prompt: &str, pty: &Pty, waited: &AwaitOutputReply) -> String {
+    let mut text = match (&pty.ready, &waited.match_text) {
+        (Ready::Pattern(_), Some(sign)) => raw.trim_end().strip_suffix(sign.trim_end()).unwrap_or(raw),
+        _ if !prompt.is_empty() && raw.trim_end().ends_with(prompt) => {
+            raw.trim_end().strip_suffix(prompt).unwrap_or(raw)
+        }
+        // It is another prompt now; what is not ended by a line break is taken for it.
+        _ if waited.reason == AwaitReason::Prompt => raw.rsplit_once('\n').map_or("", |(before, _)| before),
+        _ => raw,
+    };
+    for line in typed.lines() {
+        let (first, behind) = text.split_once('\n').unwrap_or((text, ""));
+        // A program puts its prompt before each line of several.
+        if !first.trim_end().ends_with(line.trim_end()) {
+            break;
+        }
+        text = behind;
+    }
+    text.trim_matches(['\r', '\n']).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use steplatch_nodes::NodeKind;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_is_what_stands_between_the_echo_and_the_prompt() {
+        let at_prompt = AwaitOutputReply { reason: AwaitReason::Prompt, ..AwaitOutputReply::default() };
+        let matched = AwaitOutputReply { match_text: Some(">>> ".to_owned()), ..AwaitOutputReply::default() };
+        let shell = json!({"id": "a", "type": "pty", "command": "bash"});
+        let repl = json!({"id": "a", "type": "pty", "command": "python3", "ready": {"pattern": ">>> $"}});
+        for (declared, waited, typed, raw, expected) in [
+            (&shell, &at_prompt, "echo a", "a\n$ ", "a"),
+            (&shell, &at_prompt, "printf 'a\\nb'", "a\nb$ ", "a\nb"),
+            (&shell, &at_prompt, "cd /; echo a", "a\n/ # ", "a"),
+            (&shell, &at_prompt, "echo a", "$ echo a\na\nb\n$ ", "a\nb"),
+            (&shell, &at_prompt, "true", "$ ", ""),
+            (&repl, &matched, "1 + 1", "1 + 1\n2\n>>>", "2"),
+            (&repl, &matched, "for x in y:\n  x\n", "for x in y:\n...   x\n... \n1\n>>> ", "... \n1"),
+            (&repl, &matched, "x = 1", "x = 1\n>>> ", ""),
+        ] {
+            let NodeKind::Pty(pty) = Node::parse(declared).unwrap().kind else { panic!("it is one") };
+            assert_eq!(answer_in(raw, typed, "$", &pty, waited), expected, "{raw:?}");
+        }
+    }
+}

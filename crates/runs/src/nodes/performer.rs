@@ -1,0 +1,136 @@
+//! Nodes, performed for one caller: by calls of nodes, and by runs.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use steplatch_nodes::{Call, ErrorType, Node, NodeKind, NodeResult, Resolving, Surroundings};
+use steplatch_terminal::Programs;
+use tokio::sync::Semaphore;
+
+use super::panes::Panes;
+use steplatch_access::Caller;
+use steplatch_access::Secrets;
+use steplatch_sessions::Sessions;
+
+/// Calls that are under way at once in the whole daemon; others wait for their turn.
+const MOST_AT_ONCE: usize = 64;
+
+/// What all nodes of this daemon are performed with. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Hands {
+    programs: Programs,
+    secrets: Arc<Secrets>,
+    turns: Arc<Semaphore>,
+    pub(super) sessions: Sessions,
+}
+
+/// Performs the kinds of nodes that are no calls of others: everything but functions and graphs. The MCP servers that it
+/// starts go on until it is closed.
+pub(crate) struct Performer {
+    nodes: steplatch_nodes::Nodes,
+    turns: Arc<Semaphore>,
+    caller: Arc<Caller>,
+    panes: Arc<Panes>,
+    resolved: Resolved,
+}
+
+/// The values of the secrets that were asked for.
+type Resolved = Arc<Mutex<BTreeSet<String>>>;
+
+/// Secrets by reference: variables of the caller's environment. What was asked for is seen in no reply from then on.
+struct OfEnvironment {
+    environment: Vec<(OsString, OsString)>,
+    hidden: Arc<Secrets>,
+    resolved: Resolved,
+}
+
+impl steplatch_nodes::Secrets for OfEnvironment {
+    fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a> {
+        let found = self.environment.iter().find(|(key, _)| key == name);
+        let value = found.and_then(|(_, value)| value.to_str()).filter(|value| !value.is_empty());
+        if let Some(value) = value {
+            self.hidden.add(value);
+            self.resolved.lock().unwrap_or_else(PoisonError::into_inner).insert(value.to_owned());
+        }
+        Box::pin(std::future::ready(value.map(str::to_owned)))
+    }
+}
+
+/// How long after its end a child of the daemon is collected by the part that started it: workers, terminal hosts, programs
+/// that are asked for tokens. Each of them waits for its child, so this takes milliseconds.
+const OWNERS_COLLECT_WITHIN: Duration = Duration::from_secs(5);
+
+impl Hands {
+    /// What calls refer to as secrets is added to `secrets`.
+    pub fn new(sessions: Sessions, secrets: Arc<Secrets>) -> Self {
+        Self { programs: Programs::new(), secrets, turns: Arc::new(Semaphore::new(MOST_AT_ONCE)), sessions }
+    }
+
+    /// Makes this process the parent of what programs of nodes leave behind. It is no person's then, whatever its environment.
+    ///
+    /// # Errors
+    /// When the system does not let a process adopt or hear of its children.
+    pub fn adopt_orphans(&self) -> std::io::Result<()> {
+        self.programs.adopt_orphans_beside_others(OWNERS_COLLECT_WITHIN)
+    }
+
+    /// Ends what a daemon that is gone started for a step.
+    pub(crate) async fn end_left(&self, step: &str) {
+        for survivor in self.programs.end_left(step).await {
+            tracing::warn!(step, pid = survivor.pid, name = survivor.name, "a program of the last daemon goes on");
+        }
+    }
+
+    /// Returns the terminals of nodes that stay, named after who opens them.
+    pub(crate) fn panes(&self, owner: String) -> Arc<Panes> {
+        Arc::new(Panes::new(self.sessions.clone(), owner))
+    }
+
+    /// Returns what performs nodes for `caller` in `folder`. Programs that stay are in `panes`.
+    pub(crate) fn performer(&self, caller: &Arc<Caller>, folder: PathBuf, panes: Arc<Panes>) -> Performer {
+        let (environment, resolved) = (caller.environment.clone(), Resolved::default());
+        let secrets = OfEnvironment {
+            environment: environment.clone(),
+            hidden: self.secrets.clone(),
+            resolved: resolved.clone(),
+        };
+        let nodes = steplatch_nodes::Nodes::new(Surroundings {
+            folder,
+            environment,
+            programs: self.programs.clone(),
+            secrets: Arc::new(secrets),
+        });
+        Performer { nodes, turns: self.turns.clone(), caller: caller.clone(), panes, resolved }
+    }
+}
+
+impl Performer {
+    /// Performs one call. `step` is its name, under which what it types is typed once, and what it starts is found.
+    pub(crate) async fn run(&self, node: &Node, call: Call, step: &str) -> NodeResult {
+        let call = Call { family: Some(step.to_owned()), ..call };
+        let turn = tokio::select! {
+            turn = self.turns.acquire() => turn,
+            () = call.interrupt.cancelled() => {
+                return NodeResult::failed(node, call.input, ErrorType::Interrupted, "The call was interrupted.");
+            }
+        };
+        let _turn = turn.expect("the semaphore is never closed");
+        match &node.kind {
+            NodeKind::Pty(pty) => self.panes.run(&self.caller, &self.nodes, node, pty, call, step).await,
+            _ => self.nodes.run(node, call).await,
+        }
+    }
+
+    /// Returns the values of the secrets that calls have referred to so far.
+    pub(crate) fn resolved(&self) -> BTreeSet<String> {
+        self.resolved.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends the MCP servers that were started.
+    pub(crate) async fn close(&self) {
+        self.nodes.close().await;
+    }
+}

@@ -1,0 +1,303 @@
+//! Which definitions a run refers to by name, and what these names mean.
+//!
+//! Owns which names stand in a definition, the digests of what they mean ([`Pins`]) at the start of a run, and the look at a
+//! name when it is used.
+//!
+//! A name that stands in a definition is followed, through all definitions that it leads to. A name that is computed (a
+//! placeholder in a machine, an expression in a function) can mean every definition that the caller sees, so all of
+//! these are pinned then. Text that a definition makes other programs read, such as a script, is none of this.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::Value;
+use steplatch_library::Signature;
+use steplatch_nodes::NodeKind;
+
+use super::Shared;
+use super::source::Named;
+use steplatch_access::Caller;
+use steplatch_access::Pins;
+use steplatch_project::{Declared, Project};
+
+/// The call by which a function starts a run.
+const RUN_WORKFLOW: &str = "run_workflow";
+
+/// Checks what a name of a workflow means now.
+///
+/// # Errors
+/// In a whole sentence, when it meant something else at the start of the run.
+pub(super) fn check_workflow(pins: &Pins, name: &str, found: &Named) -> Result<(), String> {
+    // The list of a service may come later than the run.
+    let is_late = matches!(found, Named::Remote(_)) && pins.has_no_workflow(name);
+    if is_late { Ok(()) } else { pins.check_workflow(name, &signature(found)) }
+}
+
+/// Checks what a call of a node or graph would call, with everything below it.
+///
+/// # Errors
+/// In a whole sentence, when one of them was something else at the start of the run.
+pub(super) fn check_node(pins: &Pins, project: &Project, id: &str) -> Result<(), String> {
+    let mut called = References::default();
+    called.nodes.insert(id.to_owned());
+    let mut followed = BTreeSet::new();
+    while let Some(id) = called.nodes.pop_first() {
+        let Some(declared) = project.nodes.get(&id).filter(|_| followed.insert(id.clone())) else { continue };
+        pins.check_node(&id, &signature_of(project, declared))?;
+        called.follow(declared);
+        if called.any_node {
+            return check_nodes(pins, project);
+        }
+    }
+    Ok(())
+}
+
+/// Checks all nodes of a project that were there at the start of the run. A function may call these, and none that was added.
+///
+/// # Errors
+/// In a whole sentence, when one of them was something else then.
+pub(super) fn check_nodes(pins: &Pins, project: &Project) -> Result<(), String> {
+    let pinned = project.nodes.iter().filter(|(id, _)| pins.has_node(id));
+    pinned.into_iter().try_for_each(|(id, declared)| pins.check_node(id, &signature_of(project, declared)))
+}
+
+/// Returns the nodes of a project that a run may call: for one that another one started, those of the start.
+pub(super) fn callable(caller: &Caller, project: &Project) -> Vec<Value> {
+    let mut documents = project.documents();
+    if let Some(pins) = &caller.pins {
+        documents.retain(|node| node["id"].as_str().is_some_and(|id| pins.has_node(id)));
+    }
+    documents
+}
+
+/// Returns the digest of what a name of a workflow means.
+fn signature(found: &Named) -> Signature {
+    match found {
+        // The digest that the file states is a claim of the file.
+        Named::Machine(saved) => Signature::of(&saved.definition),
+        Named::Function(workflow) => Signature::of_text(workflow.text()),
+        // What a service does is its own affair; which service it is can be seen.
+        Named::Remote(tool) => Signature::of_text(&format!("{} {:?}", tool.name, tool.remote)),
+    }
+}
+
+/// Returns the digest of a node, with the folder in which it works.
+fn signature_of(project: &Project, declared: &Declared) -> Signature {
+    Signature::of(&serde_json::json!([project.folder, declared.node]))
+}
+
+/// The names that definitions refer to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct References {
+    workflows: BTreeSet<String>,
+    nodes: BTreeSet<String>,
+    /// A name of a workflow is computed.
+    any_workflow: bool,
+    /// A name of a node is computed.
+    any_node: bool,
+    /// The digests of definitions that stand in others: a run may save them.
+    inner: BTreeSet<Signature>,
+}
+
+impl References {
+    /// Returns those of a machine, and of the machines that stand in it.
+    pub(super) fn of_machine(document: &Value) -> Self {
+        let mut references = Self::default();
+        references.add_machine(document);
+        references
+    }
+
+    /// Returns those of the functions in a file, and of the functions among these declarations of nodes.
+    pub(super) fn of_functions(text: &str, nodes: &[Value]) -> Self {
+        let mut references = Self::default();
+        references.add_functions(text);
+        nodes.iter().filter_map(|node| node["source"].as_str()).for_each(|source| references.add_functions(source));
+        references
+    }
+
+    /// Whether there is a name that was not looked up.
+    fn is_open(&self) -> bool {
+        self.any_workflow || self.any_node || !self.workflows.is_empty() || !self.nodes.is_empty()
+    }
+
+    fn add_machine(&mut self, value: &Value) {
+        match value {
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    let (names, any) = match key.as_str() {
+                        "workflow_name" => (&mut self.workflows, &mut self.any_workflow),
+                        "node_id" | "graph_id" => (&mut self.nodes, &mut self.any_node),
+                        "workflow_definition" => {
+                            self.inner.insert(Signature::of(value));
+                            self.add_machine(value);
+                            continue;
+                        }
+                        _ => {
+                            self.add_machine(value);
+                            continue;
+                        }
+                    };
+                    match value {
+                        Value::String(name) if name.contains('{') => *any = true,
+                        Value::String(name) => drop(names.insert(name.clone())),
+                        _ => {}
+                    }
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| self.add_machine(item)),
+            _ => {}
+        }
+    }
+
+    /// Adds the names after each `run_workflow(`. Anything else than one literal there is a computed name.
+    fn add_functions(&mut self, text: &str) {
+        let mut rest = text;
+        while let Some(at) = rest.find(RUN_WORKFLOW) {
+            rest = &rest[at + RUN_WORKFLOW.len()..];
+            match literal_argument(rest) {
+                Some(name) => drop(self.workflows.insert(name.to_owned())),
+                None => self.any_workflow = true,
+            }
+            // The run below has the nodes of the project, whichever these are then.
+            self.any_node = true;
+        }
+    }
+
+    /// Adds what a node calls.
+    fn follow(&mut self, declared: &Declared) {
+        match &declared.node.kind {
+            NodeKind::Graph(graph) => self.nodes.extend(steplatch_project::calls(graph).map(|(_, id)| id.to_owned())),
+            NodeKind::Function(function) => {
+                self.add_functions(function.source.as_deref().unwrap_or_default());
+                self.any_node = true;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns the text between parentheses that begins with one literal, without escapes or placeholders, as the first argument.
+fn literal_argument(call: &str) -> Option<&str> {
+    let argument = call.trim_start().strip_prefix('(')?.trim_start();
+    let quote = argument.chars().next().filter(|first| matches!(first, '"' | '\''))?;
+    let (name, after) = argument[1..].split_once(quote)?;
+    let is_plain = !name.is_empty() && !name.contains(['\\', '\n']);
+    (is_plain && after.trim_start().starts_with([',', ')'])).then_some(name)
+}
+
+impl Shared {
+    /// Returns the caller of a run that begins, who knows what definitions mean: now, or when the run above it began.
+    ///
+    /// # Errors
+    /// In a whole sentence, when the disk does not answer.
+    pub(super) async fn pinned(
+        &self,
+        caller: Arc<Caller>,
+        references: impl FnOnce() -> References,
+    ) -> Result<Arc<Caller>, String> {
+        if caller.pins.is_some() {
+            return Ok(caller);
+        }
+        let pins = Some(Arc::new(self.pins(&caller, references()).await?));
+        Ok(Arc::new(Caller { pins, ..(*caller).clone() }))
+    }
+
+    /// Returns what everything means now that these names lead to.
+    ///
+    /// # Errors
+    /// In a whole sentence, when the disk does not answer.
+    async fn pins(&self, caller: &Caller, mut references: References) -> Result<Pins, String> {
+        let mut pins = Pins::default();
+        if !references.is_open() {
+            return Ok(pins);
+        }
+        let project = self.projects.of(caller).await?;
+        while references.is_open() {
+            if std::mem::take(&mut references.any_workflow) {
+                let all = self.workflows.names(caller).await;
+                references.workflows.extend(all.into_iter().chain(self.remotes.tool_names()));
+            }
+            let mut names: Vec<String> = std::mem::take(&mut references.workflows).into_iter().collect();
+            names.retain(|name| !pins.workflows.contains_key(name));
+            let found = self.meanings_of(caller, names.clone()).await?;
+            for (name, found) in names.into_iter().zip(found) {
+                match &found {
+                    Ok(Named::Machine(saved)) => references.add_machine(&saved.definition),
+                    Ok(Named::Function(workflow)) => {
+                        references.add_functions(workflow.text());
+                        references.any_node = true;
+                    }
+                    Ok(Named::Remote(_)) | Err(_) => {}
+                }
+                pins.workflows.insert(name, found.as_ref().ok().map(signature));
+            }
+            if std::mem::take(&mut references.any_node) {
+                references.nodes.extend(project.nodes.keys().cloned());
+            }
+            for id in std::mem::take(&mut references.nodes) {
+                let declared = project.nodes.get(&id);
+                pins.nodes.entry(id).or_insert_with(|| {
+                    declared.into_iter().for_each(|declared| references.follow(declared));
+                    declared.map(|declared| signature_of(&project, declared))
+                });
+            }
+        }
+        pins.inner = references.inner;
+        Ok(pins)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn set<'n>(names: impl IntoIterator<Item = &'n str>) -> BTreeSet<String> {
+        names.into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_machine_refers_to_what_its_states_and_those_of_inner_machines_name() {
+        let document = json!({"states": {
+            "one": {"action": {"tool": "run_workflow", "params": {"workflow_name": "deploy"}}},
+            "two": {"action": {"tool": "run_node", "params": {"node_id": "build"}}},
+            "three": {"action": {"tool": "run_workflow", "params": {"workflow_definition": {"name": "inner", "states": {
+                "four": {"action": {"tool": "run_graph", "params": {"graph_id": "all"}}}}}}}},
+        }});
+        let References { workflows, nodes, any_workflow, any_node, inner } = References::of_machine(&document);
+        assert_eq!(
+            (workflows, nodes, inner),
+            (
+                set(["deploy"]),
+                set(["build", "all"]),
+                [Signature::of(&document["states"]["three"]["action"]["params"]["workflow_definition"])].into()
+            )
+        );
+        assert!(!any_workflow && !any_node);
+        let computed = json!({"params": {"workflow_name": "deploy_{where}", "node_id": "{node}"}});
+        let References { workflows, any_workflow, any_node, .. } = References::of_machine(&computed);
+        assert!(workflows.is_empty() && any_workflow && any_node);
+    }
+
+    #[test]
+    fn a_function_refers_to_literals_and_anything_else_is_computed() {
+        let literal = References::of_functions("await ctx.run_workflow( 'a' , 1)\nawait ctx.run_workflow(\"b\")", &[]);
+        assert_eq!((literal.workflows, literal.any_workflow), (set(["a", "b"]), false));
+        for computed in [
+            "ctx.run_workflow(name)",
+            "ctx.run_workflow('a' + suffix)",
+            "ctx.run_workflow(f'a{x}')",
+            "ctx.run_workflow(id='a')",
+            "go = ctx.run_workflow",
+            "ctx.run_workflow('a' 'b')",
+            "ctx.run_workflow('\\x61')",
+            "ctx.run_workflow('''a''')",
+        ] {
+            assert!(References::of_functions(computed, &[]).any_workflow, "{computed}");
+        }
+        let node = json!({"id": "n", "type": "function", "source": "ctx.run_workflow('c')"});
+        assert_eq!(References::of_functions("", &[node]).workflows, set(["c"]));
+        assert_eq!(References::of_functions("await ctx.run('node')", &[]), References::default());
+    }
+}

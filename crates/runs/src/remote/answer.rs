@@ -1,0 +1,180 @@
+//! What follows from the answers of a service.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steplatch_remote::{
+    AskError, Cancelled, Ids, LocalEnd, Looked, StartError, Started, State as There, Status, clean_text, jitter, pace,
+    result,
+};
+
+use super::drive::Driver;
+use super::entry::Entry;
+use super::state::Phase;
+use steplatch_clock as clock;
+
+/// Changes at its service that are written down of one run: what it waits for may change as often as the service likes.
+const MOST_TOLD: u32 = 1_000;
+
+/// Characters of a question there that are kept, of each of its choices, and how many of these.
+const LONGEST_PROMPT: usize = 2_000;
+const LONGEST_CHOICE: usize = 200;
+const MOST_CHOICES: usize = 50;
+
+/// Times in a row that a service may not know a run which it started.
+const MOST_UNKNOWN: u32 = 3;
+
+impl Driver {
+    pub(super) async fn started(&mut self, answer: Result<Started, StartError>) -> bool {
+        let at = clock::now();
+        match answer {
+            Ok(Started { correlation_id, workflow_instance: instance }) => {
+                self.service.numbers.started();
+                self.append(Entry::Started { at, correlation_id, instance }).await
+            }
+            Err(StartError::Unknown { words }) => {
+                let error = format!(
+                    "Whether '{}' started this is not known, and it is not asked again: {words} The request had the \
+                     Idempotency-Key {}; look there for it.",
+                    self.began.service, self.began.run
+                );
+                self.fail(error, "UNKNOWN").await
+            }
+            Err(StartError::Refused { words, .. }) if matches!(self.state.phase, Phase::Cancelling { .. }) => {
+                self.give_up(&format!("it was not started ({words})")).await
+            }
+            Err(StartError::Refused { words, status, retry_after }) => {
+                self.turn = None;
+                // It was not reached, or it is busy; whatever else it said, it will say again.
+                let again = matches!(status, None | Some(429));
+                let most = self.service.setup().map_or(0, |setup| setup.config.retry_attempts);
+                if !again || self.state.refusals >= most {
+                    return self.fail(words, "FAILED").await;
+                }
+                let after = pause_before(self.state.refusals + 1).max(retry_after.unwrap_or_default());
+                self.append(Entry::NotStarted { at, error: words, again: at.after(after.min(pace::LONGEST)) }).await
+            }
+        }
+    }
+
+    pub(super) async fn looked(&mut self, answer: Result<Status, AskError>) -> bool {
+        let status = match answer {
+            Ok(status) => status,
+            Err(error) => {
+                self.unknown = if error.status == Some(404) { self.unknown + 1 } else { 0 };
+                if self.unknown >= MOST_UNKNOWN {
+                    let error = format!(
+                        "'{}' does not know this run any more, so what became of it is not known: {error}",
+                        self.began.service
+                    );
+                    return self.fail(error, "UNKNOWN").await;
+                }
+                let looked = Looked::Failed { retry_after: error.retry_after };
+                self.look_after = self.pace.next(looked, jitter());
+                self.trouble = Some(format!("the service can not be asked how it is, and is asked again: {error}"));
+                self.publish();
+                return true;
+            }
+        };
+        self.unknown = 0;
+        let at = clock::now();
+        let gate = status.pending_gate.as_ref().map(bounded);
+        let known = self.state.there.as_ref();
+        let is_same = known
+            .is_some_and(|there| there.status.as_deref() == Some(status.word.as_str()) && there.gate == gate)
+            || self.state.tellings >= MOST_TOLD;
+        self.look_after = self.pace.next(if is_same { Looked::Same } else { Looked::Changed }, jitter());
+        let state = status.state;
+        let told = Entry::Told { at, status: status.word.clone(), gate };
+        self.seen = Some(status);
+        match state {
+            There::Running if is_same => {
+                self.publish();
+                true
+            }
+            There::Running => self.append(told).await,
+            There::Completed => {
+                let result = self.result(None);
+                self.append(Entry::Completed { at, result }).await
+            }
+            There::Failed => {
+                let error = self.seen.as_ref().map(Status::failure_words).unwrap_or_default();
+                let result = self.result(None);
+                self.append(Entry::Failed { at, error, result }).await
+            }
+            There::Cancelled => {
+                let words = self.seen.as_ref().map(Status::failure_words).unwrap_or_default();
+                let reason = format!("it was cancelled at its service: {words}");
+                let result = self.result(None);
+                self.append(Entry::Cancelled { at, reason, result }).await
+            }
+        }
+    }
+
+    pub(super) async fn cancelled(&mut self, answer: Option<Result<Cancelled, AskError>>) -> bool {
+        match answer {
+            Some(Ok(Cancelled::Asked)) => self.give_up("its service was asked to cancel it").await,
+            Some(Ok(Cancelled::NotSupported)) => {
+                self.give_up("its service takes no cancels, so the remote run goes on").await
+            }
+            None => self.give_up("its service did not answer the cancel, so the remote run may go on").await,
+            Some(Err(error)) => {
+                let words =
+                    format!("its service could not be asked to cancel it, so the remote run may go on: {error}");
+                self.give_up(&words).await
+            }
+        }
+    }
+
+    /// Ends a run whose end was wanted, saying what became of it there.
+    pub(super) async fn give_up(&mut self, there: &str) -> bool {
+        let at = clock::now();
+        let Phase::Cancelling { reason, late } = self.state.phase.clone() else { return true };
+        let told = format!("{reason}; {there}");
+        match late {
+            true => {
+                // It is over here whatever its service says, and a client that polls on the status stops.
+                let result = self.result(Some(LocalEnd { status: "FAILED", error: &told }));
+                self.append(Entry::Failed { at, error: told, result }).await
+            }
+            false => {
+                let result = self.result(Some(LocalEnd { status: "CANCELLED", error: &told }));
+                self.append(Entry::Cancelled { at, reason: told, result }).await
+            }
+        }
+    }
+
+    pub(super) async fn fail(&mut self, error: String, status: &str) -> bool {
+        let result = self.result(Some(LocalEnd { status, error: &error }));
+        self.append(Entry::Failed { at: clock::now(), error, result }).await
+    }
+
+    /// Returns the result of the run, with the status that was seen last.
+    pub(super) fn result(&self, local: Option<LocalEnd<'_>>) -> Value {
+        let there = self.state.there.as_ref();
+        let ids = Ids {
+            workflow: self.began.workflow_id.clone(),
+            correlation: there.map(|there| there.correlation_id.clone()).unwrap_or_default(),
+            instance: there.map(|there| there.instance.clone()).unwrap_or_default(),
+        };
+        let mut result = result(&ids, self.seen.as_ref(), local);
+        if result["input"].is_null() {
+            result["input"] = Value::Object(self.began.input.clone());
+        }
+        result
+    }
+}
+
+/// What a service says that a run waits for, as much of it as is kept: the question and what can be answered.
+fn bounded(gate: &Value) -> Value {
+    let text = |value: &Value, most| value.as_str().map(|text| clean_text(text, most));
+    let prompt = gate.get("prompt").and_then(|prompt| text(prompt, LONGEST_PROMPT)).unwrap_or_default();
+    let choices = gate.get("choices").and_then(Value::as_array).into_iter().flatten();
+    let choices: Vec<String> = choices.filter_map(|choice| text(choice, LONGEST_CHOICE)).take(MOST_CHOICES).collect();
+    json!({"prompt": prompt, "choices": choices})
+}
+
+/// How long a service is left alone after so many attempts that came to nothing.
+fn pause_before(attempt: u32) -> Duration {
+    pace::rediscovery(attempt, None, None, jitter())
+}

@@ -1,0 +1,135 @@
+//! Runs of remote workflows, as they are told to who follows or asks.
+
+use serde_json::{Value, json};
+use steplatch_protocol::{RunEvent, RunReply};
+use steplatch_store::{Journal as _, Record};
+use steplatch_workflow::Outcome;
+
+use super::entry::{Began, Entry};
+use super::state::{Phase, State};
+use crate::child::outcome_with;
+use crate::event::{Unreadable, envelope};
+use crate::run::{Run, RunState};
+use crate::source::Source;
+use crate::{Seal, Shared};
+use steplatch_access::Secrets;
+use steplatch_clock as clock;
+use steplatch_services::RemoteIds;
+
+/// Tells an entry as an event; one that says nothing to anybody else is `None`.
+pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unreadable> {
+    let entry = Entry::read(record, &Seal::default())?;
+    let at = entry.at();
+    let (event_type, data) = match entry {
+        Entry::Began(began) => {
+            let Began { service, workflow_id, input, .. } = *began;
+            ("workflow_started", json!({"input": input, "remote": service, "remote_workflow_id": workflow_id}))
+        }
+        Entry::Queued { .. } => ("remote_queued", json!({})),
+        // What comes of it is told.
+        Entry::Starting { .. } => return Ok(None),
+        Entry::NotStarted { error, again, .. } => {
+            ("remote_refused", json!({"error": error, "again_at": clock::to_iso8601(again)}))
+        }
+        Entry::Started { correlation_id, instance, .. } => {
+            ("remote_started", json!({"correlation_id": correlation_id, "workflow_instance_id": instance}))
+        }
+        Entry::Told { status, gate, .. } => ("remote_status", json!({"status": status, "pending_gate": gate})),
+        Entry::Paused { by, .. } => ("workflow_paused", json!({"by": by})),
+        Entry::Resumed { by, .. } => ("workflow_resumed", json!({"by": by})),
+        Entry::Cancelling { reason, late, .. } => ("remote_cancelling", json!({"reason": reason, "time_limit": late})),
+        Entry::Completed { result, .. } => ("workflow_completed", json!({"result": result})),
+        Entry::Failed { error, result, .. } => {
+            ("workflow_failed", json!({"reason": "failed", "error": error, "result": result}))
+        }
+        Entry::Cancelled { reason, result, .. } => ("workflow_cancelled", json!({"reason": reason, "result": result})),
+    };
+    Ok(Some(envelope(run, record.seq, event_type, data, clock::to_iso8601(at))))
+}
+
+/// Tells how far a run is.
+///
+/// # Errors
+/// When an entry can not be read.
+pub(crate) fn report(run: &Run, records: &[Record], secrets: &Secrets) -> Result<RunReply, Unreadable> {
+    let progress = run.progress();
+    let mut state = State::default();
+    for record in records {
+        state.apply(&Entry::read(record, &Seal::default())?);
+    }
+    let ended = progress.ended.unwrap_or_else(clock::now);
+    let next_step = match progress.state.is_over() {
+        true => None,
+        false => next_step(&state, &run.about.workflow),
+    };
+    let result = state.end.map(|mut end| {
+        secrets.mask_in(&mut end.result);
+        end.result
+    });
+    Ok(RunReply {
+        success: progress.state == RunState::Completed,
+        run_id: run.id.to_string(),
+        status: progress.state.name().to_owned(),
+        workflow_name: Some(run.about.workflow.clone()),
+        total_elapsed_time: ended.since(run.about.started).as_secs_f64(),
+        result: result.filter(|_| progress.state.is_over()),
+        next_step: secrets.masked_if(next_step),
+        paused: progress.pause(secrets),
+        error: secrets.masked_if(progress.error.or(progress.trouble)),
+        ..RunReply::default()
+    })
+}
+
+/// Says what the run waits for, where nobody here can do anything about it.
+fn next_step(state: &State, tool: &str) -> Option<String> {
+    if let Some(gate) = state.gate() {
+        let prompt: String =
+            gate.get("prompt").and_then(Value::as_str).unwrap_or("a question").chars().take(500).collect();
+        let foreign = "Its service waits there for somebody who answers";
+        return Some(format!("{foreign} (in the service's words: {prompt}). This run goes on when they have."));
+    }
+    match &state.phase {
+        Phase::ToStart if state.queued => {
+            Some(format!("{tool} stands in line: as many of its service's runs as may be are under way."))
+        }
+        Phase::ToStartAt(again) => {
+            Some(format!("The service did not start it yet, and is asked again at {}.", clock::to_iso8601(*again)))
+        }
+        _ => None,
+    }
+}
+
+/// Returns what a run that is over came to, as the service told it. Its secrets are in it only while it is in memory.
+///
+/// # Errors
+/// When it can not be read.
+pub(crate) async fn result_of(shared: &Shared, run: &Run) -> Result<Value, String> {
+    if let Some(returned) = run.progress().returned {
+        return Ok(Value::clone(&returned));
+    }
+    let records = shared.journal.read(&run.id, 1).await;
+    let records = records.map_err(|error| format!("is over, and its result can not be read: {error}"))?;
+    let mut state = State::default();
+    for record in &records {
+        let entry = Entry::read(record, &Seal::default());
+        state.apply(&entry.map_err(|error| format!("is over, and its result can not be read: {error}"))?);
+    }
+    Ok(state.end.map(|end| end.result).unwrap_or_default())
+}
+
+/// Returns the ids of a run at its service; `None` if the service has not started it.
+pub(crate) async fn there(shared: &Shared, run: &Run) -> Option<RemoteIds> {
+    let Source::Remote { service } = &run.about.source else { return None };
+    let records = shared.journal.read(&run.id, 1).await.ok()?;
+    records.iter().rev().find_map(|record| match Entry::read(record, &Seal::default()) {
+        Ok(Entry::Started { instance, correlation_id, .. }) => {
+            Some(RemoteIds { service: service.clone(), instance, correlation: correlation_id })
+        }
+        _ => None,
+    })
+}
+
+/// Returns what a run came to that is over, as the machine that waits for it is told.
+pub(crate) async fn outcome_of(shared: &Shared, run: &Run) -> Outcome {
+    outcome_with(run, Some(result_of(shared, run).await))
+}

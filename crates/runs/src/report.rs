@@ -1,0 +1,248 @@
+//! A run, as it is reported to who asks.
+
+use std::collections::VecDeque;
+
+use serde_json::{Map, Value, json};
+use steplatch_ids::RunId;
+use steplatch_protocol::{GateInfo, RunReply};
+use steplatch_store::Record;
+use steplatch_workflow::{Told, workflow_signature};
+
+use super::Seal;
+use super::event::{Unreadable, read};
+use super::run::{Progress, Run, RunState};
+use steplatch_access::Secrets;
+use steplatch_clock as clock;
+
+/// Characters of a text in a report, at the most; its head and tail are kept.
+pub(super) const LONGEST_TEXT: usize = 2000;
+
+/// … and at the least, in the report of a long run.
+const SHORTEST_CUT: usize = 200;
+
+/// The same for variables after each state, which are told once more at the end.
+const SHORTEST_VARIABLE: usize = 80;
+
+/// Characters that the screens of a whole report may come to, about: a model reads it.
+const BUDGET: usize = 30_000;
+
+/// Entries of the log that are told: so many from the beginning, and so many from the end.
+const ENTRIES: (usize, usize) = (10, 50);
+
+/// Lines of the last screen of a run that failed.
+const SCREEN_LINES: usize = 24;
+
+/// Variables that are told.
+const VARIABLES: usize = 300;
+
+/// Tells how far `run` is, from its history. Takes its time over a long one.
+///
+/// # Errors
+/// When an entry can not be read.
+pub(super) fn of(
+    run: &Run,
+    progress: Progress,
+    records: Vec<Record>,
+    gate: Option<GateInfo>,
+    secrets: &Secrets,
+) -> Result<RunReply, Unreadable> {
+    let (told, log) = read_log(records)?;
+    let history = told.history();
+    let end = progress.ended.unwrap_or_else(clock::now);
+    // A screen stands in each result, and again among the variables.
+    let longest = (BUDGET / (2 * log.len().max(1))).clamp(SHORTEST_CUT, LONGEST_TEXT);
+    let fitting = |mut value: Value| {
+        if let Some(variables) = value.get_mut("variables_after") {
+            shorten(variables, (longest / 4).max(SHORTEST_VARIABLE));
+        }
+        shorten(&mut value, longest);
+        secrets.mask_in(&mut value);
+        value
+    };
+    let last_screen = if progress.state == RunState::Failed { last_screen(&log, secrets) } else { None };
+    let mut variables = history.variables().to_map();
+    let left_out = variables.len().saturating_sub(VARIABLES);
+    if left_out > 0 {
+        variables = variables.into_iter().take(VARIABLES).collect();
+        variables.insert("…".to_owned(), format!("{left_out} variables left out of this report").into());
+    }
+    let mut variables = Value::Object(variables);
+    secrets.mask_in(&mut variables);
+    let variables = match fitting(variables) {
+        Value::Object(variables) => variables,
+        _ => Map::new(),
+    };
+    let masked = |text: &str| Value::String(secrets.masked(text.to_owned()));
+    let mut signature = history.definition().map(workflow_signature).unwrap_or_default();
+    secrets.mask_fields(&mut signature);
+    let saving = run.about.source.saving(progress.kept.as_ref(), progress.unsaved.as_deref());
+    Ok(RunReply {
+        success: progress.state == RunState::Completed,
+        run_id: run.id.to_string(),
+        status: progress.state.name().to_owned(),
+        workflow_name: Some(run.about.workflow.clone()),
+        final_state: history.final_state().map(str::to_owned),
+        states_executed: history.states_executed(),
+        total_elapsed_time: end.since(run.about.started).as_secs_f64(),
+        execution_log: log
+            .into_iter()
+            .map(|mut entry| {
+                secrets.mask_in(&mut entry);
+                fitting(entry)
+            })
+            .collect(),
+        final_variables: variables,
+        return_values: history.return_values().iter().map(|(name, value)| (name.clone(), masked(value))).collect(),
+        session_id: history.session_id().map(str::to_owned),
+        last_screen,
+        recursion_depth: history.recursion_depth(),
+        workflow_signature: signature,
+        workflow_saved: saving.saved.is_some(),
+        saved_workflow_name: saving.saved,
+        duplicate_of: saving.duplicate_of,
+        pending_gate: gate,
+        paused: progress.pause(secrets),
+        error: secrets.masked_if(progress.error.or(progress.trouble).or(saving.error)),
+        ..RunReply::default()
+    })
+}
+
+/// Says what to do about a run that has neither completed nor failed. `gate` is the oldest that it waits at.
+pub(super) fn next_step(
+    run: &RunId,
+    progress: &Progress,
+    gate: Option<&GateInfo>,
+    secrets: &Secrets,
+) -> Option<String> {
+    let wait = format!("get_run {{\"run_id\": \"{run}\", \"wait_seconds\": 20}}");
+    match progress.state {
+        RunState::Completed | RunState::Failed => return None,
+        RunState::Cancelled => {
+            return Some("The run was cancelled. Start it again with run_workflow if it is still wanted.".to_owned());
+        }
+        RunState::Running | RunState::Waiting => {}
+    }
+    if progress.locked {
+        return Some(format!(
+            "The run waits for a person and is locked. They open it in a terminal of their own with: steplatch approver unlock. \
+             {wait} waits for that."
+        ));
+    }
+    if let Some(gate) = gate {
+        return Some(match gate.answered_by.as_str() {
+            "human" => format!(
+                "The run waits for a person, who answers pending_gate in a terminal of their own with: steplatch gates \
+                 answer {}. Tell them so; {wait} goes on when they have.",
+                gate.named()
+            ),
+            _ => {
+                let answer = if gate.form.is_some() { "form" } else { "answer" };
+                format!(
+                    "The run waits for an answer: give it to pending_gate with decide {{\"run_id\": \"{run}\", \"{answer}\": …}}, \
+                     then look with {wait}."
+                )
+            }
+        });
+    }
+    if let Some(pause) = progress.pause(secrets) {
+        return Some(format!(
+            "The run is paused by {}. A person resumes it with: steplatch runs resume {run}. {wait} waits for that.",
+            pause.by
+        ));
+    }
+    Some(format!("The run goes on without you. Wait for its end with {wait}."))
+}
+
+/// Returns the end of the last screen that a log has.
+fn last_screen(log: &[Value], secrets: &Secrets) -> Option<String> {
+    let screen = log.iter().rev().find_map(|entry| entry["result"]["screen_content"].as_str())?;
+    // A secret is looked for before anything is cut off it.
+    let screen = secrets.masked_screen(screen.trim_end().to_owned());
+    let lines: Vec<&str> = screen.lines().collect();
+    let end = lines[lines.len().saturating_sub(SCREEN_LINES)..].join("\n");
+    let length = end.chars().count();
+    let end: String = end.chars().skip(length.saturating_sub(LONGEST_TEXT)).collect();
+    (!end.is_empty()).then_some(end)
+}
+
+/// Folds a history and keeps the beginning and the end of its log.
+fn read_log(records: Vec<Record>) -> Result<(Told, Vec<Value>), Unreadable> {
+    let seal = Seal::default();
+    let mut told = Told::default();
+    let (mut first, mut last) = (Vec::new(), VecDeque::new());
+    let mut left_out = 0;
+    for record in records {
+        let event = read(record, &seal)?;
+        let timestamp = clock::to_iso8601(event.at());
+        for entry in told.next(&event) {
+            let Ok(Value::Object(mut entry)) = serde_json::to_value(entry) else { continue };
+            entry.insert("timestamp".to_owned(), timestamp.clone().into());
+            let entry = Value::Object(entry);
+            if first.len() < ENTRIES.0 {
+                first.push(entry);
+                continue;
+            }
+            if last.len() == ENTRIES.1 {
+                last.pop_front();
+                left_out += 1;
+            }
+            last.push_back(entry);
+        }
+    }
+    if left_out > 0 {
+        let note = format!("{left_out} entries are left out of this report; steplatch runs events tells everything");
+        first.push(json!({"phase": "left_out", "message": note}));
+    }
+    first.extend(last);
+    Ok((told, first))
+}
+
+/// Cuts texts that are longer than `longest`, keeping their ends and saying what is missing.
+pub(super) fn shorten(value: &mut Value, longest: usize) {
+    match value {
+        Value::String(text) => {
+            let length = text.chars().count();
+            if length > longest {
+                let half = longest / 2;
+                let head: String = text.chars().take(half).collect();
+                let tail: String = text.chars().skip(length - half).collect();
+                *text = format!("{head}\n[… {} characters left out of this report …]\n{tail}", length - 2 * half);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| shorten(item, longest)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| shorten(field, longest)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_screen_is_its_end_without_secrets() {
+        let secrets = Secrets::default();
+        secrets.add("open sesame");
+        let screen = |lines: usize| {
+            let lines: Vec<String> = (1..=lines).map(|line| format!("line {line} open sesame")).collect();
+            json!({"phase": "execution", "result": {"screen_content": format!("{}\n\n\n", lines.join("\n"))}})
+        };
+        let log = [screen(3), screen(100), json!({"phase": "execution", "result": {"success": false}}), json!({})];
+        let told = last_screen(&log, &secrets).unwrap();
+        assert!(told.starts_with("line 77 ••") && told.ends_with("••••••"), "{told}");
+        assert!(!told.contains("sesame") && told.lines().count() == SCREEN_LINES, "{told}");
+        let wide = json!({"result": {"screen_content": "x".repeat(100_000)}});
+        assert_eq!(last_screen(&[wide], &secrets).unwrap().chars().count(), LONGEST_TEXT);
+        assert_eq!(last_screen(&[json!({"result": {"screen_content": " \n"}})], &secrets), None);
+        assert_eq!(last_screen(&[], &secrets), None);
+    }
+
+    #[test]
+    fn a_long_text_keeps_its_ends_and_says_what_is_missing() {
+        let mut value = Value::String(format!("begin{}end", "x".repeat(5000)));
+        shorten(&mut value, 2000);
+        let text = value.as_str().unwrap();
+        assert!(text.starts_with("begin") && text.ends_with("end"));
+        assert!(text.contains("[… 3008 characters left out of this report …]"), "{text}");
+    }
+}

@@ -1,0 +1,403 @@
+//! One run, as it is seen from outside of its task.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use steplatch_ids::{RunId, StepId};
+use steplatch_library::Signature;
+use steplatch_protocol::{GateInfo, PauseInfo, RunRecord};
+use steplatch_store::{KnownRun, Summary};
+use steplatch_workflow::{Gate, Input, Pause, Timestamp};
+use tokio::sync::{Mutex, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::function::Question;
+use super::report;
+use super::source::{Kept, Source};
+use steplatch_access::Secrets;
+use steplatch_clock as clock;
+
+/// A run that is driven, or what the journal tells of one.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) id: RunId,
+    pub(super) about: About,
+    inputs: mpsc::UnboundedSender<Box<Input>>,
+    progress: watch::Receiver<Progress>,
+    /// Held while somebody answers what it asks.
+    pub(super) answering: Mutex<()>,
+    /// Cancelled once somebody wants its end, for who is at something that takes long.
+    pub(super) cancelling: CancellationToken,
+    /// Cancelled once the run that started it has written down what it returned.
+    pub(super) taken: CancellationToken,
+}
+
+/// What lists tell of a run however far it is. Stored with its history.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct About {
+    /// The name of its workflow.
+    pub(super) workflow: String,
+    pub(super) started: Timestamp,
+    /// What it was given as its input, secrets hidden; of a machine that was given variables, these.
+    #[serde(default)]
+    pub(super) input: Value,
+    /// The parameters that it was given besides, secrets hidden.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub(super) params: Map<String, Value>,
+    /// The step of another run that started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) parent: Option<StepId>,
+    /// What its definition does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) signature: Option<Signature>,
+    /// What the definitions were that it refers to when it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) pins: Option<Signature>,
+    /// What was asked for, if it began under an idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) request: Option<Signature>,
+    /// Where its definition came from.
+    #[serde(default)]
+    pub(super) source: Source,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Progress {
+    /// Number of its last entry.
+    pub(super) seq: u64,
+    pub(super) state: RunState,
+    pub(super) ended: Option<Timestamp>,
+    pub(super) error: Option<String>,
+    /// Where a function raised the exception that `error` tells.
+    pub(super) traceback: Option<String>,
+    /// What it returned once it is completed, secrets hidden.
+    pub(super) result: Option<Arc<Value>>,
+    /// Whether `result` is only a part of it.
+    pub(super) result_shortened: bool,
+    /// What it returned, with its secrets, for the run that started it. Never stored.
+    pub(super) returned: Option<Arc<Value>>,
+    /// The question that it waits for.
+    pub(super) gate: Option<Gate>,
+    /// The questions that it waits for, of a function, the oldest first.
+    pub(super) questions: Vec<Question>,
+    /// The runs below this one that wait for somebody, themselves or through others below them.
+    pub(super) below: Vec<RunId>,
+    /// Whether a person has to answer before it goes on, here or in a run below it.
+    pub(super) asks_person: bool,
+    /// Whether it waits for somebody who answers elsewhere, at the service that does its work.
+    pub(super) asks_elsewhere: bool,
+    /// Who wants it to go no further for now.
+    pub(super) paused: Option<Pause>,
+    /// Where its definition is, once it is over.
+    pub(super) kept: Option<Kept>,
+    /// Why its definition could not be saved, although it completed.
+    pub(super) unsaved: Option<String>,
+    /// Whether it goes on only once the approver's passphrase is given.
+    pub(super) locked: bool,
+    /// Why it can not go on just now.
+    pub(super) trouble: Option<String>,
+}
+
+/// The text of a [`Summary`].
+#[derive(Debug, Serialize, Deserialize)]
+struct Told {
+    #[serde(flatten)]
+    about: About,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    traceback: Option<String>,
+    /// What a run that is completed returned, as far as lists tell it; none in what older daemons wrote.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    result: Option<Value>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    result_shortened: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kept: Option<Kept>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unsaved: Option<String>,
+}
+
+/// Reads a value that is there, which may be null.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+/// The longest result that lists tell whole, in characters of JSON, and the longest text in one that is shortened.
+const LONGEST_RESULT: usize = 1000;
+const LONGEST_TEXT_IN_RESULT: usize = 300;
+
+/// Returns a result as lists tell it, and whether that is only a part of it.
+pub(super) fn listed(result: &Value) -> (Value, bool) {
+    let is_short = |value: &Value| value.to_string().chars().nth(LONGEST_RESULT).is_none();
+    if is_short(result) {
+        return (result.clone(), false);
+    }
+    let mut shortened = result.clone();
+    report::shorten(&mut shortened, LONGEST_TEXT_IN_RESULT);
+    if !is_short(&shortened) {
+        let json = result.to_string();
+        let (length, head) = (json.chars().count(), json.chars().take(LONGEST_TEXT_IN_RESULT).collect::<String>());
+        shortened = format!("{head}\n[… {} characters of JSON left out …]", length - LONGEST_TEXT_IN_RESULT).into();
+    }
+    (shortened, true)
+}
+
+/// The state of a run, as people know it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum RunState {
+    #[default]
+    Running,
+    Waiting,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl RunState {
+    pub(super) const ALL: [Self; 5] = [Self::Running, Self::Waiting, Self::Completed, Self::Failed, Self::Cancelled];
+
+    pub(super) fn is_over(self) -> bool {
+        !matches!(self, Self::Running | Self::Waiting)
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// What a run may be called that was asked for and has not begun. Nobody ever sees one: a run is told of once it is
+    /// written down, and then it is running.
+    pub(super) const PENDING: &str = "pending";
+
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+}
+
+impl Progress {
+    /// Tells since when the run is paused, and by whom.
+    pub(super) fn pause(&self, secrets: &Secrets) -> Option<PauseInfo> {
+        let Pause { since, by, .. } = self.paused.clone()?;
+        Some(PauseInfo { since: clock::to_iso8601(since), by: secrets.masked(by) })
+    }
+
+    /// Whether the run stands still until somebody does something about it, which those above it are told.
+    pub(super) fn waits(&self) -> bool {
+        self.state == RunState::Waiting || self.paused.as_ref().is_some_and(|pause| !pause.above)
+    }
+
+    /// Returns what the journal keeps beside the history. One that is finished is finished for good.
+    pub(super) fn summary(&self, about: &About) -> Summary {
+        let Self { ended, error, traceback, result, kept, unsaved, .. } = self.clone();
+        let (result, result_shortened) = result.as_deref().map(listed).unzip();
+        let result_shortened = self.result_shortened || result_shortened.unwrap_or_default();
+        let told = Told { about: about.clone(), ended, error, traceback, result, result_shortened, kept, unsaved };
+        let ended = self.ended.filter(|_| self.state.is_over());
+        Summary {
+            state: self.state.name().to_owned(),
+            finished_at: ended.map(|ended| u64::try_from(ended.0 / 1000).unwrap_or(0)),
+            text: serde_json::to_string(&told).expect("what is told of a run has only JSON in it"),
+        }
+    }
+}
+
+impl About {
+    /// Hides what is a secret by now.
+    pub(super) fn mask(&mut self, secrets: &Secrets) {
+        secrets.mask_in(&mut self.input);
+        secrets.mask_fields(&mut self.params);
+    }
+}
+
+impl Run {
+    /// Returns a run that somebody drives, with what they need for it.
+    pub(super) fn driven(
+        id: RunId,
+        about: About,
+    ) -> (Self, mpsc::UnboundedReceiver<Box<Input>>, watch::Sender<Progress>) {
+        let (inputs, received) = mpsc::unbounded_channel();
+        let (told, progress) = watch::channel(Progress::default());
+        (Self::of(id, about, inputs, progress), received, told)
+    }
+
+    /// Returns a run that nobody drives, as the journal knows it.
+    pub(super) fn told(known: KnownRun) -> Self {
+        let KnownRun { run: id, last: seq, summary, .. } = known;
+        let (state, told) = match summary {
+            Some(Summary { state, text, .. }) => (RunState::named(&state), serde_json::from_str::<Told>(&text).ok()),
+            None => (None, None),
+        };
+        let progress = Progress { seq, state: state.unwrap_or_default(), ..Progress::default() };
+        let (about, progress) = match told {
+            Some(Told { about, ended, error, traceback, result, result_shortened, kept, unsaved }) => {
+                let result = result.map(Arc::new);
+                (about, Progress { ended, error, traceback, result, result_shortened, kept, unsaved, ..progress })
+            }
+            None => {
+                let trouble = Some("what is kept about this run can not be read".to_owned());
+                let about = About {
+                    workflow: "unknown".to_owned(),
+                    started: Timestamp(0),
+                    input: Value::Null,
+                    params: Map::new(),
+                    parent: None,
+                    signature: None,
+                    pins: None,
+                    request: None,
+                    source: Source::Given,
+                };
+                (about, Progress { trouble, ..progress })
+            }
+        };
+        let (inputs, _) = mpsc::unbounded_channel();
+        let (_, progress) = watch::channel(progress);
+        Self::of(id, about, inputs, progress)
+    }
+
+    fn of(
+        id: RunId,
+        about: About,
+        inputs: mpsc::UnboundedSender<Box<Input>>,
+        progress: watch::Receiver<Progress>,
+    ) -> Self {
+        let (cancelling, taken) = (CancellationToken::new(), CancellationToken::new());
+        Self { id, about, inputs, progress, answering: Mutex::default(), cancelling, taken }
+    }
+
+    /// Returns the same with other progress. For a run that is not driven.
+    pub(super) fn changed(self, change: impl FnOnce(Progress) -> Progress) -> Self {
+        let (_, progress) = watch::channel(change(self.progress()));
+        Self { progress, ..self }
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        self.progress.borrow().clone()
+    }
+
+    pub(super) fn state(&self) -> RunState {
+        self.progress.borrow().state
+    }
+
+    pub(super) fn follow(&self) -> watch::Receiver<Progress> {
+        self.progress.clone()
+    }
+
+    pub(super) fn inputs(&self) -> mpsc::UnboundedSender<Box<Input>> {
+        self.inputs.clone()
+    }
+
+    /// Whether it has a driver.
+    pub(super) fn is_driven(&self) -> bool {
+        !self.inputs.is_closed() && !self.progress.borrow().locked
+    }
+
+    /// Whether it is the run of a function: its history is of another kind then.
+    pub(super) fn is_function(&self) -> bool {
+        self.about.source.is_function()
+    }
+
+    /// Whether a service does its work: its history is of a third kind then.
+    pub(super) fn is_remote(&self) -> bool {
+        self.about.source.is_remote()
+    }
+
+    /// Gives the run something to answer to; one that is over does not mind.
+    pub(super) fn tell(&self, input: Input) {
+        let _ = self.inputs.send(Box::new(input));
+    }
+
+    pub(super) fn cancel(&self, reason: &str) {
+        self.tell(Input::Cancel { reason: reason.to_owned() });
+        self.cancelling.cancel();
+    }
+
+    /// Waits until the run is over, or the time is up.
+    pub(super) async fn over(&self, at_most: Duration) {
+        self.reaches(|progress| progress.state.is_over(), at_most).await;
+    }
+
+    pub(super) async fn reaches(&self, wanted: impl Fn(&Progress) -> bool, at_most: Duration) {
+        let mut progress = self.progress.clone();
+        let reached = progress.wait_for(|progress| wanted(progress));
+        // Either way the run is as far as it is.
+        let _ = tokio::time::timeout(at_most, reached).await;
+    }
+
+    /// Waits until the run is over; tells whether it is, once the time is up.
+    pub(super) async fn over_within(&self, limit: Option<Duration>) -> bool {
+        // No run lasts longer than its own limit, unless somebody is asked.
+        match limit {
+            Some(limit) => self.over(limit).await,
+            None => drop(self.progress.clone().wait_for(|progress| progress.state.is_over()).await),
+        }
+        self.state().is_over()
+    }
+
+    /// Tells of the run, which waits for the answers to `gates`, with its result as lists tell it.
+    pub(super) fn record(&self, gates: Vec<GateInfo>, secrets: &Secrets) -> RunRecord {
+        let progress = self.progress();
+        let About { mut input, mut params, .. } = self.about.clone();
+        secrets.mask_in(&mut input);
+        secrets.mask_fields(&mut params);
+        let (result, shortened) = progress.result.as_deref().map(listed).unzip();
+        let mut result = result.unwrap_or_default();
+        secrets.mask_in(&mut result);
+        RunRecord {
+            run_id: self.id.to_string(),
+            workflow_id: self.about.workflow.clone(),
+            state: progress.state.name().to_owned(),
+            started_at: clock::to_iso8601(self.about.started),
+            completed_at: progress.ended.map(clock::to_iso8601),
+            input,
+            params,
+            result,
+            result_shortened: progress.result_shortened || shortened.unwrap_or_default(),
+            paused: progress.pause(secrets),
+            traceback: secrets.masked_if(progress.traceback),
+            error: secrets.masked_if(progress.error.or(progress.trouble)),
+            pending_gate: gates.first().cloned(),
+            pending_gates: gates,
+            parent_run_id: self.about.parent.as_ref().map(|step| step.run.to_string()),
+            locked: progress.locked,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_list_tells_short_results_whole_and_of_long_ones_a_part() {
+        for whole in [Value::Null, json!("short"), json!({"a": [1, 2]})] {
+            assert_eq!(listed(&whole), (whole.clone(), false));
+        }
+        let (text, shortened) = listed(&json!({"output": "x".repeat(5000), "code": 0}));
+        assert!(shortened && text["code"] == 0 && text["output"].as_str().unwrap().contains("left out"), "{text}");
+        let (many, shortened) = listed(&json!((0..5000).collect::<Vec<_>>()));
+        assert!(shortened && many.as_str().unwrap().starts_with("[0,1,2,") && many.to_string().len() < 500, "{many}");
+    }
+
+    #[test]
+    fn a_summary_of_an_older_daemon_is_read_and_says_that_no_result_is_known() {
+        let text = r#"{"workflow":"w","started":5,"input":{"a":"b"},"ended":7}"#;
+        let told: Told = serde_json::from_str(text).unwrap();
+        assert_eq!((told.about.input, told.result), (json!({"a": "b"}), None));
+        let null = text.replace("\"ended\":7", "\"result\":null");
+        let told: Told = serde_json::from_str(&null).unwrap();
+        assert_eq!(told.result, Some(Value::Null), "nothing was returned, and that is known");
+    }
+}

@@ -1,0 +1,527 @@
+//! Secrets, kept out of the histories that a run goes on from.
+//!
+//! A run that is interrupted needs the secrets it was given; somebody who reads
+//! its history must not see them. So an entry has a mark in the place of each
+//! secret, and what the marks stand for is kept apart, until the run is over. From
+//! then on a mark is all that there is.
+//!
+//! A mark is U+FDD0, the number of the secret, U+FDD1. These two are noncharacters,
+//! meant for such use inside of a program (Unicode 16, section 23.7); one that came
+//! in with foreign text is written as a mark without a number.
+//!
+//! Entries of machines are sealed by the names of their fields. Those of functions and
+//! of remote runs are [`SealedEntry`]s, which know their foreign texts, and are sealed by
+//! a [`LiveSeal`]: it takes every secret that the daemon knows and that stands in one of
+//! them, whenever it was learned.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use steplatch_ids::RunId;
+use steplatch_store::{Journal as _, Record};
+use steplatch_workflow::{Definition, filtered_forms};
+
+use super::Shared;
+use steplatch_access::{MASK, Secrets, hideable, hides_in_names, rename};
+
+const OPEN: char = '\u{FDD0}';
+const CLOSE: char = '\u{FDD1}';
+
+/// Where an entry may hold what somebody else wrote. Everything else is words of ours, which no secret can be part of
+/// by more than chance; and an entry must stay readable when its marks stand for nothing any more.
+const FOREIGN: [&str; 15] = [
+    "variables",
+    "definition",
+    "params",
+    "result",
+    "context",
+    "set",
+    "values",
+    "because",
+    "error",
+    "reason",
+    "choices",
+    "choice",
+    "question",
+    "screen",
+    "substituted",
+];
+
+/// The secrets of one run.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Seal {
+    secrets: Vec<String>,
+    /// Fields of these names hold secrets, however short: variables that the contract calls so.
+    names: Vec<String>,
+}
+
+impl Seal {
+    /// Returns a seal that knows these secrets already, in this order.
+    pub(super) fn knowing(secrets: Vec<String>) -> Self {
+        Self { secrets, names: Vec::new() }
+    }
+
+    /// Returns the same for a run of `definition`.
+    pub(super) fn of(self, definition: &Definition) -> Self {
+        let contract = definition.arguments().iter().chain(definition.return_values());
+        let secret = contract.filter(|variable| variable.is_secret());
+        Self { names: secret.map(|variable| variable.name().to_owned()).collect(), ..self }
+    }
+
+    /// Hides the variables that are secret by their names.
+    pub(super) fn hide_named(&self, variables: &mut Map<String, Value>) {
+        for name in &self.names {
+            if let Some(value) = variables.get_mut(name).filter(|value| !value.is_null()) {
+                *value = MASK.into();
+            }
+        }
+    }
+
+    /// Returns all that it knows, in the order in which it came.
+    pub(super) fn secrets(&self) -> &[String] {
+        &self.secrets
+    }
+
+    /// Learns a secret, line by line, and in the forms that filters write. Returns what is new of it.
+    pub(super) fn learn(&mut self, secret: &str) -> Vec<String> {
+        let before = self.secrets.len();
+        if !secret.is_empty() && hideable(secret).next().is_none() && !self.secrets.iter().any(|known| known == secret)
+        {
+            // Too short to be looked for in texts, and hidden where a field bears its name.
+            self.secrets.push(secret.to_owned());
+            return Vec::new();
+        }
+        for line in hideable(secret) {
+            for form in std::iter::once(line.to_owned()).chain(filtered_forms(line)) {
+                if !self.secrets.contains(&form) {
+                    self.secrets.push(form);
+                }
+            }
+        }
+        self.secrets[before..].to_vec()
+    }
+
+    /// Whether a secret stands in a text, of those that are looked for in texts.
+    pub(super) fn hides_some_of(&self, text: &str) -> bool {
+        self.looked_for().any(|(_, secret)| text.contains(secret))
+    }
+
+    /// Returns an entry as it is stored.
+    pub(super) fn close(&self, entry: &impl Serialize) -> String {
+        if self.secrets.is_empty() {
+            let text = serde_json::to_string(entry).expect("an entry has only JSON in it");
+            if !text.contains(OPEN) {
+                return text;
+            }
+        }
+        self.closed_entry(serde_json::to_value(entry).expect("an entry has only JSON in it"))
+    }
+
+    /// The secrets that are looked for in texts, with their numbers.
+    fn looked_for(&self) -> impl Iterator<Item = (usize, &String)> {
+        self.secrets.iter().enumerate().filter(|(_, secret)| hideable(secret).next().is_some())
+    }
+
+    fn closed_entry(&self, mut entry: Value) -> String {
+        if let Value::Object(fields) = &mut entry {
+            for (name, value) in fields {
+                match name.as_str() {
+                    "outcome" | "answer" | "otherwise" => self.close_fields(value),
+                    _ if FOREIGN.contains(&name.as_str()) => self.close_in(value),
+                    _ => {}
+                }
+            }
+        }
+        entry.to_string()
+    }
+
+    fn close_fields(&self, value: &mut Value) {
+        if let Value::Object(fields) = value {
+            let foreign = fields.iter_mut().filter(|(name, _)| FOREIGN.contains(&name.as_str()));
+            foreign.for_each(|(_, value)| self.close_in(value));
+        }
+    }
+
+    /// Hides the secrets in a text.
+    pub(super) fn close_text(&self, text: &mut String) {
+        if text.contains(OPEN) || self.hides_some_of(text) {
+            *text = closed(text, || self.looked_for());
+        }
+    }
+
+    /// Hides the secrets in a text, if there is one.
+    pub(super) fn close_if(&self, text: Option<&mut String>) {
+        text.into_iter().for_each(|text| self.close_text(text));
+    }
+
+    /// Hides the secrets in every text of these fields, and in their names as [`hides_in_names`] says.
+    pub(super) fn close_all(&self, fields: &mut Map<String, Value>) {
+        fields.values_mut().for_each(|field| self.close_in(field));
+        rename(fields, |name| self.closed_name(name));
+    }
+
+    /// Returns the name of a field as it is stored, if that is another one.
+    fn closed_name(&self, name: &str) -> Option<String> {
+        let hidden = || self.looked_for().filter(|(_, secret)| hides_in_names(secret));
+        let changes = name.contains(OPEN) || hidden().any(|(_, secret)| name.contains(secret));
+        changes.then(|| closed(name, hidden))
+    }
+
+    /// Hides the secrets in every text of a value, and in the names of fields as [`hides_in_names`] says.
+    pub(super) fn close_in(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => self.close_text(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.close_in(item)),
+            Value::Object(fields) => {
+                for (name, field) in &mut *fields {
+                    let number = field
+                        .as_str()
+                        .filter(|_| self.names.contains(name))
+                        .and_then(|value| self.secrets.iter().position(|secret| secret == value));
+                    match number {
+                        Some(number) => *field = mark(Some(number)).into(),
+                        None => self.close_in(field),
+                    }
+                }
+                rename(fields, |name| self.closed_name(name));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    /// Returns the entry that was stored as `text`, in JSON; a mark that stands for nothing known shows as hidden.
+    pub(super) fn open(&self, text: String) -> String {
+        if !text.contains(OPEN) {
+            return text;
+        }
+        let mut opened = String::with_capacity(text.len());
+        let mut rest = text.as_str();
+        while let Some((before, behind)) = rest.split_once(OPEN) {
+            opened.push_str(before);
+            let is_mark =
+                |number: &str| number.len() <= LONGEST_NUMBER && number.bytes().all(|byte| byte.is_ascii_digit());
+            // An older daemon wrote what it was told by a program as it was.
+            let Some((number, after)) = behind.split_once(CLOSE).filter(|(number, _)| is_mark(number)) else {
+                opened.push(OPEN);
+                rest = behind;
+                continue;
+            };
+            if number.is_empty() {
+                opened.push(OPEN);
+            } else {
+                match number.parse().ok().and_then(|number: usize| self.secrets.get(number)) {
+                    Some(secret) => opened.push_str(&in_json(secret)),
+                    None => opened.push_str(MASK),
+                }
+            }
+            rest = after;
+        }
+        opened.push_str(rest);
+        opened
+    }
+}
+
+/// Writes marks in the place of numbered secrets. In one pass, so that no mark is taken for text; of two secrets in one
+/// place the longer is taken, which leaves no rest behind.
+fn closed<'a, S: Iterator<Item = (usize, &'a String)>>(text: &str, secrets: impl Fn() -> S) -> String {
+    let mut closed = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
+        let here = secrets().filter(|(_, secret)| rest.starts_with(secret.as_str()));
+        if let Some((number, secret)) = here.max_by_key(|(_, secret)| secret.len()) {
+            closed.push_str(&mark(Some(number)));
+            rest = &rest[secret.len()..];
+            continue;
+        }
+        if character == OPEN {
+            closed.push_str(&mark(None));
+        } else {
+            closed.push(character);
+        }
+        rest = &rest[character.len_utf8()..];
+    }
+    closed
+}
+
+/// The most digits of the number in a mark.
+const LONGEST_NUMBER: usize = 9;
+
+/// An entry that knows which of its texts are foreign: not written by this program.
+pub(super) trait SealedEntry: Clone + Serialize + DeserializeOwned + Send + 'static {
+    /// Hides the secrets in every foreign text. The entry stays readable without them.
+    fn close(&mut self, seal: &Seal);
+}
+
+/// The seal of a function's run, or of a remote one, that is under way.
+#[derive(Debug, Default)]
+pub(super) struct LiveSeal {
+    seal: Seal,
+    /// The number of secrets that the daemon had learned when all entries were searched for them.
+    searched: u64,
+    /// How many secrets are stored with the run.
+    stored: usize,
+}
+
+/// Entries as they are stored, and what has to be stored besides.
+#[derive(Debug)]
+pub(super) struct Closed {
+    pub(super) texts: Vec<String>,
+    /// Earlier entries that hold secrets which were learned later.
+    pub(super) redacted: Vec<(u64, String)>,
+    /// Whether the run has secrets now that are not stored with it.
+    pub(super) has_learned: bool,
+}
+
+impl LiveSeal {
+    /// Returns the seal of a run that another daemon left. The daemon learns its secrets.
+    pub(super) fn found(seal: Seal, daemon: &Secrets) -> Self {
+        seal.secrets().iter().for_each(|secret| daemon.add(secret));
+        let stored = seal.secrets().len();
+        Self { seal, searched: 0, stored }
+    }
+
+    pub(super) fn seal(&self) -> &Seal {
+        &self.seal
+    }
+
+    /// Whether a value holds a secret of the run.
+    pub(super) fn hides(&self, value: &Value) -> bool {
+        let mut closed = value.clone();
+        self.seal.close_in(&mut closed);
+        closed != *value
+    }
+
+    /// Closes new entries of `run`, which come after number `last`. `own` are secrets of the run wherever they stand; of
+    /// all others that the daemon knows, those that stand in an entry become the run's.
+    pub(super) async fn close<E: SealedEntry>(
+        &mut self,
+        shared: &Shared,
+        run: &RunId,
+        last: u64,
+        entries: &[E],
+        own: &BTreeSet<String>,
+    ) -> Closed {
+        for secret in own.iter().filter(|secret| hideable(secret).next().is_some()) {
+            self.learn(&shared.secrets, secret);
+        }
+        // What is learned from here on may be missing among the known, and is looked for with the next entries.
+        let searched = shared.secrets.learned_since(u64::MAX).1;
+        let mut texts: Vec<String> = entries.iter().map(plain).collect();
+        let known = shared.secrets.known();
+        let found: Vec<String> = known.into_iter().filter(|secret| stands_in(secret, &texts)).collect();
+        found.iter().for_each(|secret| self.learn(&shared.secrets, secret));
+        let redacted = if last > 0 {
+            self.redacted::<E>(shared, run, searched).await
+        } else {
+            // There are no entries but those that were searched now.
+            self.searched = searched;
+            Vec::new()
+        };
+        for (text, entry) in texts.iter_mut().zip(entries) {
+            if text.contains(OPEN) || !self.seal.secrets.is_empty() {
+                let mut entry = entry.clone();
+                entry.close(&self.seal);
+                *text = plain(&entry);
+            }
+        }
+        let has_learned = self.stored < self.seal.secrets.len();
+        self.stored = self.seal.secrets.len();
+        Closed { texts, redacted, has_learned }
+    }
+
+    fn learn(&mut self, daemon: &Secrets, secret: &str) {
+        for form in self.seal.learn(secret) {
+            daemon.add(&form);
+        }
+    }
+
+    /// Returns the earlier entries that hold secrets which the daemon has learned since they were searched, as they are to
+    /// be stored now. They count as searched for the first `searched` secrets.
+    async fn redacted<E: SealedEntry>(&mut self, shared: &Shared, run: &RunId, searched: u64) -> Vec<(u64, String)> {
+        let (fresh, _) = shared.secrets.learned_since(self.searched);
+        if fresh.is_empty() {
+            self.searched = searched;
+            return Vec::new();
+        }
+        let records = match shared.journal.read(run, 1).await {
+            Ok(records) => records,
+            Err(error) => {
+                tracing::error!(%run, %error, "the entries of a run are not searched for a secret; it is tried again");
+                return Vec::new();
+            }
+        };
+        self.searched = searched;
+        let seal = self.seal.clone();
+        let (found, redacted) = shared.at_length(move || redact::<E>(seal, &fresh, records)).await;
+        found.iter().for_each(|secret| self.learn(&shared.secrets, secret));
+        redacted
+    }
+}
+
+/// Returns which of the `fresh` secrets stand in an entry, and every entry that is stored anew once the seal knows them.
+fn redact<E: SealedEntry>(mut seal: Seal, fresh: &[String], records: Vec<Record>) -> (Vec<String>, Vec<(u64, String)>) {
+    let opened: Vec<String> = records.iter().map(|record| seal.open(record.text.clone())).collect();
+    let found: Vec<String> = fresh.iter().filter(|secret| stands_in(secret, &opened)).cloned().collect();
+    found.iter().for_each(|secret| drop(seal.learn(secret)));
+    if seal.secrets.is_empty() {
+        return (found, Vec::new());
+    }
+    // The new ones come last, so whatever was sealed before is sealed again as it was.
+    let redacted = records.into_iter().zip(opened).filter_map(|(record, opened)| {
+        let mut entry: E = serde_json::from_str(&opened).ok()?;
+        let before = plain(&entry);
+        entry.close(&seal);
+        let text = plain(&entry);
+        // One that holds nothing secret stays as an older daemon wrote it.
+        (text != before && text != record.text).then_some((record.seq, text))
+    });
+    let redacted = redacted.collect();
+    (found, redacted)
+}
+
+fn plain(entry: &impl Serialize) -> String {
+    serde_json::to_string(entry).expect("an entry has only JSON in it")
+}
+
+/// Whether a secret, or what a filter makes of it, stands in one of these texts of JSON.
+fn stands_in(secret: &str, texts: &[String]) -> bool {
+    let mut forms = std::iter::once(secret.to_owned()).chain(filtered_forms(secret)).map(|form| in_json(&form));
+    forms.any(|form| texts.iter().any(|text| text.contains(&form)))
+}
+
+fn mark(number: Option<usize>) -> String {
+    let number = number.map(|number| number.to_string()).unwrap_or_default();
+    format!("{OPEN}{number}{CLOSE}")
+}
+
+fn in_json(text: &str) -> String {
+    let quoted = Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_short_secret_is_hidden_where_a_field_bears_its_name() {
+        let mut seal = Seal { names: vec!["PIN".to_owned()], ..Seal::default() };
+        assert!(seal.learn("917").is_empty(), "it is not looked for anywhere else");
+        let entry = json!({"event": "started", "variables": {"PIN": "917", "N": "917", "list": ["917"]}});
+        let stored = seal.close(&entry);
+        assert_eq!(serde_json::from_str::<Value>(&seal.open(stored.clone())).unwrap(), entry);
+        let shown: Value = serde_json::from_str(&Seal::default().open(stored)).unwrap();
+        assert_eq!(shown["variables"], json!({"PIN": MASK, "N": "917", "list": ["917"]}));
+    }
+
+    #[test]
+    fn an_entry_hides_its_secrets_and_gives_them_back_to_who_has_the_key() {
+        let mut seal = Seal::default();
+        assert_eq!(seal.learn("hun\"ter2\n"), ["hun\"ter2", "\"hun\\\"ter2\""]);
+        assert_eq!(seal.learn("hun\"ter2-and-more").len(), 3, "as it is, as JSON and as a pattern");
+        assert!(
+            seal.learn("hun\"ter2").is_empty() && seal.learn("abc").is_empty(),
+            "known, and too short to be hidden"
+        );
+        let entry = json!({
+            "event": "state_entered",
+            "params": {"input_text": "hun\"ter2-and-more\n", "also": ["x hun\"ter2", 7]},
+            "outcome": {"kind": "hun\"ter2", "result": {"screen": "\u{FDD0}0\u{FDD1}"}},
+        });
+        let stored = seal.close(&entry);
+        assert!(!stored.contains("-and-more"));
+        assert_eq!(serde_json::from_str::<Value>(&seal.open(stored.clone())).unwrap(), entry);
+        let shown: Value = serde_json::from_str(&Seal::default().open(stored)).unwrap();
+        assert_eq!(shown["params"], json!({"input_text": format!("{MASK}\n"), "also": [format!("x {MASK}"), 7]}));
+        assert_eq!(shown["outcome"], entry["outcome"], "what a program printed stands for no secret");
+    }
+
+    #[test]
+    fn names_of_fields_hide_secrets_that_can_be_no_names_of_ours() {
+        let mut seal = Seal::default();
+        seal.learn("hun-ter2");
+        seal.learn("output");
+        let entry = json!({
+            "event": "started",
+            "params": {"of hun-ter2": {"hun-ter2": 1}, "output": "output", "\u{FDD0}0\u{FDD1}": 2},
+        });
+        let stored = seal.close(&entry);
+        assert!(!stored.contains("hun-ter2"), "{stored}");
+        assert_eq!(serde_json::from_str::<Value>(&seal.open(stored.clone())).unwrap(), entry);
+        let shown: Value = serde_json::from_str(&Seal::default().open(stored)).unwrap();
+        let params = json!({format!("of {MASK}"): {MASK: 1}, "output": MASK, "\u{FDD0}0\u{FDD1}": 2});
+        assert_eq!(shown["params"], params);
+    }
+
+    #[derive(Debug, Clone, PartialEq, Serialize, serde::Deserialize)]
+    struct LogLine {
+        said: String,
+    }
+
+    impl SealedEntry for LogLine {
+        fn close(&mut self, seal: &Seal) {
+            seal.close_text(&mut self.said);
+        }
+    }
+
+    fn stored(texts: &[&str]) -> Vec<Record> {
+        let text = |said: &&str| plain(&LogLine { said: (*said).to_owned() });
+        let record = |(index, text)| Record { seq: index as u64 + 1, version: 1, text };
+        texts.iter().map(text).enumerate().map(record).collect()
+    }
+
+    #[test]
+    fn an_entry_is_stored_anew_when_it_holds_what_was_learned_to_be_secret_later() {
+        let mut seal = Seal::default();
+        seal.learn("first secret");
+        let mut records = stored(&["nothing", "an older \u{FDD0} one", "both: 'sec\"ond' and first secret"]);
+        records.push(Record {
+            seq: 4,
+            version: 2,
+            text: seal.close(&json!({"error": "first secret"})).replace("error", "said"),
+        });
+        let (found, redacted) =
+            redact::<LogLine>(seal.clone(), &["sec\"ond".to_owned(), "elsewhere".to_owned()], records);
+        assert_eq!(found, ["sec\"ond"]);
+        found.iter().for_each(|secret| drop(seal.learn(secret)));
+        let redacted: Vec<(u64, String)> = redacted
+            .into_iter()
+            .map(|(seq, text)| {
+                assert!(!text.contains("first secret") && !text.contains("ond"), "{text}");
+                let said: LogLine = serde_json::from_str(&seal.open(text)).unwrap();
+                (seq, said.said)
+            })
+            .collect();
+        let told = [(2, "an older \u{FDD0} one".to_owned()), (3, "both: 'sec\"ond' and first secret".to_owned())];
+        assert_eq!(redacted, told, "what holds none, or was sealed before, stays as it is");
+    }
+
+    #[test]
+    fn a_secret_is_found_in_every_form_that_a_filter_writes() {
+        let texts = [plain(&json!({"command": "echo 'it'\\''s me'", "quoted": "\"a\\\"b\""}))];
+        assert!(stands_in("it's me", &texts) && stands_in("a\"b", &texts));
+        assert!(!stands_in("command it", &texts));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_closed_is_opened_as_it_was(
+            secrets in prop::collection::vec("[a\"\\\\\u{FDD0}0-3]{4,6}", 0..3),
+            texts in prop::collection::vec("[a\"\\\\\u{FDD0}\u{FDD1}0-3]{0,20}", 1..5),
+        ) {
+            let mut seal = Seal::default();
+            for secret in &secrets {
+                seal.learn(secret);
+            }
+            let named: Map<String, Value> = texts.iter().map(|text| (text.clone(), text.clone().into())).collect();
+            let entry = json!({"variables": texts, "params": named, "event": "started"});
+            let opened = seal.open(seal.close(&entry));
+            prop_assert_eq!(serde_json::from_str::<Value>(&opened).unwrap(), entry);
+        }
+    }
+}

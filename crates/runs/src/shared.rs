@@ -1,0 +1,366 @@
+//! What all runs of a daemon share: their journal, who is driven, what is kept.
+//!
+//! Owns the journal of the daemon. A run that is under way is found in memory, any
+//! other one in the journal.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use steplatch_ids::{RunId, StepId};
+use steplatch_store::{
+    Append, AppendError, Appended, Journal, KnownRun, OpenError, Retention, RunFilter, SqliteJournal, SqliteOptions,
+    StorageError,
+};
+use steplatch_terminal::MemoryReturn;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::drive::ENTRY_VERSION;
+use super::function::OwnFile;
+use super::locked::LockedRuns;
+use super::run::{Progress, Run, RunState};
+use super::{RunListener, Surroundings};
+use crate::nodes::{Hands, Nodes};
+use steplatch_access::Secrets;
+use steplatch_access::{Approver, is_sealed};
+use steplatch_clock as clock;
+use steplatch_project::Projects;
+use steplatch_project::Workers;
+use steplatch_project::Workflows;
+use steplatch_services::Remotes;
+use steplatch_sessions::Ending;
+use steplatch_sessions::Sessions;
+
+/// How long what a run kept for itself may stay in the log after its end.
+const EMPTIED_WITHIN: Duration = Duration::from_secs(2);
+
+/// How often the log is tried to be emptied while something reads it.
+const EMPTYING: usize = 60;
+
+/// How long a journal that can not write is left alone before it is tried again, at first and at the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// Of so many finished runs, one gives way at a time when the journal is full.
+const GIVEN_WAY: usize = 16;
+
+/// So many runs end before those that are not kept are forgotten.
+const FORGET_EVERY: usize = 50;
+
+/// Long histories that are read at the same time.
+const READERS: usize = 2;
+
+/// Which finished runs are kept. A run goes when either rule lets it go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeptRuns {
+    /// So many that finished last.
+    pub most: usize,
+    /// Those that finished within this time.
+    pub time: Option<Duration>,
+    /// How large the journal may become, in bytes; the oldest finished runs give way.
+    pub disk: Option<u64>,
+}
+
+impl Default for KeptRuns {
+    fn default() -> Self {
+        Self { most: 1000, time: Some(Duration::from_secs(90 * 86_400)), disk: None }
+    }
+}
+
+/// What runs have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) journal: SqliteJournal,
+    pub(super) sessions: Sessions,
+    pub(super) secrets: Arc<Secrets>,
+    pub(super) workflows: Workflows,
+    pub(super) workers: Workers,
+    /// Nodes that machines call.
+    pub(super) nodes: Arc<Nodes>,
+    pub(super) projects: Projects,
+    pub(super) hands: Hands,
+    pub(super) approver: Arc<Approver>,
+    /// Services that do the work of some runs.
+    pub(super) remotes: Remotes,
+    /// Who wants to know how far runs are.
+    pub(super) listener: Arc<dyn RunListener>,
+    /// How many runs are under way below those that somebody started.
+    pub(super) below: Mutex<HashMap<RunId, usize>>,
+    /// Files of functions, for the runs that are under way.
+    pub(super) files: Mutex<Vec<Weak<OwnFile>>>,
+    /// The runs that are under way.
+    pub(super) driven: Mutex<HashMap<RunId, Arc<Run>>>,
+    /// Runs that are not over and can not go on, and why.
+    pub(super) broken: Mutex<HashMap<RunId, String>>,
+    /// Runs that wait for a person and go on once the approver's passphrase is given.
+    pub(super) locked: LockedRuns,
+    /// Cancelled when the daemon stops: runs are left to the next one.
+    pub(super) stopping: CancellationToken,
+    /// What runs needed goes back to the system.
+    memory: MemoryReturn,
+    /// Ends the daemon.
+    stop: watch::Sender<Option<Ending>>,
+    pub(super) drivers: TaskTracker,
+    pub(super) keep: KeptRuns,
+    /// Whether the log is about to be emptied.
+    pub(super) emptying: AtomicBool,
+    /// Who reads long histories stands in line, so that they hold up nobody else.
+    pub(super) readers: Arc<Semaphore>,
+    /// Runs that ended since some were forgotten.
+    pub(super) ended: AtomicUsize,
+}
+
+impl Shared {
+    /// Opens the journal, made when it is not there.
+    ///
+    /// # Errors
+    /// When the journal can not be used.
+    pub(super) async fn open(path: PathBuf, surroundings: Surroundings, keep: KeptRuns) -> Result<Self, OpenError> {
+        let Surroundings {
+            sessions,
+            workflows,
+            workers,
+            nodes,
+            projects,
+            hands,
+            approver,
+            remotes,
+            secrets,
+            listener,
+            stop,
+        } = surroundings;
+        let journal = open_journal(path, keep.disk).await?;
+        Ok(Self {
+            journal,
+            sessions,
+            secrets,
+            workflows,
+            workers,
+            nodes,
+            projects,
+            hands,
+            approver,
+            remotes,
+            listener,
+            below: Mutex::default(),
+            files: Mutex::default(),
+            driven: Mutex::default(),
+            broken: Mutex::default(),
+            locked: LockedRuns::default(),
+            stopping: CancellationToken::new(),
+            memory: MemoryReturn::default(),
+            stop,
+            drivers: TaskTracker::new(),
+            keep,
+            emptying: AtomicBool::new(false),
+            readers: Arc::new(Semaphore::new(READERS)),
+            ended: AtomicUsize::new(0),
+        })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<RunId, Arc<Run>>> {
+        self.driven.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn below(&self) -> MutexGuard<'_, HashMap<RunId, usize>> {
+        self.below.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn broken(&self) -> MutexGuard<'_, HashMap<RunId, String>> {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a run that is under way.
+    pub(super) fn driven(&self, id: &RunId) -> Option<Arc<Run>> {
+        self.lock().get(id).cloned()
+    }
+
+    /// Returns a run, however far it is.
+    pub(super) async fn find(&self, id: &RunId) -> Result<Option<Arc<Run>>, StorageError> {
+        if let Some(run) = self.driven(id).or_else(|| self.locked.get(id)) {
+            return Ok(Some(run));
+        }
+        Ok(self.journal.find(id).await?.map(|known| self.told(known)))
+    }
+
+    /// Returns a run from what the journal tells.
+    pub(super) fn told(&self, known: KnownRun) -> Arc<Run> {
+        if let Some(run) = self.driven(&known.run) {
+            return run;
+        }
+        if let Some(run) = self.locked.get(&known.run) {
+            return run;
+        }
+        let Some(why) = self.broken().get(&known.run).cloned() else { return Arc::new(Run::told(known)) };
+        let trouble = Some(format!("{why}; cancel the run to write it off"));
+        Arc::new(Run::told(known).changed(|now| Progress { trouble, ..now }))
+    }
+
+    /// Notes that a run is over and written down as that.
+    pub(super) fn ended(self: &Arc<Self>, id: &RunId, had_secrets: bool) {
+        self.lock().remove(id);
+        let shared = self.clone();
+        if had_secrets {
+            tokio::spawn(async move { shared.empty_log().await });
+        } else if !self.emptying.swap(true, Ordering::Relaxed) {
+            // What else it kept for itself goes with that of others that end about now.
+            tokio::spawn(async move {
+                tokio::time::sleep(EMPTIED_WITHIN).await;
+                shared.emptying.store(false, Ordering::Relaxed);
+                shared.empty_log().await;
+                shared.memory.note_freed();
+            });
+        }
+        if (self.ended.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(FORGET_EVERY) {
+            let shared = self.clone();
+            tokio::spawn(async move { shared.forget_finished().await });
+        }
+    }
+
+    /// Sees to it that what runs kept for themselves is in no file.
+    pub(super) async fn empty_log(&self) {
+        for _ in 0..EMPTYING {
+            match self.journal.empty_log().await {
+                Ok(true) => return,
+                Ok(false) => tokio::time::sleep(PAUSES.0).await,
+                Err(error) => return tracing::warn!(%error, "the log of the journal is not emptied"),
+            }
+        }
+        tracing::warn!("the log of the journal is not emptied, because another process reads it");
+    }
+
+    /// Forgets finished runs that are not kept.
+    pub(super) async fn forget_finished(&self) {
+        let since = self.keep.time.map(|time| {
+            let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+            u64::try_from(clock::now().0.saturating_sub(micros) / 1000).unwrap_or(0)
+        });
+        let retention = Retention { keep: self.keep.most, finished_since: since };
+        if let Err(error) = self.journal.forget_finished(retention).await {
+            tracing::warn!(%error, "finished runs are kept longer than they should be");
+        }
+    }
+
+    /// Forgets some of the finished runs, the oldest, because there is no room for what goes on now. Returns whether
+    /// there were any.
+    pub(super) async fn make_room(&self) -> bool {
+        let finished = RunFilter { finished: Some(true), ..RunFilter::default() };
+        let count = self.journal.runs(finished).await.map_or(0, |runs| runs.len());
+        let retention = Retention { keep: count - count.div_ceil(GIVEN_WAY), finished_since: None };
+        match self.journal.forget_finished(retention).await {
+            Ok(gone) if !gone.is_empty() => {
+                tracing::warn!(runs = gone.len(), "the journal is full: the oldest finished runs are forgotten");
+                true
+            }
+            Ok(_) => false,
+            Err(error) => {
+                tracing::warn!(%error, "the journal is full, and nothing can be forgotten");
+                false
+            }
+        }
+    }
+
+    /// Appends the beginning of a run, again whenever room was made for it.
+    pub(super) async fn write_first(&self, append: Append) -> Result<Appended, AppendError> {
+        loop {
+            match self.journal.write(append.clone()).await {
+                Err(AppendError::Storage(StorageError::Full(_))) if self.make_room().await => {}
+                Err(error @ AppendError::Storage(StorageError::NotOwner { .. })) => {
+                    self.give_way();
+                    return Err(error);
+                }
+                written => return written,
+            }
+        }
+    }
+
+    /// Appends, and waits as long as the journal has no room, which `progress` tells meanwhile. Returns the number of
+    /// the last entry, or `None` when the run is not ours to go on with.
+    pub(super) async fn written(self: &Arc<Self>, append: Append, progress: &watch::Sender<Progress>) -> Option<u64> {
+        let run = append.run.clone();
+        let mut pause = PAUSES.0;
+        loop {
+            match self.journal.write(append.clone()).await {
+                Ok(Appended::Written { last }) => {
+                    if append.private.as_deref().is_some_and(is_sealed) {
+                        // What was stored plain before is in the log until that is emptied.
+                        let shared = self.clone();
+                        tokio::spawn(async move { shared.empty_log().await });
+                    }
+                    return Some(last);
+                }
+                Ok(Appended::Existing { run: existing }) => {
+                    tracing::error!(%run, %existing, "an append without a key was taken for another run's");
+                    return None;
+                }
+                Err(AppendError::Storage(StorageError::NotOwner { .. })) => {
+                    self.give_way();
+                    return None;
+                }
+                Err(error @ AppendError::Conflict { .. }) => {
+                    tracing::error!(%run, %error, "a run is driven twice");
+                    return None;
+                }
+                Err(AppendError::Storage(StorageError::Closed)) => return None,
+                Err(AppendError::Storage(StorageError::Full(_))) if self.make_room().await => continue,
+                Err(AppendError::Storage(error)) => {
+                    tracing::warn!(%run, %error, "a run waits for its journal");
+                    let trouble = format!("the run goes on as soon as its next step can be written down: {error}");
+                    progress.send_modify(|progress| progress.trouble = Some(trouble));
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSES.1),
+                () = self.stopping.cancelled() => return None,
+            }
+        }
+    }
+
+    /// Ends this daemon, because another one has taken the journal over. That happens when the file of the lock is removed.
+    fn give_way(&self) {
+        tracing::error!("another daemon has taken this state over, so this one ends");
+        self.stop.send_replace(Some(Ending::GiveWay));
+    }
+
+    /// Writes down that a run is cancelled which nobody can go on with.
+    pub(super) async fn write_off(&self, run: &Run) -> Result<(), String> {
+        let Progress { seq, error, trouble, .. } = run.progress();
+        let (state, ended) = (RunState::Cancelled, Some(clock::now()));
+        let progress = Progress { seq, state, ended, error: trouble.or(error), ..Progress::default() };
+        self.write_summary(run, &progress).await?;
+        self.broken().remove(&run.id);
+        Ok(())
+    }
+
+    /// Writes down how a run ended that has no driver.
+    pub(super) async fn write_summary(&self, run: &Run, progress: &Progress) -> Result<(), String> {
+        let mut append = Append::new(run.id.clone(), progress.seq, ENTRY_VERSION, Vec::new());
+        append.summary = Some(progress.summary(&run.about));
+        self.journal.write(append).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Whether the run above is locked.
+    pub(super) fn is_parent_locked(&self, parent: Option<&StepId>) -> bool {
+        parent.is_some_and(|step| self.locked.contains(&step.run))
+    }
+
+    /// Waits until the run above is not locked: what a run returned must be there for it. Returns false when the daemon stops
+    /// before.
+    pub(super) async fn parent_is_open(&self, parent: Option<&StepId>) -> bool {
+        let Some(step) = parent else { return true };
+        tokio::select! {
+            () = self.locked.opened(&step.run) => true,
+            () = self.stopping.cancelled() => false,
+        }
+    }
+}
+
+async fn open_journal(path: PathBuf, at_most: Option<u64>) -> Result<SqliteJournal, OpenError> {
+    let options = SqliteOptions { newest_version: ENTRY_VERSION, at_most };
+    let opening = path.clone();
+    let opened = tokio::task::spawn_blocking(move || SqliteJournal::open(&opening, &options)).await;
+    opened.unwrap_or_else(|error| Err(OpenError::File { path, cause: std::io::Error::other(error) }))
+}

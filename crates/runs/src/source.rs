@@ -1,0 +1,299 @@
+//! Where the definition of a run came from, and what its end means for the library.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use steplatch_ids::WorkflowName;
+use steplatch_library::Signature;
+use steplatch_protocol::{RunReply, RunWorkflow, ToolInfo};
+use steplatch_workflow::{Definition, LONGEST_DOCUMENT, Timestamp};
+
+use super::{Seal, Shared, not_started, pins};
+use steplatch_access::Caller;
+use steplatch_project::FunctionWorkflow;
+use steplatch_project::{Found, Saved};
+use steplatch_sessions::TerminalTools;
+
+/// Bytes of a file that is read: a definition with much white space in it.
+const LONGEST: u64 = 4 * LONGEST_DOCUMENT as u64;
+
+/// Where a definition came from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(super) enum Source {
+    /// It was given, and is nobody else's business.
+    #[default]
+    Given,
+    /// It is a function, which stands in the history.
+    Function,
+    /// It is a function, which stands in the history, and in this library, which counts its runs.
+    SavedFunction {
+        /// The library.
+        folder: PathBuf,
+        /// The name of its file there.
+        file: WorkflowName,
+        /// What the file says.
+        hash: Signature,
+    },
+    /// It is a workflow of a remote service.
+    Remote {
+        /// The service.
+        service: String,
+    },
+    /// It was given, and is saved in this library if it runs to its end.
+    ToKeep {
+        /// The library.
+        folder: PathBuf,
+    },
+    /// It is in this library, which counts its runs.
+    Saved {
+        /// The library.
+        folder: PathBuf,
+        /// Its name there.
+        name: WorkflowName,
+    },
+}
+
+/// Where a definition is after its run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Kept {
+    /// Whether this run saved it.
+    pub(super) saved: bool,
+    /// Its name in the library.
+    pub(super) name: WorkflowName,
+}
+
+/// What a reply says about the saving of a definition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Saving {
+    /// The name that this run saved it under.
+    pub(super) saved: Option<String>,
+    /// The workflow that does the same, for which it was not saved.
+    pub(super) duplicate_of: Option<String>,
+    /// Why it was not saved, in a sentence.
+    pub(super) error: Option<String>,
+}
+
+/// How a run ended, as far as a library cares.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ending {
+    pub(super) completed: bool,
+    pub(super) states: u32,
+    pub(super) at: Timestamp,
+    /// Whether another daemon may have seen to it already.
+    pub(super) again: bool,
+}
+
+/// What somebody asks to be run.
+pub(super) enum Asked {
+    Machine(Box<Definition>, Source),
+    Function(Box<FunctionWorkflow>),
+    Remote(Box<ToolInfo>),
+}
+
+/// What somebody means by a name.
+pub(super) enum Named {
+    /// A saved machine.
+    Machine(Saved),
+    /// A function.
+    Function(Box<FunctionWorkflow>),
+    /// A workflow of a remote service, by the name of its tool.
+    Remote(Box<ToolInfo>),
+}
+
+impl Source {
+    /// Returns that it is this function of a library.
+    pub(super) fn of_function(workflow: &FunctionWorkflow) -> Self {
+        let FunctionWorkflow { library, loaded, .. } = workflow;
+        Self::SavedFunction { folder: library.clone(), file: loaded.name.clone(), hash: loaded.hash.clone() }
+    }
+
+    /// Whether it is a function, which is driven in another way.
+    pub(super) fn is_function(&self) -> bool {
+        matches!(self, Self::Function | Self::SavedFunction { .. })
+    }
+
+    /// Whether it is a workflow of a remote service, which does its work.
+    pub(super) fn is_remote(&self) -> bool {
+        matches!(self, Self::Remote { .. })
+    }
+
+    /// Returns what a reply says about the saving of the definition; `unsaved` is why it was not.
+    pub(super) fn saving(&self, kept: Option<&Kept>, unsaved: Option<&str>) -> Saving {
+        let is_given = matches!(self, Self::ToKeep { .. });
+        let name = |saved: bool| kept.filter(|kept| kept.saved == saved).map(|kept| kept.name.to_string());
+        Saving {
+            saved: name(true),
+            duplicate_of: name(false).filter(|_| is_given),
+            error: unsaved.map(|why| format!("Workflow succeeded but saving failed: {why}")),
+        }
+    }
+
+    /// Whether a library has something to do once the run is over.
+    pub(super) fn awaits(&self, completed: bool) -> bool {
+        match self {
+            Self::Given | Self::Function | Self::SavedFunction { .. } | Self::Remote { .. } => false,
+            Self::ToKeep { .. } => completed,
+            Self::Saved { .. } => true,
+        }
+    }
+}
+
+/// What the error of a definition that is not valid begins with, in the words of document 001, line 1240.
+pub(super) const INVALID: &str = "Workflow definition validation failed";
+
+/// Reads a file that somebody names; of one that is too long for a definition, enough to find that out.
+pub(super) async fn read(path: PathBuf) -> io::Result<String> {
+    let reading = tokio::task::spawn_blocking(move || {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        if length > LONGEST {
+            return Err(io::Error::other(format!("it takes {length} bytes, at most {LONGEST_DOCUMENT} are read")));
+        }
+        let mut text = String::new();
+        file.take(LONGEST).read_to_string(&mut text).map(|_| text)
+    });
+    reading.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+impl Shared {
+    /// Returns what `caller` means by a name: a saved workflow, else the tool of a remote one.
+    ///
+    /// # Errors
+    /// In whole sentences: when there is none, with the names that there are; when its file is broken; or when the caller
+    /// is a run, and the name meant something else when that began.
+    pub(super) async fn named(&self, caller: &Caller, name: &str) -> Result<Named, String> {
+        let found = self.meaning(name, self.workflows.find(caller, name).await)?;
+        caller.pins.as_ref().map_or(Ok(()), |pins| pins::check_workflow(pins, name, &found))?;
+        Ok(found)
+    }
+
+    /// Returns what each of these names means now, as [`Self::named`], in their order.
+    ///
+    /// # Errors
+    /// In a whole sentence, when the disk does not answer.
+    pub(super) async fn meanings_of(
+        &self,
+        caller: &Caller,
+        names: Vec<String>,
+    ) -> Result<Vec<Result<Named, String>>, String> {
+        let found = self.workflows.find_each(caller, names.clone()).await?;
+        Ok(names.iter().zip(found).map(|(name, found)| self.meaning(name, found)).collect())
+    }
+
+    /// Returns what a name means: what the library has, else the tool of a remote service.
+    fn meaning(&self, name: &str, found: Result<Found, String>) -> Result<Named, String> {
+        match found {
+            Ok(Found::Machine(saved)) => Ok(Named::Machine(saved)),
+            Ok(Found::Function(workflow)) => Ok(Named::Function(workflow)),
+            Err(error) => self.remotes.tool(name).map(|tool| Named::Remote(Box::new(tool))).ok_or(error),
+        }
+    }
+
+    /// Returns what is to be run.
+    ///
+    /// # Errors
+    /// With the reply that says why there is nothing to run.
+    pub(super) async fn asked(&self, caller: &Arc<Caller>, verb: &RunWorkflow) -> Result<Asked, Box<RunReply>> {
+        let invalid = |problems: String| not_started("definition_invalid", problems);
+        let given = [&verb.workflow_name, &verb.workflow_file].into_iter().flatten().count()
+            + usize::from(verb.workflow_definition.is_some());
+        if given > 1 {
+            let error = match (&verb.workflow_name, &verb.workflow_file) {
+                (Some(_), None) => "Provide either 'workflow_definition' OR 'workflow_name', not both",
+                _ => "Provide one of 'workflow_definition', 'workflow_name' and 'workflow_file'",
+            };
+            return Err(invalid(error.to_owned()));
+        }
+        let parsed = match (&verb.workflow_definition, &verb.workflow_name, &verb.workflow_file) {
+            (Some(document), ..) => Definition::parse(document, &TerminalTools),
+            (None, Some(name), _) => {
+                let named = self.named(caller, name).await;
+                let saved = match named.map_err(|error| not_started("workflow_not_found", error))? {
+                    Named::Machine(saved) => saved,
+                    Named::Function(workflow) => return Ok(Asked::Function(workflow)),
+                    Named::Remote(tool) => return Ok(Asked::Remote(tool)),
+                };
+                let definition = Definition::parse(&saved.definition, &TerminalTools).map_err(|problems| {
+                    invalid(format!("{INVALID}: the workflow '{}' is not valid:\n{problems}", saved.name))
+                })?;
+                let source = Source::Saved { folder: saved.folder, name: saved.name };
+                return Ok(Asked::Machine(Box::new(definition), source));
+            }
+            (None, None, Some(file)) => {
+                let path = caller.folder.join(file);
+                let unreadable =
+                    |error: String| invalid(format!("workflow file '{}' can not be read: {error}", path.display()));
+                let text = read(path.clone()).await;
+                Definition::from_text(&text.map_err(|error| unreadable(error.to_string()))?, &TerminalTools)
+            }
+            (None, None, None) => {
+                let error = "Either 'workflow_definition' or 'workflow_name' must be provided";
+                return Err(invalid(error.to_owned()));
+            }
+        };
+        let definition = parsed.map_err(|problems| invalid(format!("{INVALID}:\n{problems}")))?;
+        let source = self.given(caller, verb.save_on_success).await;
+        Ok(Asked::Machine(Box::new(definition), source))
+    }
+
+    /// Returns the source of a definition that is given as a whole: it is saved in the caller's library if it runs to its
+    /// end, unless `save_on_success` is false.
+    pub(super) async fn given(&self, caller: &Arc<Caller>, save_on_success: bool) -> Source {
+        if !save_on_success {
+            return Source::Given;
+        }
+        let (workflows, caller) = (self.workflows.clone(), caller.clone());
+        let folder = tokio::task::spawn_blocking(move || workflows.folder(&caller)).await;
+        folder.map_or(Source::Given, |folder| Source::ToKeep { folder })
+    }
+
+    /// Does what the end of a run means for the library. Returns where the definition is, if it is there.
+    ///
+    /// # Errors
+    /// With the reason why a definition that is to be saved was not.
+    pub(super) async fn keep(
+        &self,
+        source: &Source,
+        definition: &Definition,
+        seal: &Seal,
+        ending: Ending,
+    ) -> Result<Option<Kept>, String> {
+        let Ending { completed, states, at, again } = ending;
+        let (folder, mut kept) = match source {
+            Source::Given | Source::Function | Source::SavedFunction { .. } | Source::Remote { .. } => return Ok(None),
+            Source::Saved { folder, name } => (folder, Kept { saved: false, name: name.clone() }),
+            Source::ToKeep { .. } if !completed => return Ok(None),
+            Source::ToKeep { folder } => {
+                if seal.hides_some_of(&definition.document().to_string()) {
+                    tracing::info!("a workflow with a secret in it is not saved, since libraries are shared");
+                    return Err(
+                        "a secret stands in the definition, and libraries are shared. Make it an argument with \
+                                \"secret\": true, or say save_on_success: false."
+                            .to_owned(),
+                    );
+                }
+                let kept = self.workflows.keep(folder, definition.document().clone()).await;
+                let kept =
+                    kept.inspect_err(|error| tracing::warn!(error, "a workflow that ran to its end is not saved"))?;
+                (folder, Kept { saved: kept.saved, name: kept.name })
+            }
+        };
+        let signature = Signature::of(definition.document());
+        let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(at.0).unwrap_or(0));
+        if again && let Some(metadata) = self.workflows.metadata(folder, &kept.name).await {
+            // An earlier daemon may have come as far as that, and not as far as telling.
+            let is_ours = matches!(source, Source::ToKeep { .. }) && metadata.is_created_since(at);
+            kept.saved |= is_ours;
+            if metadata.counts(at) {
+                return Ok(Some(kept));
+            }
+        }
+        self.workflows.note(folder, &kept.name, &signature, completed, u64::from(states), at).await;
+        Ok(Some(kept))
+    }
+}

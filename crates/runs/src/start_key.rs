@@ -1,0 +1,123 @@
+//! The names under which only one run begins.
+
+use serde_json::{Map, Value, json};
+use steplatch_library::Signature;
+use steplatch_protocol::RunWorkflow;
+
+use super::function::Given;
+use steplatch_access::Secrets;
+
+/// A name under which only one run begins: of the caller, or a step of theirs that is asked for again.
+#[derive(Debug, Clone)]
+pub(super) struct StartKey {
+    text: String,
+    request: Option<Signature>,
+}
+
+/// Fields of a request that change nothing about the run: they may differ when it is asked for again.
+const BESIDES: [&str; 2] = ["idempotency_key", "wait_seconds"];
+
+impl StartKey {
+    /// Returns the key of a request to run a workflow, if it has one; else that of a step.
+    pub(super) fn of(
+        verb: &RunWorkflow,
+        given: Option<&Given>,
+        step: Option<String>,
+        secrets: &Secrets,
+    ) -> Option<Self> {
+        let Some(key) = &verb.idempotency_key else { return step.map(Self::of_step) };
+        let mut verb = json!(verb);
+        if let Value::Object(fields) = &mut verb {
+            fields.retain(|name, value| !BESIDES.contains(&name.as_str()) && !value.is_null());
+        }
+        let given = given.map(|Given { input, params }| (input, params));
+        Some(Self::of_request(key, json!([verb, given]), secrets))
+    }
+
+    /// Returns the key of a request to call a remote tool, if it has one; else that of a step.
+    pub(super) fn of_call(
+        key: Option<&str>,
+        tool: &str,
+        arguments: &Map<String, Value>,
+        step: Option<String>,
+        secrets: &Secrets,
+    ) -> Option<Self> {
+        match key {
+            Some(key) => Some(Self::of_request(key, json!([tool, arguments]), secrets)),
+            None => step.map(Self::of_step),
+        }
+    }
+
+    /// Returns the key of a step of the caller.
+    pub(super) fn of_step(step: String) -> Self {
+        Self { text: format!("step {step}"), request: None }
+    }
+
+    fn of_request(key: &str, mut request: Value, secrets: &Secrets) -> Self {
+        // A digest of a secret could be tried out.
+        secrets.mask_in(&mut request);
+        Self { text: format!("key {key}"), request: Some(Signature::of(&request)) }
+    }
+
+    /// Returns what the key is called to those who gave it.
+    pub(super) fn name(&self) -> String {
+        match self.text.strip_prefix("key ") {
+            Some(key) => format!("idempotency_key '{key}'"),
+            None => "this step".to_owned(),
+        }
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
+
+    /// Returns what is asked for under a key of the caller.
+    pub(super) fn request(key: Option<&Self>) -> Option<Signature> {
+        key?.request.clone()
+    }
+
+    /// Whether what began under this key is what is asked for now, as far as is known.
+    pub(super) fn is_for(&self, began: Option<&Signature>) -> bool {
+        match (&self.request, began) {
+            (Some(now), Some(began)) => now == began,
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(verb: Value) -> StartKey {
+        let verb = serde_json::from_value(verb).unwrap();
+        StartKey::of(&verb, None, None, &Secrets::default()).unwrap()
+    }
+
+    #[test]
+    fn a_key_is_for_the_same_request_however_long_it_is_waited_for() {
+        let one =
+            key(json!({"workflow_name": "one", "idempotency_key": "k", "initial_variables": {"A": "1", "B": "2"}}));
+        let again = key(
+            json!({"initial_variables": {"B": "2", "A": "1"}, "workflow_name": "one", "idempotency_key": "k", "wait_seconds": 0}),
+        );
+        assert!(again.is_for(StartKey::request(Some(&one)).as_ref()) && again.as_str() == one.as_str());
+        for other in [
+            json!({"workflow_name": "two", "idempotency_key": "k", "initial_variables": {"A": "1", "B": "2"}}),
+            json!({"workflow_name": "one", "idempotency_key": "k", "initial_variables": {"A": "1"}}),
+        ] {
+            assert!(!key(other).is_for(StartKey::request(Some(&one)).as_ref()));
+        }
+        assert!(one.is_for(None), "what a run of before was asked with is not known");
+    }
+
+    #[test]
+    fn a_step_is_for_what_it_began() {
+        let step = StartKey::of_step("s".to_owned());
+        assert_eq!((step.as_str(), StartKey::request(Some(&step))), ("step s", None));
+    }
+}

@@ -1,0 +1,50 @@
+//! The arguments of a tool: typed after its schema, and checked against it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use steplatch_protocol::ToolInfo;
+use steplatch_remote::schema::Validator;
+
+/// Reads texts as the arguments of a tool: one that its schema takes for another kind of value is read as that.
+pub fn arguments(tool: &ToolInfo, variables: BTreeMap<String, String>) -> Map<String, Value> {
+    let kind = |name: &str| tool.input_schema.pointer(&format!("/properties/{}/type", pointer(name)))?.as_str();
+    let value = |name: &str, text: String| {
+        let is_meant = |value: &Value| match kind(name) {
+            Some("integer") => value.is_i64() || value.is_u64(),
+            Some("number") => value.is_number(),
+            Some("boolean") => value.is_boolean(),
+            Some("array") => value.is_array(),
+            Some("object") => value.is_object(),
+            _ => false,
+        };
+        serde_json::from_str(&text).ok().filter(is_meant).unwrap_or(Value::String(text))
+    };
+    variables.into_iter().map(|(name, text)| (name.clone(), value(&name, text))).collect()
+}
+
+/// A key of an object, as it stands in a JSON pointer (RFC 6901).
+fn pointer(key: &str) -> String {
+    key.replace('~', "~0").replace('/', "~1")
+}
+
+/// Checks what a tool is given.
+///
+/// # Errors
+/// With every violation, each with its place.
+pub fn check(tool: &ToolInfo, arguments: &Map<String, Value>) -> Result<(), String> {
+    // A schema that can not be checked against takes anything, as its service may be trusted to check it.
+    let Ok(validator) = Validator::new(&tool.input_schema) else { return Ok(()) };
+    let violations = validator.validate(&Value::Object(arguments.clone()));
+    if violations.is_empty() {
+        return Ok(());
+    }
+    let told: Vec<String> = violations
+        .iter()
+        .map(|violation| match violation.path.as_str() {
+            "" => violation.problem.clone(),
+            path => format!("{path}: {}", violation.problem),
+        })
+        .collect();
+    Err(format!("the arguments of {} are not as it takes them, so nothing was started: {}", tool.name, told.join("; ")))
+}

@@ -1,0 +1,320 @@
+//! The lists of all services as they were good last, and the names of their workflows.
+//!
+//! Kept in a file of the state folder, so that a daemon which starts while a service is
+//! down offers what it had, and a name never goes to another workflow.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use steplatch_protocol::{RemoteWorkflowInfo, ToolInfo};
+use steplatch_remote::names::{Key, assign};
+use steplatch_remote::{Changes, Config, Execution, Filter, Listing, RemoteWorkflow, diff};
+use steplatch_workflow::Timestamp;
+
+use steplatch_clock as clock;
+
+/// The version of the file.
+const VERSION: u32 = 1;
+
+/// Names that are remembered for one service, of workflows that it has or had, and of the library's workflows.
+const MOST_NAMES: usize = 5_000;
+
+/// All lists.
+#[derive(Debug)]
+pub(super) struct Catalog {
+    file: PathBuf,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Kept {
+    version: u32,
+    #[serde(default)]
+    services: BTreeMap<String, OfService>,
+    /// Names that workflows of libraries have as tools, which no remote one gets.
+    #[serde(default)]
+    library: BTreeSet<String>,
+}
+
+/// What is kept of a service.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct OfService {
+    /// Where it was: another one is another service.
+    base_url: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    discovered: Option<Timestamp>,
+    #[serde(default)]
+    workflows: BTreeMap<String, Known>,
+    /// The names of workflows that it has or had, by their ids there.
+    #[serde(default)]
+    names: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Known {
+    workflow: Arc<RemoteWorkflow>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    changed: Option<Timestamp>,
+}
+
+/// A workflow that is offered.
+#[derive(Debug, Clone)]
+pub(crate) struct Listed {
+    pub(crate) workflow: Arc<RemoteWorkflow>,
+    /// The tool that runs it.
+    pub(crate) tool: String,
+    /// When what it is pinned by changed.
+    changed: Option<Timestamp>,
+}
+
+/// What a new list changed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Changed {
+    pub(crate) added: usize,
+    pub(crate) updated: usize,
+    pub(crate) removed: usize,
+    pub(crate) unchanged: usize,
+}
+
+impl Catalog {
+    /// Reads what the last daemon kept. What makes no sense is begun anew.
+    pub(super) fn open(state: &Path) -> Self {
+        let file = state.join("remote_workflows.json");
+        let kept = match std::fs::read(&file) {
+            Ok(text) => match serde_json::from_slice::<Kept>(&text) {
+                Ok(kept) if kept.version == VERSION => kept,
+                Ok(kept) => {
+                    tracing::warn!(version = kept.version, "the lists of remote services are of another version");
+                    Kept::default()
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the lists of remote services make no sense and are begun anew");
+                    Kept::default()
+                }
+            },
+            Err(error) => {
+                if error.kind() != std::io::ErrorKind::NotFound {
+                    tracing::warn!(%error, "the lists of remote services can not be read");
+                }
+                Kept::default()
+            }
+        };
+        Self { file, kept: Mutex::new(Kept { version: VERSION, ..kept }) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes where a service is. What was kept of one that was elsewhere is not what this one offers.
+    pub(super) fn keep_of(&self, name: &str, config: &Config) {
+        let mut kept = self.lock();
+        let service = kept.services.entry(name.to_owned()).or_default();
+        if service.base_url != config.base_url {
+            service.base_url.clone_from(&config.base_url);
+            service.discovered = None;
+            service.workflows.clear();
+        }
+    }
+
+    /// Returns when the list of a service was asked for with success.
+    pub(super) fn discovered(&self, name: &str) -> Option<Timestamp> {
+        self.lock().services.get(name)?.discovered
+    }
+
+    /// Returns the workflows of a service that are offered, by their ids.
+    pub(super) fn listed(&self, name: &str, config: &Config) -> Vec<Listed> {
+        let filter = Filter::new(&config.filter_patterns);
+        let kept = self.lock();
+        let Some(service) = kept.services.get(name) else { return Vec::new() };
+        let known = service.workflows.iter().filter(|(_, known)| filter.admits(&known.workflow.title));
+        let listed = known.filter_map(|(id, Known { workflow, changed })| {
+            let tool = service.names.get(id)?.clone();
+            Some(Listed { workflow: workflow.clone(), tool, changed: *changed })
+        });
+        listed.collect()
+    }
+
+    /// Takes over a new list of a service, and returns what it changed.
+    pub(super) fn take(&self, name: &str, listing: Listing) -> Changed {
+        let now = clock::now();
+        let mut kept = self.lock();
+        let mut service = kept.services.get(name).cloned().unwrap_or_default();
+        let old: Vec<RemoteWorkflow> = service.workflows.values().map(|known| (*known.workflow).clone()).collect();
+        let new = listing.settled(&old);
+        let Changes { added, updated, removed, unchanged } = diff(&old, &new);
+        for workflow in &updated {
+            tracing::warn!(remote = name, workflow, "a remote workflow changed its title, description or schema");
+        }
+        let mut list = BTreeMap::new();
+        for workflow in new {
+            let before = service.workflows.get(&workflow.id).and_then(|known| known.changed);
+            let changed = if updated.contains(&workflow.id) { Some(now) } else { before };
+            list.insert(workflow.id.clone(), Known { workflow: Arc::new(workflow), changed });
+        }
+        let changed =
+            Changed { added: added.len(), updated: updated.len(), removed: removed.len(), unchanged: unchanged.len() };
+        let titles: Vec<(Key, String)> =
+            list.iter().map(|(id, known)| (Key::new(name, id.clone()), known.workflow.title.clone())).collect();
+        let remembered: BTreeMap<Key, String> = kept
+            .services
+            .iter()
+            .flat_map(|(service, of)| {
+                of.names.iter().map(|(id, tool)| (Key::new(service.clone(), id.clone()), tool.clone()))
+            })
+            .collect();
+        let entries = titles.iter().map(|(key, title)| (key.clone(), title.as_str()));
+        let names = assign(&remembered, &kept.library, entries);
+        service.names.extend(names.into_iter().map(|(key, tool)| (key.id, tool)));
+        // Those that are gone are forgotten only when there is no more room for them.
+        while service.names.len() > MOST_NAMES {
+            let Some(gone) = service.names.keys().find(|id| !list.contains_key(*id)).cloned() else { break };
+            service.names.remove(&gone);
+        }
+        service.workflows = list;
+        service.discovered = Some(now);
+        kept.services.insert(name.to_owned(), service);
+        self.write(&kept);
+        changed
+    }
+
+    /// Returns the names that workflows of libraries have as tools, given their own names. Who has one keeps it, and no
+    /// remote workflow gets it.
+    pub(super) fn library_names(&self, workflows: &[String]) -> BTreeMap<String, String> {
+        let mut kept = self.lock();
+        let taken: BTreeSet<String> =
+            kept.services.values().flat_map(|service| service.names.values().cloned()).collect();
+        let entries = workflows.iter().map(|name| (Key::new("", name.clone()), name.as_str()));
+        let names = assign(&BTreeMap::new(), &taken, entries);
+        let new: Vec<String> = names.values().filter(|tool| !kept.library.contains(*tool)).cloned().collect();
+        if !new.is_empty() && kept.library.len() + new.len() <= MOST_NAMES {
+            kept.library.extend(new);
+            self.write(&kept);
+        }
+        names.into_iter().map(|(key, tool)| (key.id, tool)).collect()
+    }
+
+    /// Writes all of it down: a small file, whole or not at all.
+    fn write(&self, kept: &Kept) {
+        let folder = self.file.parent().unwrap_or(Path::new("/"));
+        let written = tempfile::NamedTempFile::new_in(folder).and_then(|mut file| {
+            serde_json::to_writer(&mut file, kept)?;
+            file.flush()?;
+            file.persist(&self.file).map_err(|error| error.error)?;
+            Ok(())
+        });
+        if let Err(error) = written {
+            tracing::warn!(%error, "the lists of remote services are not kept for the next daemon");
+        }
+    }
+}
+
+impl Listed {
+    /// Returns it as a tool.
+    pub(super) fn tool(&self, remote: &str) -> ToolInfo {
+        let workflow = &self.workflow;
+        ToolInfo {
+            name: self.tool.clone(),
+            title: workflow.title.clone(),
+            description: workflow.described(remote),
+            input_schema: workflow.input_schema.clone(),
+            source: "remote".to_owned(),
+            remote: Some(remote.to_owned()),
+            workflow_id: workflow.id.clone(),
+            version: Some(workflow.version.clone()),
+            category: Some(workflow.category.clone()),
+            sync: workflow.execution == Execution::Sync,
+        }
+    }
+
+    /// Returns it as it is listed.
+    pub(super) fn info(&self, remote: &str) -> RemoteWorkflowInfo {
+        let workflow = &self.workflow;
+        RemoteWorkflowInfo {
+            tool: self.tool.clone(),
+            workflow_id: workflow.id.clone(),
+            remote: remote.to_owned(),
+            title: workflow.title.clone(),
+            description: workflow.description.clone(),
+            category: workflow.category.clone(),
+            version: workflow.version.clone(),
+            execution_type: match workflow.execution {
+                Execution::Sync => "sync",
+                Execution::Async => "async",
+            }
+            .to_owned(),
+            metadata: workflow.metadata.clone(),
+            hash: workflow.hash.clone(),
+            changed: self.changed.map(clock::to_iso8601),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn workflow(id: &str, title: &str, description: &str) -> RemoteWorkflow {
+        RemoteWorkflow::read(&json!({"id": id, "title": title, "description": description})).unwrap()
+    }
+
+    fn list<const N: usize>(workflows: [RemoteWorkflow; N]) -> Listing {
+        let mut listing = Listing::default();
+        listing.workflows.extend(workflows);
+        listing
+    }
+
+    fn names(catalog: &Catalog) -> Vec<String> {
+        catalog.listed("one", &Config::default()).into_iter().map(|listed| listed.tool).collect()
+    }
+
+    #[test]
+    fn names_and_lists_outlive_the_daemon_and_never_move() {
+        let state = tempfile::tempdir().unwrap();
+        let catalog = Catalog::open(state.path());
+        let first = catalog.take("one", list([workflow("1", "Deploy", "a"), workflow("2", "Deploy", "b")]));
+        assert_eq!(first, Changed { added: 2, ..Changed::default() });
+        let before = names(&catalog);
+        let second = catalog.take("one", list([workflow("2", "Deploy", "changed")]));
+        assert_eq!(second, Changed { updated: 1, removed: 1, ..Changed::default() });
+        let again = Catalog::open(state.path());
+        assert_eq!(names(&again), before[1..], "the one that stayed keeps its name");
+        assert!(again.discovered("one").is_some());
+        let listed = &again.listed("one", &Config::default())[0];
+        assert!(listed.info("one").changed.is_some(), "that it changed is told");
+        again.take("one", list([workflow("1", "Deploy", "a"), workflow("2", "Deploy", "changed")]));
+        assert_eq!(names(&again), before, "and the one that came back has its own");
+    }
+
+    #[test]
+    fn a_remote_workflow_does_not_get_the_name_of_one_of_the_library_and_the_other_way_round() {
+        let state = tempfile::tempdir().unwrap();
+        let catalog = Catalog::open(state.path());
+        let library = catalog.library_names(&["release".to_owned()]);
+        assert_eq!(library["release"], "workflow_release");
+        catalog.take("one", list([workflow("7", "Release", "x"), workflow("8", "Build", "x")]));
+        let remote = names(&catalog);
+        assert!(remote[0].starts_with("workflow_release_") && remote[1] == "workflow_build", "{remote:?}");
+        let library = catalog.library_names(&["release".to_owned(), "build".to_owned()]);
+        assert_eq!(library["release"], "workflow_release");
+        assert!(library["build"].starts_with("workflow_build_"), "{library:?}");
+    }
+
+    #[test]
+    fn another_address_is_another_service() {
+        let state = tempfile::tempdir().unwrap();
+        let catalog = Catalog::open(state.path());
+        let at = |url: &str| Config { base_url: url.to_owned(), ..Config::default() };
+        catalog.keep_of("one", &at("https://a.example"));
+        catalog.take("one", list([workflow("1", "Deploy", "a")]));
+        catalog.keep_of("one", &at("https://a.example"));
+        assert_eq!(names(&catalog).len(), 1);
+        catalog.keep_of("one", &at("https://b.example"));
+        assert_eq!(names(&catalog).len(), 0);
+    }
+}

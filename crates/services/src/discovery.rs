@@ -1,0 +1,153 @@
+//! When services are asked for their lists, and what becomes of the answers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use steplatch_nodes::{Call, Node, Nodes, Surroundings};
+use steplatch_remote::{Config, Listing, clean_text, jitter, pace};
+
+use super::catalog::Changed;
+use super::service::Setup;
+use super::{Remotes, Service};
+use steplatch_clock as clock;
+
+/// What came of a discovery.
+pub(super) type Refreshed = Result<Changed, String>;
+
+/// Characters of what an MCP server says went wrong.
+const LONGEST_WORDS: usize = 500;
+
+/// How long an MCP server may take to tell its list.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Keeps the list of a service up to date, for as long as the daemon runs.
+pub(super) async fn keep_up(remotes: Remotes, service: Arc<Service>) {
+    let mut failures = 0;
+    let mut asked: Option<Arc<Setup>> = None;
+    loop {
+        let setup = service.setup().filter(|setup| setup.config.enabled);
+        let Some(setup) = setup else {
+            // A service that is not used is not asked for anything.
+            for wanted in service.take_wanted() {
+                let _ = wanted.send(Err(format!("the service '{}' is not used", service.name)));
+            }
+            asked = None;
+            service.wake.notified().await;
+            continue;
+        };
+        let is_new = asked.as_ref().is_none_or(|asked| !Arc::ptr_eq(asked, &setup));
+        if is_new {
+            failures = 0;
+        }
+        let due = match (is_new, failures, setup.config.discovery_interval) {
+            (true, ..) => Some(Duration::ZERO),
+            (_, 0, interval) => interval,
+            (_, failures, interval) => Some(pace::rediscovery(failures, interval, None, jitter())),
+        };
+        tokio::select! {
+            () = service.wake.notified() => {
+                let changed = service.setup().is_none_or(|now| !Arc::ptr_eq(&now, &setup));
+                if changed {
+                    continue;
+                }
+            }
+            () = passed(due) => {}
+        }
+        // Those who ask from here on are told of the next one.
+        let wanted = service.take_wanted();
+        let came = discover(&setup).await;
+        // Whoever configured it anew meanwhile wants nothing of what the old one said.
+        if service.setup().is_none_or(|now| !Arc::ptr_eq(&now, &setup)) {
+            service.put_back(wanted);
+            continue;
+        }
+        asked = Some(setup.clone());
+        // It is written down, too.
+        let (told, whose) = (remotes.clone(), service.clone());
+        let taking = tokio::task::spawn_blocking(move || taken(&told, &whose, came));
+        let came = taking.await.unwrap_or_else(|error| Err(format!("the list could not be taken over: {error}")));
+        failures = if came.is_ok() { 0 } else { failures + 1 };
+        for wanted in wanted {
+            let _ = wanted.send(came.clone());
+        }
+    }
+}
+
+async fn passed(due: Option<Duration>) {
+    match due {
+        Some(due) => tokio::time::sleep(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Takes over what a service said; a list that is none leaves the last one as it is.
+fn taken(remotes: &Remotes, service: &Service, came: Result<Listing, String>) -> Refreshed {
+    match came {
+        Ok(listing) => {
+            let skipped = listing.skipped.clone();
+            for reason in &skipped {
+                tracing::warn!(remote = service.name, reason, "an entry of a remote service's list is left out");
+            }
+            let changed = remotes.inner.catalog.take(&service.name, listing);
+            {
+                let mut health = service.health();
+                (health.reachable, health.error, health.skipped) = (true, None, skipped);
+                health.discovered = Some(clock::now());
+            }
+            if changed.added + changed.updated + changed.removed > 0 {
+                let Changed { added, updated, removed, .. } = changed;
+                tracing::info!(remote = service.name, added, updated, removed, "the list of a remote service changed");
+                remotes.inner.listener.tools_changed();
+            }
+            Ok(changed)
+        }
+        Err(error) => {
+            tracing::warn!(remote = service.name, error, "a remote service did not tell its list; the last one stays");
+            let mut health = service.health();
+            (health.reachable, health.error) = (false, Some(error.clone()));
+            Err(error)
+        }
+    }
+}
+
+async fn discover(setup: &Setup) -> Result<Listing, String> {
+    setup.hide_token().await;
+    match &setup.config.discovery_mcp {
+        None => setup.client.list().await.map_err(|error| error.to_string()),
+        Some(url) => over_mcp(&setup.config, url).await,
+    }
+}
+
+/// Asks the tool `workflows-list-tool` of an MCP server.
+async fn over_mcp(config: &Config, url: &str) -> Result<Listing, String> {
+    let token = match &config.token {
+        Some(token) => Some(token.resolve().await.map_err(|error| error.to_string())?),
+        None => None,
+    };
+    let mut server = json!({"url": url});
+    let mut secrets = BTreeMap::new();
+    if let Some(token) = &token {
+        server["headers"] = json!({"Authorization": "Bearer {secret:TOKEN}"});
+        secrets.insert("TOKEN".to_owned(), token.expose().to_owned());
+    }
+    let node = json!({"id": "discovery", "type": "mcp", "server": server, "tool": "workflows-list-tool"});
+    let node = Node::parse(&node).map_err(|problems| format!("the MCP server can not be asked: {problems}"))?;
+    let surroundings = Surroundings::of_this_process().map_err(|error| error.to_string())?;
+    let nodes = Nodes::new(Surroundings { secrets: Arc::new(secrets), ..surroundings });
+    let call = Call { timeout: Some(PATIENCE), ..Call::new(Value::Null) };
+    let result = nodes.run(&node, call).await;
+    nodes.close().await;
+    if !result.success {
+        let words = result.error.unwrap_or_else(|| "The MCP server did not tell its list.".to_owned());
+        let words = clean_text(&words, LONGEST_WORDS);
+        return Err(token.map_or(words.clone(), |token| token.mask(&words)));
+    }
+    // A tool that has nothing structured to say says it as text.
+    let told = match result.output {
+        Value::String(text) => json!({"content": [{"type": "text", "text": text}]}),
+        structured => json!({"structuredContent": structured}),
+    };
+    Listing::of_tool_result(told).await
+}

@@ -1,0 +1,159 @@
+//! The line before a service: so many may be under way there, the others wait for their turn in the order in which
+//! they came.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+/// A line.
+#[derive(Debug)]
+pub(crate) struct Line {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    most: usize,
+    under_way: usize,
+    waiting: VecDeque<oneshot::Sender<Turn>>,
+}
+
+/// The right to be under way. Given to the next one when it is dropped.
+#[derive(Debug)]
+pub struct Turn(Option<Arc<Line>>);
+
+impl Line {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        let inner = Inner { most, under_way: 0, waiting: VecDeque::new() };
+        Arc::new(Self { inner: Mutex::new(inner) })
+    }
+
+    /// Changes how many may be under way. Those that are stay so.
+    pub(crate) fn set_most(self: &Arc<Self>, most: usize) {
+        let mut inner = self.lock();
+        inner.most = most;
+        self.admit(inner);
+    }
+
+    /// Returns a turn, if nobody has to wait.
+    pub(crate) fn try_enter(self: &Arc<Self>) -> Option<Turn> {
+        let mut inner = self.lock();
+        inner.waiting.retain(|waiting| !waiting.is_closed());
+        if inner.under_way >= inner.most || !inner.waiting.is_empty() {
+            return None;
+        }
+        inner.under_way += 1;
+        Some(Turn(Some(self.clone())))
+    }
+
+    /// Waits for a turn. Whoever stops waiting has left the line.
+    pub(crate) async fn enter(self: &Arc<Self>) -> Turn {
+        loop {
+            let (sender, receiver) = oneshot::channel();
+            {
+                let mut inner = self.lock();
+                inner.waiting.push_back(sender);
+                self.admit(inner);
+            }
+            if let Ok(turn) = receiver.await {
+                return turn;
+            }
+        }
+    }
+
+    /// Returns a turn for one that is under way already, however many there are.
+    pub(crate) fn enter_anyway(self: &Arc<Self>) -> Turn {
+        self.lock().under_way += 1;
+        Turn(Some(self.clone()))
+    }
+
+    /// Returns how many are under way, and how many wait.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let inner = self.lock();
+        (inner.under_way, inner.waiting.iter().filter(|waiting| !waiting.is_closed()).count())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn admit(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
+        while inner.under_way < inner.most {
+            let Some(next) = inner.waiting.pop_front() else { return };
+            inner.under_way += 1;
+            if let Err(mut turn) = next.send(Turn(Some(self.clone()))) {
+                // They have left; its end must not look for the lock that is held here.
+                turn.0 = None;
+                inner.under_way -= 1;
+            }
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(line) = self.0.take() {
+            let mut inner = line.lock();
+            inner.under_way = inner.under_way.saturating_sub(1);
+            line.admit(inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    #[test]
+    fn turns_are_given_in_order_and_those_who_left_are_passed_over() {
+        let line = Line::new(1);
+        let mut context = Context::from_waker(Waker::noop());
+        let first = line.try_enter().expect("an empty line");
+        assert!(line.try_enter().is_none());
+        let mut second = Box::pin(line.enter());
+        let mut third = Box::pin(line.enter());
+        let mut fourth = pin!(line.enter());
+        for waiting in [second.as_mut(), third.as_mut(), fourth.as_mut()] {
+            assert!(waiting.poll(&mut context).is_pending());
+        }
+        assert_eq!(line.counts(), (1, 3));
+        drop(third);
+        drop(first);
+        let Poll::Ready(turn) = second.as_mut().poll(&mut context) else { panic!("the second is next") };
+        assert!(fourth.as_mut().poll(&mut context).is_pending());
+        assert!(line.try_enter().is_none(), "nobody jumps the line");
+        drop(turn);
+        assert!(fourth.as_mut().poll(&mut context).is_ready());
+    }
+
+    #[test]
+    fn a_turn_that_nobody_took_goes_to_the_next() {
+        let line = Line::new(1);
+        let mut context = Context::from_waker(Waker::noop());
+        let first = line.try_enter().expect("an empty line");
+        let mut second = Box::pin(line.enter());
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        drop(first);
+        // It has its turn, and does not look any more.
+        drop(second);
+        assert_eq!(line.counts(), (0, 0));
+        assert!(line.try_enter().is_some());
+    }
+
+    #[test]
+    fn those_under_way_count_even_beyond_the_bound() {
+        let line = Line::new(1);
+        let turns = [line.enter_anyway(), line.enter_anyway()];
+        assert_eq!(line.counts(), (2, 0));
+        assert!(line.try_enter().is_none());
+        line.set_most(3);
+        assert!(line.try_enter().is_some());
+        drop(turns);
+        assert_eq!(line.counts(), (0, 0));
+    }
+}

@@ -1,0 +1,73 @@
+//! What is counted of a service's runs.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use steplatch_protocol::{Histogram, Sample};
+
+/// The bounds of the buckets of durations, in seconds.
+const BOUNDS: [f64; 10] = [1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 1800.0, 3600.0];
+
+/// Counts since the daemon began.
+#[derive(Debug)]
+pub struct Numbers(Mutex<Counts>);
+
+/// How many were started, and how they ended.
+#[derive(Debug, Clone)]
+pub(super) struct Counts {
+    pub(super) started: u64,
+    pub(super) completed: u64,
+    pub(super) failed: u64,
+    pub(super) cancelled: u64,
+    took: Histogram,
+}
+
+/// How a run of a service ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// It ended with a result.
+    Completed,
+    /// It failed.
+    Failed,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl Default for Numbers {
+    fn default() -> Self {
+        let took = Histogram::new(&BOUNDS);
+        Self(Mutex::new(Counts { started: 0, completed: 0, failed: 0, cancelled: 0, took }))
+    }
+}
+
+impl Numbers {
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn started(&self) {
+        self.lock().started += 1;
+    }
+
+    pub fn ended(&self, how: Ended, took: Duration) {
+        let mut counts = self.lock();
+        match how {
+            Ended::Completed => counts.completed += 1,
+            Ended::Failed => counts.failed += 1,
+            Ended::Cancelled => counts.cancelled += 1,
+        }
+        counts.took.note(took);
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.lock().clone()
+    }
+}
+
+impl Counts {
+    /// Returns how long those that ended took.
+    pub(super) fn durations(&self, labels: &BTreeMap<String, String>) -> Vec<Sample> {
+        self.took.samples(labels)
+    }
+}

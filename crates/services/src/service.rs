@@ -1,0 +1,172 @@
+//! One service: how it is set up just now, who is under way there, and how it is.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use steplatch_remote::{Client, Config, Token};
+use steplatch_workflow::Timestamp;
+use tokio::sync::{Notify, OnceCell, oneshot, watch};
+
+use super::catalog::Catalog;
+use super::discovery::Refreshed;
+use super::line::{Line, Turn};
+use super::numbers::Numbers;
+use steplatch_access::Secrets;
+
+/// A service that is or was configured. There is one for each name, for as long as the daemon runs.
+#[derive(Debug)]
+pub struct Service {
+    pub(crate) name: String,
+    /// How it is asked; none while it is not configured.
+    setup: watch::Sender<Option<Arc<Setup>>>,
+    line: Arc<Line>,
+    health: Mutex<Health>,
+    /// Who wants its list asked for, and is told what came of it.
+    wanted: Mutex<Vec<oneshot::Sender<Refreshed>>>,
+    pub(super) wake: Notify,
+    /// How many of its runs were started, and how they ended.
+    pub numbers: Numbers,
+}
+
+/// How a service is asked.
+#[derive(Debug)]
+pub struct Setup {
+    /// How the service is configured.
+    pub config: Config,
+    /// The client that asks it.
+    pub client: Client,
+    secrets: Arc<Secrets>,
+    /// Whether the token of its keyring is known as a secret.
+    hidden: OnceCell<()>,
+}
+
+impl Setup {
+    /// Sees to it that the token is shown nowhere, whoever prints it: the one that is used from here on, which may be another
+    /// one than before. A keyring is asked once, since it may have to ask a person.
+    pub async fn hide_token(&self) {
+        let hide = || async {
+            if let Some(token) = &self.config.token {
+                let token = token.resolve().await.map_err(drop)?;
+                self.secrets.add(token.expose());
+            }
+            Ok::<_, ()>(())
+        };
+        // Without a token nothing is asked, and whoever asks says so.
+        let _ = match self.config.token {
+            Some(Token::Keyring(_)) => self.hidden.get_or_try_init(hide).await.map(drop),
+            _ => hide().await,
+        };
+    }
+}
+
+/// How its last discovery went.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Health {
+    pub(super) reachable: bool,
+    /// When it succeeded last.
+    pub(super) discovered: Option<Timestamp>,
+    pub(super) skipped: Vec<String>,
+    pub(super) error: Option<String>,
+}
+
+impl Service {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            setup: watch::Sender::new(None),
+            line: Line::new(1),
+            health: Mutex::default(),
+            wanted: Mutex::default(),
+            wake: Notify::new(),
+            numbers: Numbers::default(),
+        }
+    }
+
+    /// Takes over how it is configured. Its list is asked for anew if that may make a difference.
+    pub(super) fn configure(&self, config: Config, secrets: &Arc<Secrets>, catalog: &Catalog) {
+        self.line.set_most(config.max_concurrent_executions);
+        if self.setup().is_some_and(|setup| setup.config == config) {
+            return;
+        }
+        let client = match Client::new(&config) {
+            Ok(client) => client,
+            Err(error) => {
+                // Whoever reads configurations has refused it already.
+                tracing::error!(remote = self.name, %error, "a remote service can not be asked");
+                return self.retire();
+            }
+        };
+        catalog.keep_of(&self.name, &config);
+        *self.health() = Health { discovered: catalog.discovered(&self.name), ..Health::default() };
+        let setup = Setup { config, client, secrets: secrets.clone(), hidden: OnceCell::new() };
+        self.setup.send_replace(Some(Arc::new(setup)));
+        self.wake.notify_one();
+    }
+
+    /// It is not configured any more.
+    pub(super) fn retire(&self) {
+        self.setup.send_replace(None);
+        self.wake.notify_one();
+    }
+
+    /// Returns how it is asked, if it is configured.
+    pub fn setup(&self) -> Option<Arc<Setup>> {
+        self.setup.borrow().clone()
+    }
+
+    /// Waits until it is configured and used, and returns how it is asked.
+    pub async fn usable(&self) -> Arc<Setup> {
+        let mut setup = self.setup.subscribe();
+        let usable = |setup: &Option<Arc<Setup>>| setup.as_ref().is_some_and(|setup| setup.config.enabled);
+        loop {
+            // The sender is ours, so it does not go away.
+            if let Ok(setup) = setup.wait_for(usable).await
+                && let Some(setup) = setup.clone()
+            {
+                return setup;
+            }
+        }
+    }
+
+    /// Returns a turn, if nobody has to wait.
+    pub fn try_enter(&self) -> Option<Turn> {
+        self.line.try_enter()
+    }
+
+    /// Waits for a turn.
+    pub async fn enter(&self) -> Turn {
+        self.line.enter().await
+    }
+
+    /// Returns a turn for a run that is under way there already.
+    pub fn enter_anyway(&self) -> Turn {
+        self.line.enter_anyway()
+    }
+
+    /// Returns how many runs are under way there, and how many wait.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        self.line.counts()
+    }
+
+    pub(super) fn health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has its list asked for, and returns what came of that.
+    pub(super) async fn refresh(&self) -> Refreshed {
+        let (sender, receiver) = oneshot::channel();
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+        self.wake.notify_one();
+        // The task that asks ends with the daemon only.
+        receiver.await.unwrap_or_else(|_| Err("the daemon is stopping".to_owned()))
+    }
+
+    /// Returns those who want to be told of the next discovery.
+    pub(super) fn take_wanted(&self) -> Vec<oneshot::Sender<Refreshed>> {
+        std::mem::take(&mut *self.wanted.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts those back who wait for a discovery that came to nothing.
+    pub(super) fn put_back(&self, waiting: Vec<oneshot::Sender<Refreshed>>) {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).extend(waiting);
+    }
+}

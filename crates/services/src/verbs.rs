@@ -1,0 +1,238 @@
+//! The verbs about remote services, answered.
+
+use std::sync::Arc;
+
+use steplatch_protocol::{
+    CheckWorkflowStatus, CheckWorkflowStatusReply, ListRemoteWorkflows, ListRemoteWorkflowsReply, Metric, MetricKind,
+    RefreshWorkflows, RefreshWorkflowsReply, RemoteInfo, Sample, StatusTimes,
+};
+use steplatch_remote::State;
+
+use super::numbers::Counts;
+use super::service::Health;
+use super::{Remotes, Service, Setup};
+use steplatch_clock as clock;
+
+type Used = (Arc<Service>, Arc<Setup>);
+
+/// Ids of a run at its service, which the answer to its start has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteIds {
+    /// The service.
+    pub service: String,
+    /// `workflow_id` of the answer: the run.
+    pub instance: String,
+    /// `correlation_id` of the answer.
+    pub correlation: String,
+}
+
+impl Remotes {
+    /// Lists services, and what they offer.
+    pub fn list(&self, verb: ListRemoteWorkflows) -> ListRemoteWorkflowsReply {
+        let services = match self.meant(verb.remote.as_deref()) {
+            Ok(services) => services,
+            Err(error) => {
+                return ListRemoteWorkflowsReply { error: Some(error), ..ListRemoteWorkflowsReply::default() };
+            }
+        };
+        let mut workflows = Vec::new();
+        for (service, setup) in services.iter().filter(|(_, setup)| setup.config.enabled) {
+            let listed = self.inner.catalog.listed(&service.name, &setup.config);
+            workflows.extend(listed.iter().map(|listed| listed.info(&service.name)));
+        }
+        workflows.sort_by(|one, other| one.tool.cmp(&other.tool));
+        ListRemoteWorkflowsReply { success: true, remotes: self.infos(&services), workflows, error: None }
+    }
+
+    /// Asks services for their lists now.
+    pub async fn refresh(&self, verb: RefreshWorkflows) -> RefreshWorkflowsReply {
+        let mut reply = RefreshWorkflowsReply { success: true, ..RefreshWorkflowsReply::default() };
+        let services = match self.meant(verb.remote.as_deref()) {
+            Ok(services) => services,
+            Err(error) => return RefreshWorkflowsReply { success: false, error: Some(error), ..reply },
+        };
+        let used: Vec<&Used> = services.iter().filter(|(_, setup)| setup.config.enabled).collect();
+        let asked = used.iter().map(|(service, _)| {
+            let service = service.clone();
+            tokio::spawn(async move { service.refresh().await })
+        });
+        let asked: Vec<_> = asked.collect();
+        let mut errors = Vec::new();
+        for ((service, _), asked) in used.iter().zip(asked) {
+            match asked.await.unwrap_or_else(|error| Err(error.to_string())) {
+                Ok(changed) => {
+                    reply.added += changed.added;
+                    reply.updated += changed.updated;
+                    reply.removed += changed.removed;
+                    reply.unchanged += changed.unchanged;
+                }
+                Err(error) => {
+                    errors.push(format!("'{}' did not tell its list, and keeps the last one: {error}", service.name));
+                }
+            }
+        }
+        if let (Some(name), true) = (&verb.remote, used.is_empty()) {
+            errors.push(format!("the service '{name}' is not enabled; set enabled = true in its [[remote]]"));
+        }
+        if !errors.is_empty() {
+            reply.success = false;
+            reply.error = Some(errors.join("; "));
+        }
+        reply.remotes = self.infos(&services);
+        reply
+    }
+
+    /// Asks a service for the status of a run of its workflow. `there` has the ids of a run that was started from here;
+    /// without them, the run id of `verb` is the service's own.
+    pub async fn check(&self, verb: CheckWorkflowStatus, there: Option<RemoteIds>) -> CheckWorkflowStatusReply {
+        let run_id = there.as_ref().map(|_| verb.run_id.clone());
+        let service = verb.remote.clone().or_else(|| there.as_ref().map(|there| there.service.clone()));
+        let (instance, correlation) = match there {
+            Some(RemoteIds { instance, correlation, .. }) => (instance, Some(correlation)),
+            None => (verb.run_id.clone(), None),
+        };
+        let refused =
+            |error: String| CheckWorkflowStatusReply { error: Some(error), ..CheckWorkflowStatusReply::default() };
+        let services = match self.meant(service.as_deref()) {
+            Ok(services) => services.into_iter().filter(|(_, setup)| setup.config.enabled).collect::<Vec<_>>(),
+            Err(error) => return refused(error),
+        };
+        let has = |(service, setup): &&Used| {
+            let listed = self.inner.catalog.listed(&service.name, &setup.config);
+            listed.iter().any(|listed| listed.workflow.id == verb.workflow_id)
+        };
+        let setup = match (services.as_slice(), services.iter().filter(has).collect::<Vec<_>>().as_slice()) {
+            ([only], _) => &only.1,
+            (_, [only]) => &only.1,
+            ([], _) => return refused("no remote service is configured and enabled".to_owned()),
+            (_, []) => {
+                return refused(format!(
+                    "no service has a workflow '{}'; list_remote_workflows tells which there are",
+                    verb.workflow_id
+                ));
+            }
+            (_, several) => {
+                let names: Vec<&str> = several.iter().map(|(service, _)| service.name.as_str()).collect();
+                return refused(format!(
+                    "several services have that workflow; say which with remote: {}",
+                    names.join(", ")
+                ));
+            }
+        };
+        match setup.client.status(&verb.workflow_id, &instance).await {
+            Ok(status) => CheckWorkflowStatusReply {
+                success: true,
+                run_id,
+                error: matches!(status.state, State::Failed | State::Cancelled).then(|| status.failure_words()),
+                times: StatusTimes::new(status.create_time, status.update_time, status.start_time, status.end_time),
+                pending_gate: status.pending_gate,
+                status: status.word,
+                input: status.input,
+                output: status.output,
+                workflow_id: verb.workflow_id.clone(),
+                original_workflow_id: verb.workflow_id,
+                workflow_instance_id: instance,
+                correlation_id: correlation.or(status.correlation),
+                progress: status.progress,
+            },
+            Err(error) => CheckWorkflowStatusReply {
+                run_id,
+                workflow_id: verb.workflow_id.clone(),
+                original_workflow_id: verb.workflow_id,
+                workflow_instance_id: instance,
+                correlation_id: correlation,
+                ..refused(error.to_string())
+            },
+        }
+    }
+
+    /// Returns the services that are meant: that of a name, or all.
+    fn meant(&self, name: Option<&str>) -> Result<Vec<Used>, String> {
+        let all = self.configured();
+        let Some(name) = name else { return Ok(all) };
+        let names: Vec<String> = all.iter().map(|(service, _)| service.name.clone()).collect();
+        match all.into_iter().find(|(service, _)| service.name == name) {
+            Some(found) => Ok(vec![found]),
+            None if names.is_empty() => {
+                Err(format!("no remote service '{name}' is configured; add a [[remote]] to the configuration"))
+            }
+            None => Err(format!("no remote service '{name}' is configured; there are {}", names.join(", "))),
+        }
+    }
+
+    fn infos(&self, services: &[Used]) -> Vec<RemoteInfo> {
+        let info = |(service, setup): &Used| {
+            let Health { reachable, discovered, skipped, error } = service.health().clone();
+            let (running, queued) = service.counts();
+            let enabled = setup.config.enabled;
+            RemoteInfo {
+                name: service.name.clone(),
+                base_url: setup.config.base_url.clone(),
+                enabled,
+                reachable,
+                last_discovery: discovered.map(clock::to_iso8601),
+                workflows: if enabled { self.inner.catalog.listed(&service.name, &setup.config).len() } else { 0 },
+                running,
+                queued,
+                skipped,
+                error,
+            }
+        };
+        services.iter().map(info).collect()
+    }
+
+    /// Returns the numbers of all services.
+    pub fn metrics(&self) -> Vec<Metric> {
+        use MetricKind::{Counter, Gauge, Histogram};
+        let services = self.configured();
+        let labels = |service: &Service| [("remote".to_owned(), service.name.clone())].into();
+        let each = |value: &dyn Fn(&Used) -> u64| {
+            #[allow(clippy::cast_precision_loss, reason = "nobody starts 2^53 runs")]
+            let sample = |used: &Used| Sample::new("", labels(&used.0), value(used) as f64);
+            services.iter().map(sample).collect::<Vec<_>>()
+        };
+        let counted = |count: fn(&Counts) -> u64| each(&|(service, _)| count(&service.numbers.counts()));
+        let durations = services.iter().flat_map(|(service, _)| service.numbers.counts().durations(&labels(service)));
+        let listed = |(service, setup): &Used| self.inner.catalog.listed(&service.name, &setup.config).len() as u64;
+        let running = each(&|(service, _)| service.counts().0 as u64);
+        let queued = each(&|(service, _)| service.counts().1 as u64);
+        let up = each(&|(service, _)| u64::from(service.health().reachable));
+        let metric = |name: &str, help: &str, kind, samples| Metric {
+            name: format!("steplatch_remote_{name}"),
+            help: help.to_owned(),
+            kind,
+            samples,
+        };
+        vec![
+            metric("queue_length", "Calls that wait for their turn.", Gauge, queued),
+            metric("run_duration_seconds", "How long runs of remote workflows took.", Histogram, durations.collect()),
+            metric(
+                "runs_cancelled_total",
+                "Runs of remote workflows that were cancelled.",
+                Counter,
+                counted(|counts| counts.cancelled),
+            ),
+            metric(
+                "runs_completed_total",
+                "Runs of remote workflows that were completed.",
+                Counter,
+                counted(|counts| counts.completed),
+            ),
+            metric(
+                "runs_failed_total",
+                "Runs of remote workflows that failed.",
+                Counter,
+                counted(|counts| counts.failed),
+            ),
+            metric("runs_running", "Runs under way at the service.", Gauge, running),
+            metric(
+                "runs_started_total",
+                "Runs of remote workflows that were started.",
+                Counter,
+                counted(|counts| counts.started),
+            ),
+            metric("up", "Whether the last discovery succeeded.", Gauge, up),
+            metric("workflows_discovered", "Workflows that the service offers.", Gauge, each(&listed)),
+        ]
+    }
+}

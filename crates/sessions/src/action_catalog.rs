@@ -1,0 +1,90 @@
+//! The tools that a machine may use, as the contract describes them.
+
+use serde_json::{Map, Value};
+use steplatch_protocol::{
+    AwaitOutput, ExitTerminal, GetScreenContent, ListTerminalSessions, OpenTerminal, RunGraph, RunNode, SendInput,
+    VERBS, Verb as _, VerbInfo, check,
+};
+use steplatch_workflow::{Problem, ToolCatalog};
+
+/// Terminal tools and nodes: what a machine can do in this daemon, besides what every machine can.
+#[derive(Debug, Clone, Copy)]
+pub struct TerminalTools;
+
+/// The tools that are actions of machines, each with its verb.
+const ACTIONS: [(&str, &str); 8] = [
+    ("open_terminal", OpenTerminal::NAME),
+    ("send_input", SendInput::NAME),
+    ("await_output", AwaitOutput::NAME),
+    ("get_screen_content", GetScreenContent::NAME),
+    ("list_terminal_sessions", ListTerminalSessions::NAME),
+    ("exit_terminal", ExitTerminal::NAME),
+    ("run_node", RunNode::NAME),
+    ("run_graph", RunGraph::NAME),
+];
+
+/// Returns the verb behind the tool of an action.
+pub fn verb(tool: &str) -> Option<&'static VerbInfo> {
+    let (_, name) = ACTIONS.into_iter().find(|(known, _)| *known == tool)?;
+    VERBS.iter().find(|verb| verb.name == name)
+}
+
+impl ToolCatalog for TerminalTools {
+    fn tools(&self) -> Vec<String> {
+        ACTIONS.into_iter().map(|(tool, _)| tool.to_owned()).collect()
+    }
+
+    fn check(&self, tool: &str, params: &Map<String, Value>) -> Vec<Problem> {
+        let Some(verb) = verb(tool) else { return Vec::new() };
+        // What holds a variable is known only when the state is entered.
+        let open = |value: &Value| value.to_string().contains('{');
+        check(&(verb.parameters)(), params, open)
+            .into_iter()
+            .filter(|(field, _)| field != "session_id" || params.contains_key(field))
+            .map(|(field, problem)| Problem::error(format!("/{field}"), problem))
+            .collect()
+    }
+
+    fn schema(&self, tool: &str) -> Option<Value> {
+        let mut schema = (verb(tool)?.parameters)();
+        // What is said to whoever calls a node is not what the author of a machine has to know.
+        let about = match tool {
+            "run_node" => {
+                "Call a node of the project: a command, a request, a tool, a model … Its result is the action's."
+            }
+            "run_graph" => {
+                "Run a graph of nodes of the project. Its result is the action's; `output` is that of the last step."
+            }
+            _ => return Some(schema),
+        };
+        schema["description"] = about.into();
+        Some(schema)
+    }
+
+    fn has_judges(&self) -> bool {
+        true
+    }
+
+    fn takes_session(&self, tool: &str) -> bool {
+        verb(tool).is_some_and(|verb| !(verb.parameters)()["properties"]["session_id"].is_null())
+    }
+
+    fn takes_text(&self, tool: &str, param: &str) -> bool {
+        let Some(verb) = verb(tool) else { return false };
+        let schema = &(verb.parameters)()["properties"][param];
+        [&schema["type"], &schema["items"]["type"], &schema["additionalProperties"]["type"]]
+            .into_iter()
+            .any(|kind| kind == "string")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_of_definitions_is_that_of_the_golden_file() {
+        let schema = serde_json::to_string_pretty(&steplatch_workflow::schema(&TerminalTools)).unwrap();
+        expect_test::expect_file!["../golden/definition_schema.json"].assert_eq(&format!("{schema}\n"));
+    }
+}

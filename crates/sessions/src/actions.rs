@@ -1,0 +1,49 @@
+//! Actions on terminals, as verbs and as steps of runs.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use steplatch_protocol::{Command, VerbInfo};
+
+use super::Sessions;
+use crate::answer::Answer;
+use steplatch_access::Caller;
+
+/// Carries out one of the commands that workflows, too, have as actions.
+pub async fn act(sessions: &Sessions, caller: &Arc<Caller>, action: Command, step: Option<String>) -> Answer {
+    match action {
+        Command::OpenTerminal(verb) => Answer::of(sessions.open(caller, verb, step).await),
+        Command::SendInput(verb) => Answer::of(sessions.send(caller, verb, step).await),
+        Command::AwaitOutput(verb) => Answer::of(sessions.wait(caller, verb).await),
+        Command::GetScreenContent(verb) => Answer::of(sessions.read(caller, verb).await),
+        Command::ListTerminalSessions(_) => Answer::of(sessions.list().await),
+        Command::ExitTerminal(verb) => Answer::of(sessions.exit(caller, verb).await),
+        other => Answer::failure(format!("a workflow can not do {other:?}")),
+    }
+}
+
+/// Performs `action`, with its parameters, for the step of a run, and returns its result.
+pub async fn perform(
+    sessions: &Sessions,
+    caller: &Arc<Caller>,
+    action: &VerbInfo,
+    params: Map<String, Value>,
+    step: String,
+) -> Map<String, Value> {
+    let answer = match Command::parse(action.name, Value::Object(params)) {
+        Some(Ok((command, _))) => act(sessions, caller, command, Some(step)).await,
+        Some(Err(invalid)) => Answer::failure(invalid.to_string()),
+        None => Answer::failure(format!("there is no verb '{}'", action.name)),
+    };
+    match answer.data {
+        Value::Object(mut result) => {
+            // A failed verb names its reason, some in another field.
+            if !answer.success && !result.contains_key("error") {
+                let why = answer.error.or_else(|| result.get("message").and_then(Value::as_str).map(str::to_owned));
+                result.extend(why.map(|why| ("error".to_owned(), why.into())));
+            }
+            result
+        }
+        other => Map::from_iter([("success".to_owned(), Value::Bool(answer.success)), ("value".to_owned(), other)]),
+    }
+}

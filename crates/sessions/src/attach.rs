@@ -1,0 +1,190 @@
+//! Joining a terminal: its screen now, its output as it comes, and the writer's seat for who wants it.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::watch;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use steplatch_host::{AttachEvent, Attached, HostedTerminal};
+use steplatch_protocol::{AttachTerminal, AttachTerminalReply, HandBackTerminal, HandBackTerminalReply, TerminalEvent};
+use steplatch_terminal::{HoldKey, Holder};
+use tokio::time::timeout;
+
+use super::Sessions;
+use super::trouble::{Trouble, held};
+use crate::ending::Ending;
+use crate::event_sink::{Disconnected, EventSink};
+use steplatch_access::Caller;
+use steplatch_access::MaskedStream;
+
+/// How long the beginning of what may be a secret is held back when nothing follows it. Who asked for output without
+/// secrets keeps it, and does not mind when it comes.
+const HELD_BACK: Duration = Duration::from_secs(3600);
+
+/// The output of a terminal for one client that joined it.
+#[derive(Debug)]
+pub struct TerminalEvents {
+    attached: Attached,
+    /// Takes secrets out of the output, for a client that asked for that.
+    mask: Option<MaskedStream>,
+    /// Gives the seat back when the client is gone.
+    _seat: Option<Seat>,
+}
+
+/// The writer's seat, for as long as the client that took it is there.
+#[derive(Debug)]
+struct Seat {
+    terminal: HostedTerminal,
+    key: HoldKey,
+    ending: watch::Receiver<Option<Ending>>,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if self.ending.borrow().is_some_and(Ending::keeps_terminals) {
+            // The client comes back to the next daemon, and the terminal's host waits for it.
+            return;
+        }
+        let (terminal, key) = (self.terminal.clone(), self.key.clone());
+        // When this process ends, there is nothing to spawn on, and the terminal's host waits for the client to come
+        // back to the next one.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                // A terminal that is gone is free.
+                let _ = terminal.give_back(key).await;
+            });
+        }
+    }
+}
+
+impl Sessions {
+    /// Attaches a client to a terminal. The events carry what it shows from then on.
+    pub async fn attach(&self, caller: &Caller, verb: AttachTerminal) -> (AttachTerminalReply, Option<TerminalEvents>) {
+        let session_id = verb.session_id.clone();
+        let wants_mask = verb.masked;
+        match self.try_attach(caller, verb).await {
+            Ok((terminal, attached, seat)) => {
+                let secrets = self.secrets.within(terminal.id());
+                let mut mask = wants_mask.then(|| MaskedStream::new(Arc::new(secrets)));
+                let reply = AttachTerminalReply {
+                    success: true,
+                    session_id: terminal.id().to_string(),
+                    snapshot: masked(&mut mask, attached.snapshot.clone()),
+                    cols: attached.size.cols,
+                    rows: attached.size.rows,
+                    error: None,
+                };
+                (reply, Some(TerminalEvents { attached, mask, _seat: seat }))
+            }
+            Err(trouble) => {
+                let error = Some(self.words(&session_id, trouble).await);
+                (AttachTerminalReply { session_id, error, ..AttachTerminalReply::default() }, None)
+            }
+        }
+    }
+
+    async fn try_attach(
+        &self,
+        caller: &Caller,
+        verb: AttachTerminal,
+    ) -> Result<(HostedTerminal, Attached, Option<Seat>), Trouble> {
+        let terminal = self.find(&verb.session_id).await?;
+        let seat = match verb.hold_key {
+            None => None,
+            Some(key) => {
+                let key = HoldKey(key);
+                let holder = Holder { name: caller.who().await, since: SystemTime::now() };
+                terminal.hold(holder, key.clone()).await?.map_err(|holder| held(&holder))?;
+                Some(Seat { terminal: terminal.clone(), key, ending: self.ending.clone() })
+            }
+        };
+        let attached = terminal.attach().await?;
+        Ok((terminal, attached, seat))
+    }
+
+    /// Returns a terminal that a person holds to everyone.
+    pub async fn hand_back(&self, verb: HandBackTerminal) -> HandBackTerminalReply {
+        let handed_back = async {
+            let terminal = self.find(&verb.session_id).await?;
+            Ok::<_, Trouble>(terminal.give_back(HoldKey(verb.hold_key)).await?)
+        };
+        let error = self.failure(&verb.session_id, handed_back.await).await;
+        HandBackTerminalReply { success: error.is_none(), error }
+    }
+}
+
+impl TerminalEvents {
+    /// Sends the output until the terminal or the client is gone. A client that falls behind is shown the
+    /// screen anew instead of everything it missed.
+    pub async fn forward(mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
+        loop {
+            let output = match self.next().await {
+                Next::Output(output) => output,
+                Next::Quiet => {
+                    self.send_held(request_id, sink).await?;
+                    continue;
+                }
+            };
+            if !matches!(output, Some(AttachEvent::Bytes(_) | AttachEvent::Redrawn(_))) {
+                // What was held back came before this.
+                self.send_held(request_id, sink).await?;
+            }
+            let event = match output {
+                Some(AttachEvent::Bytes(bytes)) => match &mut self.mask {
+                    None => TerminalEvent::TerminalOutput { bytes: STANDARD.encode(bytes) },
+                    Some(mask) => match mask.pass(&bytes) {
+                        passed if passed.is_empty() => continue,
+                        passed => TerminalEvent::TerminalOutput { bytes: STANDARD.encode(passed) },
+                    },
+                },
+                Some(AttachEvent::Redrawn(snapshot)) => {
+                    if let Some(mask) = &mut self.mask {
+                        // The screen has what was held back, too.
+                        drop(mask.flush());
+                    }
+                    TerminalEvent::TerminalRedrawn { snapshot: masked(&mut self.mask, snapshot) }
+                }
+                Some(AttachEvent::Resized(size)) => TerminalEvent::TerminalResized { cols: size.cols, rows: size.rows },
+                Some(AttachEvent::Ended(exit)) => {
+                    let event = TerminalEvent::TerminalEnded { exit_code: Some(exit.code) };
+                    return sink.event(request_id, &event).await;
+                }
+                Some(AttachEvent::Closed) | None => {
+                    return sink.event(request_id, &TerminalEvent::TerminalEnded { exit_code: None }).await;
+                }
+            };
+            sink.event(request_id, &event).await?;
+        }
+    }
+
+    async fn next(&mut self) -> Next {
+        if self.mask.as_ref().is_some_and(MaskedStream::is_holding) {
+            return timeout(HELD_BACK, self.attached.next()).await.map_or(Next::Quiet, Next::Output);
+        }
+        Next::Output(self.attached.next().await)
+    }
+
+    async fn send_held(&mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
+        let held = self.mask.as_mut().map(MaskedStream::flush).unwrap_or_default();
+        if held.is_empty() {
+            return Ok(());
+        }
+        sink.event(request_id, &TerminalEvent::TerminalOutput { bytes: STANDARD.encode(held) }).await
+    }
+}
+
+/// What comes next: output, or nothing for so long that what was held back is due.
+enum Next {
+    Output(Option<AttachEvent>),
+    Quiet,
+}
+
+/// A snapshot as a client may see it. What is held back of it comes with the output.
+fn masked(mask: &mut Option<MaskedStream>, snapshot: String) -> String {
+    match mask {
+        None => snapshot,
+        Some(mask) => String::from_utf8_lossy(&mask.pass(snapshot.as_bytes())).into_owned(),
+    }
+}

@@ -1,0 +1,151 @@
+//! What a connection has under way, bounded so that a client which sends and does not read costs little memory.
+//!
+//! Answers that wait to be written are what grows: each can have megabytes. So a command that only looks something up takes one of a
+//! few turns and keeps it until its answer is written, and the next command is read only while few answers wait. Commands that wait
+//! themselves (for output, for a run) hold nothing but their place.
+
+use std::sync::Arc;
+
+use steplatch_protocol::Command;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+/// Answers and events that may wait to be written before nothing else is read.
+const MOST_UNWRITTEN: usize = 64;
+
+/// Look-ups that may be under way, their answers among them.
+const MOST_LOOKUPS: usize = 16;
+
+/// Commands that may be under way before no more are read.
+const MOST_COMMANDS: usize = 4096;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Load {
+    unwritten: usize,
+    commands: usize,
+}
+
+/// The load of one connection.
+#[derive(Debug, Clone)]
+pub struct Backlog {
+    load: watch::Sender<Load>,
+    lookups: Arc<Semaphore>,
+}
+
+/// A place in a backlog, until it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    load: watch::Sender<Load>,
+    field: fn(&mut Load) -> &mut usize,
+}
+
+impl Backlog {
+    pub(crate) fn new() -> Self {
+        Self { load: watch::Sender::new(Load::default()), lookups: Arc::new(Semaphore::new(MOST_LOOKUPS)) }
+    }
+
+    /// Counts an answer that waits to be written.
+    pub(crate) fn unwritten(&self) -> Place {
+        self.place(|load| &mut load.unwritten)
+    }
+
+    /// Counts a command.
+    pub fn command(&self) -> Place {
+        self.place(|load| &mut load.commands)
+    }
+
+    /// Waits for the turn of a command that only looks something up, which is kept until its answer is written. Other commands
+    /// need none.
+    pub async fn turn(&self, command: &Command) -> Option<OwnedSemaphorePermit> {
+        match is_lookup(command) {
+            // It is never closed.
+            true => self.lookups.clone().acquire_owned().await.ok(),
+            false => None,
+        }
+    }
+
+    /// Waits until another command may be read.
+    pub async fn may_read(&self) {
+        self.reaches(|load| load.unwritten < MOST_UNWRITTEN && load.commands < MOST_COMMANDS).await;
+    }
+
+    fn place(&self, field: fn(&mut Load) -> &mut usize) -> Place {
+        self.load.send_modify(|load| *field(load) += 1);
+        Place { load: self.load.clone(), field }
+    }
+
+    async fn reaches(&self, is_low: impl Fn(&Load) -> bool) {
+        // The sender is this one, so it is never gone.
+        let _ = self.load.subscribe().wait_for(|load| is_low(load)).await;
+    }
+}
+
+/// Whether a command is answered at once, with an answer that may be long.
+fn is_lookup(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::DaemonStatus(_)
+            | Command::GetMetrics(_)
+            | Command::GetScreenContent(_)
+            | Command::ListTerminalSessions(_)
+            | Command::GetGate(_)
+            | Command::GetWorkflowRun(_)
+            | Command::ListWorkflowRuns(_)
+            | Command::GetApprover(_)
+            | Command::GetWorkflowSchema(_)
+            | Command::ListWorkflows(_)
+            | Command::DescribeWorkflow(_)
+            | Command::ListNodes(_)
+            | Command::DescribeNode(_)
+            | Command::ListGraphs(_)
+            | Command::ListTools(_)
+            | Command::ListRemoteWorkflows(_)
+    )
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.load.send_modify(|load| *(self.field)(load) -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    async fn is_at_once(wait: impl Future<Output = ()>) -> bool {
+        tokio::time::timeout(Duration::ZERO, wait).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn no_more_is_looked_up_than_is_written() {
+        let backlog = Backlog::new();
+        let lists = Command::ListWorkflows(steplatch_protocol::ListWorkflows::default());
+        let mut turns = Vec::new();
+        for _ in 0..MOST_LOOKUPS {
+            turns.push(backlog.turn(&lists).await);
+        }
+        assert!(!is_at_once(async { drop(backlog.turn(&lists).await) }).await);
+        let waits = Command::AwaitOutput(steplatch_protocol::AwaitOutput::default());
+        assert!(
+            is_at_once(async { drop(backlog.turn(&waits).await) }).await,
+            "what waits for something else holds nothing"
+        );
+        turns.pop();
+        assert!(is_at_once(async { drop(backlog.turn(&lists).await) }).await);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_read_while_many_answers_or_very_many_commands_wait() {
+        let backlog = Backlog::new();
+        let mut answers: Vec<Place> = (0..MOST_UNWRITTEN).map(|_| backlog.unwritten()).collect();
+        assert!(!is_at_once(backlog.may_read()).await);
+        answers.pop();
+        assert!(is_at_once(backlog.may_read()).await);
+        let mut commands: Vec<Place> = (0..MOST_COMMANDS).map(|_| backlog.command()).collect();
+        assert!(!is_at_once(backlog.may_read()).await);
+        commands.pop();
+        assert!(is_at_once(backlog.may_read()).await);
+    }
+}

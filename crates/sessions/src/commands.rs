@@ -1,0 +1,221 @@
+//! One command with its exact output, and the variables of a live shell.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use steplatch_host::HostedTerminal;
+use steplatch_protocol::{
+    ExitTerminal, GetVariables, GetVariablesReply, OpenTerminal, RunCommand, RunCommandReply, SetVariables,
+    SetVariablesReply, VariableInfo,
+};
+use steplatch_terminal::{CommandRequest, Excerpt, Limit, Ran, RunError, Variable, VariablesError};
+use tokio::time::Instant;
+
+use super::trouble::{Trouble, held};
+use super::{CHARACTERS, Sessions, told};
+use steplatch_access::Caller;
+
+/// The longest that a command is waited for, and the shortest.
+const LONGEST: f64 = 3600.0;
+const SHORTEST: f64 = 0.1;
+
+/// Why a shell did not tell its variables, in a whole sentence.
+#[derive(Debug)]
+pub enum NotAsked {
+    /// A command runs; it may be asked when that is done.
+    Busy(String),
+    /// Waiting would not help.
+    Otherwise(String),
+}
+
+impl Sessions {
+    /// Runs one command; as the same `step` only once.
+    pub async fn run_command(&self, caller: &Arc<Caller>, verb: RunCommand, step: Option<String>) -> RunCommandReply {
+        let began = Instant::now();
+        let reply = match verb.session_id.clone().filter(|session| !session.is_empty()) {
+            Some(session) => match self.open_with_key(caller, &session).await {
+                Ok((terminal, key)) => {
+                    self.count_input(caller, key.as_ref(), verb.command.len()).await;
+                    self.run_in(&terminal, verb, step).await
+                }
+                Err(trouble) => failed(self.words(&session, trouble).await),
+            },
+            None => self.run_in_fresh_shell(caller, verb, step).await,
+        };
+        RunCommandReply { elapsed_time: began.elapsed().as_secs_f64(), ..reply }
+    }
+
+    async fn run_in_fresh_shell(
+        &self,
+        caller: &Arc<Caller>,
+        verb: RunCommand,
+        step: Option<String>,
+    ) -> RunCommandReply {
+        let open = OpenTerminal {
+            shell: "bash".to_owned(),
+            working_directory: verb.working_directory.clone(),
+            cols: 120,
+            rows: 40,
+            wait_ready: true,
+            ..OpenTerminal::default()
+        };
+        // Both halves are done once: asked again, the same shell is found, and what the command came to.
+        let opened = self.open(caller, open, step.clone()).await;
+        if !opened.success {
+            return failed(opened.error.unwrap_or_default());
+        }
+        let session_id = opened.session_id;
+        // Whoever asked may go away, and nobody would know of this shell then.
+        let mut closing = CloseOnDrop { of: Some((self.clone(), caller.clone(), session_id.clone())) };
+        let reply = match self.find(&session_id).await {
+            Ok(terminal) => self.run_in(&terminal, RunCommand { working_directory: None, ..verb }, step).await,
+            Err(trouble) => failed(self.words(&session_id, trouble).await),
+        };
+        // From here on it is closed here, or left to whoever asked.
+        closing.of = None;
+        if reply.timed_out {
+            return RunCommandReply { session_id: Some(session_id), ..reply };
+        }
+        self.exit(caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+        RunCommandReply { session_id: None, offset: None, ..reply }
+    }
+
+    async fn run_in(&self, terminal: &HostedTerminal, verb: RunCommand, step: Option<String>) -> RunCommandReply {
+        if verb.command.trim().is_empty() {
+            return failed("command is empty".to_owned());
+        }
+        if !(SHORTEST..=LONGEST).contains(&verb.timeout) {
+            return failed(format!("timeout must be between {SHORTEST} and {LONGEST} seconds, not {}", verb.timeout));
+        }
+        let request = CommandRequest {
+            command: verb.command,
+            working_directory: verb.working_directory,
+            timeout: Duration::from_secs_f64(verb.timeout),
+            limit: Limit::HeadAndTail(verb.limit.map_or(CHARACTERS, |limit| limit as usize)),
+            step,
+        };
+        let session_id = Some(terminal.id().to_string());
+        match terminal.run(request).await {
+            Ok(Ok(ran)) => self.ran(terminal, ran),
+            Ok(Err(RunError::Held(holder))) => RunCommandReply { session_id, ..failed(held(&holder)) },
+            Ok(Err(error @ RunError::NotIntegrated { .. })) => {
+                let error = format!("{error}: send_input and await_output");
+                RunCommandReply { session_id, ..failed(error) }
+            }
+            // What stands at the prompt and what the shell said is output.
+            Ok(Err(error)) => RunCommandReply { session_id, ..failed(self.secrets.masked(error.to_string())) },
+            Err(error) => failed(self.words(terminal.id().as_str(), error.into()).await),
+        }
+    }
+
+    fn ran(&self, terminal: &HostedTerminal, ran: Ran) -> RunCommandReply {
+        let session_id = Some(terminal.id().to_string());
+        let error = match (&ran.ended, &ran.replaced_by) {
+            (Some(exit), _) => Some(format!("the command ended the shell, with exit code {}", exit.code)),
+            (None, Some(program)) => Some(format!("{program} took the place of the shell")),
+            (None, None) if ran.timed_out => {
+                Some("the time was up and the command goes on; wait with await_output until: prompt".to_owned())
+            }
+            (None, None) => None,
+        };
+        let (head, tail) = self.secrets.within(terminal.id()).masked_cut(ran.output, ran.tail);
+        let truncated = ran.left_out > 0 || ran.dropped_before.is_some();
+        let output = if truncated {
+            let (left_out, next, dropped_before) = (ran.left_out, ran.next, ran.dropped_before);
+            told(Excerpt { head, tail, left_out, next, dropped_before })
+        } else {
+            // Exactly as it was printed, with or without an end of its last line.
+            head
+        };
+        RunCommandReply {
+            success: !ran.timed_out && ran.replaced_by.is_none(),
+            session_id,
+            output,
+            exit_code: ran.exit_code,
+            timed_out: ran.timed_out,
+            elapsed_time: 0.0,
+            error,
+            offset: Some(ran.offset),
+            truncated,
+        }
+    }
+
+    /// Reads variables of the shell in a terminal.
+    pub async fn variables(&self, verb: GetVariables) -> GetVariablesReply {
+        match self.asked(&verb).await {
+            Ok(variables) => {
+                let info = |variable: Variable| VariableInfo {
+                    value: self.secrets.masked(variable.value),
+                    exported: variable.exported,
+                };
+                let variables = variables.into_iter().map(|(name, variable)| (name, variable.map(info))).collect();
+                GetVariablesReply { success: true, variables, error: None }
+            }
+            Err(NotAsked::Busy(error) | NotAsked::Otherwise(error)) => {
+                GetVariablesReply { error: Some(error), ..GetVariablesReply::default() }
+            }
+        }
+    }
+
+    /// As [`Self::variables`], for who must have secrets as they are and keeps them to himself.
+    pub async fn variables_as_they_are(
+        &self,
+        verb: &GetVariables,
+    ) -> Result<BTreeMap<String, Option<String>>, NotAsked> {
+        let asked = self.asked(verb).await?;
+        Ok(asked.into_iter().map(|(name, variable)| (name, variable.map(|variable| variable.value))).collect())
+    }
+
+    async fn asked(&self, verb: &GetVariables) -> Result<BTreeMap<String, Option<Variable>>, NotAsked> {
+        let asked =
+            async { self.find(&verb.session_id).await?.variables(verb.names.clone()).await.map_err(Into::into) };
+        match asked.await {
+            Ok(Ok(variables)) => Ok(variables.into_iter().collect()),
+            Ok(Err(busy @ VariablesError::Busy { .. })) => Err(NotAsked::Busy(busy.to_string())),
+            Ok(Err(error)) => Err(NotAsked::Otherwise(self.words(&verb.session_id, not_told(error)).await)),
+            Err(trouble) => Err(NotAsked::Otherwise(self.words(&verb.session_id, trouble).await)),
+        }
+    }
+
+    /// Sets variables of the shell in a terminal.
+    pub async fn set_variables(&self, caller: &Caller, verb: SetVariables) -> SetVariablesReply {
+        let set = async {
+            let terminal = self.open_for(caller, &verb.session_id).await?;
+            let values = verb.variables.into_iter().collect();
+            terminal.set_variables(values, verb.export).await?.map_err(not_told)
+        };
+        let error = self.failure(&verb.session_id, set.await).await;
+        SetVariablesReply { success: error.is_none(), error }
+    }
+}
+
+/// Closes a shell that was opened for one command when whoever asked for it has gone.
+struct CloseOnDrop {
+    of: Option<(Sessions, Arc<Caller>, String)>,
+}
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        // When the daemon itself ends, the caller comes back to the next one and finds its shell.
+        if let (Some((sessions, caller, session_id)), Ok(runtime)) =
+            (self.of.take(), tokio::runtime::Handle::try_current())
+            && !sessions.is_leaving_all()
+        {
+            runtime.spawn(async move {
+                sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+            });
+        }
+    }
+}
+
+fn failed(error: String) -> RunCommandReply {
+    RunCommandReply { error: Some(error), ..RunCommandReply::default() }
+}
+
+fn not_told(error: VariablesError) -> Trouble {
+    match error {
+        VariablesError::Held(holder) => Trouble::Words(held(&holder)),
+        error => Trouble::Words(error.to_string()),
+    }
+}

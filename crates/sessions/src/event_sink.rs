@@ -1,0 +1,110 @@
+//! The way out of a connection: replies and events, one line each.
+//!
+//! Sources of events write to an [`EventSink`] and know neither the socket nor its commands. A client that does not read slows
+//! down its own sources only.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use steplatch_protocol::{ErrorCode, FromDaemon, MAX_LINE, PROTOCOL_VERSION, Refusal};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::Mutex;
+
+use crate::backlog::Backlog;
+
+/// The write half of a connection. Messages are written whole, one at a time. Cheap to clone.
+#[derive(Clone)]
+pub struct EventSink {
+    writer: Arc<Mutex<Writer>>,
+    backlog: Backlog,
+}
+
+struct Writer {
+    stream: Box<dyn AsyncWrite + Send + Unpin>,
+    /// What was not written yet. A command that is taken back while its result is being written leaves the
+    /// rest of the line here, for the next one to write first.
+    unsent: Vec<u8>,
+}
+
+/// The client is gone.
+#[derive(Debug)]
+pub struct Disconnected;
+
+impl EventSink {
+    /// Writes to `stream`.
+    pub fn new(stream: impl AsyncWrite + Send + Unpin + 'static) -> Self {
+        let writer = Writer { stream: Box::new(stream), unsent: Vec::new() };
+        Self { writer: Arc::new(Mutex::new(writer)), backlog: Backlog::new() }
+    }
+
+    /// What is written to the client and was not read yet, with what is being looked up for it.
+    pub fn backlog(&self) -> &Backlog {
+        &self.backlog
+    }
+
+    /// Says that no more comes, once everything is written.
+    pub async fn shutdown(&self) -> std::io::Result<()> {
+        self.writer.lock().await.stream.shutdown().await
+    }
+
+    /// Writes one message.
+    ///
+    /// # Errors
+    /// When the client has gone.
+    pub async fn send(&self, message: &FromDaemon) -> Result<(), Disconnected> {
+        let _waiting = self.backlog.unwritten();
+        let mut writer = self.writer.lock().await;
+        let Writer { stream, unsent } = &mut *writer;
+        let begins = unsent.len();
+        serde_json::to_writer(&mut *unsent, message).expect("a message has only JSON in it");
+        if unsent.len() - begins > MAX_LINE {
+            // The client would drop the line, and its command would wait for ever.
+            unsent.truncate(begins);
+            let shorter = match message {
+                FromDaemon::Result { request_id, .. } => {
+                    let error = format!("the reply is longer than {} MB; ask for less of it at once", MAX_LINE >> 20);
+                    refused(Refusal { code: ErrorCode::Internal, error }, request_id.clone())
+                }
+                FromDaemon::Event { request_id, event } if !event["data"].is_null() => {
+                    // That it happened is not lost.
+                    let mut event = event.clone();
+                    event["data"] = json!({"left_out": format!("it is longer than {} MB", MAX_LINE >> 20)});
+                    FromDaemon::Event { request_id: request_id.clone(), event }
+                }
+                FromDaemon::Event { .. } | FromDaemon::Error { .. } => return Ok(()),
+            };
+            serde_json::to_writer(&mut *unsent, &shorter).expect("a message has only JSON in it");
+        }
+        unsent.push(b'\n');
+        while !unsent.is_empty() {
+            let written = stream.write(unsent).await.map_err(|_| Disconnected)?;
+            if written == 0 {
+                return Err(Disconnected);
+            }
+            unsent.drain(..written);
+        }
+        Ok(())
+    }
+
+    /// Sends an event to who asked for it with the command `request_id`.
+    pub async fn event(&self, request_id: &Value, event: &impl Serialize) -> Result<(), Disconnected> {
+        let event = serde_json::to_value(event).expect("an event has only JSON in it");
+        self.send(&FromDaemon::Event { request_id: request_id.clone(), event }).await
+    }
+}
+
+/// Returns the line that refuses a command.
+pub fn refused(refusal: Refusal, request_id: Value) -> FromDaemon {
+    if refusal.code == ErrorCode::UnsupportedProtocol {
+        tracing::info!(supported = PROTOCOL_VERSION, "a client speaks a newer contract");
+    }
+    FromDaemon::Result {
+        success: false,
+        data: Value::Null,
+        error: Some(refusal.error),
+        error_code: Some(refusal.code),
+        warnings: Vec::new(),
+        request_id,
+    }
+}

@@ -1,0 +1,232 @@
+//! Terminals of runs that wait for a person.
+//!
+//! A person who judges what a terminal shows approves what the run does there next. What an agent types meanwhile would be
+//! executed with it, so the terminal takes no input but the run's own and a person's, until the run has typed into a terminal or
+//! begun to read one after the answer. What people type is counted: the person who answers may not be the one who typed.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use steplatch_ids::{RunId, StepId};
+use steplatch_protocol::TypedInput;
+
+/// The most accounts of input that are kept for one question; further people are counted with the last one.
+const MOST_ACCOUNTS: usize = 20;
+
+/// Which terminals are held, by which runs.
+#[derive(Debug, Default)]
+pub struct HeldTerminals(Mutex<HashMap<RunId, TerminalHold>>);
+
+/// What one run holds.
+#[derive(Debug, Default)]
+struct TerminalHold {
+    /// The id of the question.
+    gate: String,
+    /// Their ids, or names.
+    terminals: Vec<String>,
+    /// The step that types into a terminal after the answer.
+    acting: Option<String>,
+    /// What was typed into them since the question, for each terminal and person. Counted anew by each daemon.
+    typed: Vec<TypedInput>,
+    /// Holds are numbered; the elder one counts.
+    number: u64,
+}
+
+/// What an action does with a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TerminalUse {
+    /// It types, or ends the program.
+    Acts,
+    /// It waits for output, or reads it.
+    Reads,
+    /// It has nothing to do with a terminal that is there.
+    Nothing,
+}
+
+impl TerminalUse {
+    /// Returns that of a machine's action.
+    pub fn of(tool: &str) -> Self {
+        match tool {
+            "send_input" | "exit_terminal" => Self::Acts,
+            "await_output" | "get_screen_content" => Self::Reads,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// A terminal, by the two ways in which runs name it.
+#[derive(Debug, Clone)]
+pub(super) struct TerminalKey {
+    pub(super) id: String,
+    pub(super) name: Option<String>,
+}
+
+impl HeldTerminals {
+    /// Holds these terminals for a run that asks a question, and lets go of others that it held.
+    pub fn hold(&self, run: &RunId, gate: String, terminals: Vec<String>) {
+        let mut all = self.lock();
+        let number = all.values().map(|held| held.number).max().unwrap_or(0) + 1;
+        let held = all.entry(run.clone()).or_insert_with(|| TerminalHold { number, ..TerminalHold::default() });
+        if held.gate != gate {
+            *held = TerminalHold { gate, number: held.number, ..TerminalHold::default() };
+        }
+        (held.terminals, held.acting) = (terminals, None);
+    }
+
+    /// Notes what a run does that asks no more. Lets go of its terminals once a step has typed into one, or one begins to read: it
+    /// may wait for what others do there.
+    pub fn go_on(&self, run: &RunId, step: &StepId, terminal_use: TerminalUse) {
+        let mut all = self.lock();
+        let Some(held) = all.get_mut(run) else { return };
+        let step = step.to_string();
+        match (&held.acting, terminal_use) {
+            (Some(acting), _) if *acting != step => drop(all.remove(run)),
+            (_, TerminalUse::Acts) => held.acting = Some(step),
+            (_, TerminalUse::Reads) => drop(all.remove(run)),
+            (_, TerminalUse::Nothing) => {}
+        }
+    }
+
+    /// Lets go of what a run held.
+    pub fn release(&self, run: &RunId) {
+        self.lock().remove(run);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// Returns the run that holds a terminal, if it is another one than `actor`. Of several, the first that asked.
+    pub(super) fn holder(&self, terminal: &TerminalKey, actor: Option<&RunId>) -> Option<RunId> {
+        let all = self.lock();
+        let first = all.iter().filter(|(_, held)| held.has(terminal)).min_by_key(|(_, held)| held.number);
+        first.map(|(run, _)| run.clone()).filter(|run| actor != Some(run))
+    }
+
+    /// Whether a run itself holds a terminal.
+    pub(super) fn is_held_by(&self, run: &RunId, terminal: &TerminalKey) -> bool {
+        self.lock().get(run).is_some_and(|held| held.has(terminal))
+    }
+
+    /// Counts input of `input.bytes` bytes that was typed into a terminal, if a run holds that.
+    pub(super) fn count(&self, terminal: &TerminalKey, input: &TypedInput) {
+        let mut all = self.lock();
+        for held in all.values_mut().filter(|held| held.has(terminal)) {
+            let is_same = |known: &&mut TypedInput| known.session_id == input.session_id && known.by == input.by;
+            let is_full = held.typed.len() >= MOST_ACCOUNTS;
+            match held.typed.iter_mut().rev().find(|known| is_full || is_same(known)) {
+                Some(known) => {
+                    known.bytes = known.bytes.saturating_add(input.bytes);
+                    known.last_at.clone_from(&input.last_at);
+                }
+                None => held.typed.push(input.clone()),
+            }
+        }
+    }
+
+    /// Returns what was typed since a question into the terminals that are held for it.
+    pub fn typed(&self, run: &RunId, gate: &str) -> Vec<TypedInput> {
+        let all = self.lock();
+        all.get(run).filter(|held| held.gate == gate).map(|held| held.typed.clone()).unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, TerminalHold>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TerminalHold {
+    fn has(&self, terminal: &TerminalKey) -> bool {
+        self.terminals.iter().any(|held| *held == terminal.id || Some(held) == terminal.name.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terminals(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn key(id: &str) -> TerminalKey {
+        TerminalKey { id: id.to_owned(), name: Some("work".to_owned()) }
+    }
+
+    #[test]
+    fn a_terminal_is_held_by_its_name_too_and_the_first_run_that_asks_has_it() {
+        let held = HeldTerminals::default();
+        let (first, second) = (RunId::random(), RunId::random());
+        held.hold(&first, "1".to_owned(), terminals(&["work"]));
+        held.hold(&second, "1".to_owned(), terminals(&["term_a"]));
+        assert_eq!(
+            (held.holder(&key("term_a"), Some(&first)), held.holder(&key("term_a"), Some(&second))),
+            (None, Some(first.clone()))
+        );
+        held.release(&first);
+        assert_eq!(held.holder(&key("term_a"), None), Some(second));
+        assert!(!held.is_held_by(&first, &key("term_a")) && !held.is_empty());
+    }
+
+    #[test]
+    fn after_the_answer_a_terminal_is_held_until_the_run_has_typed_or_reads() {
+        let held = HeldTerminals::default();
+        let run = RunId::random();
+        let step = |visit: u32| StepId { run: run.clone(), place: "s".to_owned(), visit };
+        let is_held = || held.is_held_by(&run, &key("term_a"));
+        held.hold(&run, "1".to_owned(), terminals(&["term_a"]));
+        held.go_on(&run, &step(1), TerminalUse::Nothing);
+        held.go_on(&run, &step(2), TerminalUse::Acts);
+        held.go_on(&run, &step(2), TerminalUse::Acts);
+        assert!(is_held(), "it types");
+        held.go_on(&run, &step(3), TerminalUse::Nothing);
+        assert!(!is_held());
+        held.hold(&run, "2".to_owned(), terminals(&["term_a"]));
+        held.go_on(&run, &step(4), TerminalUse::Reads);
+        assert!(!is_held(), "it may wait for what others do");
+    }
+
+    #[test]
+    fn a_terminal_is_held_for_one_run_until_it_lets_go() {
+        let held = HeldTerminals::default();
+        let (run, other) = (RunId::random(), RunId::random());
+        held.hold(&run, "1".to_owned(), terminals(&["term_a", "term_b"]));
+        assert_eq!((held.holder(&key("term_a"), None), held.holder(&key("term_c"), None)), (Some(run.clone()), None));
+        assert_eq!(
+            (held.holder(&key("term_a"), Some(&run)), held.holder(&key("term_a"), Some(&other))),
+            (None, Some(run.clone()))
+        );
+        held.hold(&run, "1".to_owned(), terminals(&["term_b"]));
+        assert_eq!((held.holder(&key("term_a"), None), held.holder(&key("term_b"), None)), (None, Some(run.clone())));
+        held.release(&run);
+        assert_eq!(held.holder(&key("term_b"), None), None);
+    }
+
+    #[test]
+    fn what_is_typed_is_counted_for_each_terminal_and_person_until_the_next_question() {
+        let held = HeldTerminals::default();
+        let run = RunId::random();
+        let input = |session: &str, by: &str, bytes: u64| TypedInput {
+            session_id: session.to_owned(),
+            by: by.to_owned(),
+            bytes,
+            last_at: bytes.to_string(),
+        };
+        held.hold(&run, "1".to_owned(), terminals(&["term_a", "term_b"]));
+        for typed in [("term_a", "ann", 3), ("term_c", "ann", 9), ("term_b", "ann", 1), ("term_a", "ann", 2)] {
+            held.count(&TerminalKey { id: typed.0.to_owned(), name: None }, &input(typed.0, typed.1, typed.2));
+        }
+        held.hold(&run, "1".to_owned(), terminals(&["term_a", "term_b"]));
+        assert_eq!(
+            held.typed(&run, "1"),
+            [TypedInput { bytes: 5, ..input("term_a", "ann", 2) }, input("term_b", "ann", 1)]
+        );
+        for person in 0..100 {
+            held.count(&key("term_a"), &input("term_a", &person.to_string(), 1));
+        }
+        let all = held.typed(&run, "1");
+        assert_eq!((all.len(), all.iter().map(|typed| typed.bytes).sum::<u64>()), (MOST_ACCOUNTS, 106));
+        held.hold(&run, "2".to_owned(), terminals(&["term_a"]));
+        assert!(held.typed(&run, "1").is_empty() && held.typed(&run, "2").is_empty());
+    }
+}

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Map, Value, json};
 use steplatch_daemon::{Function, WorkerStarter, Workers, WorkersError};
-use steplatch_python::{Answer, CallKind, Entry, Limits, Progress, Start, State};
+use steplatch_python_api::{Answer, CallKind, Entry, Limits, Progress, Start, State};
 use tempfile::TempDir;
 
 /// Workers whose process ids are noted in a file.

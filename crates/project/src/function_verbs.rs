@@ -10,7 +10,7 @@ use steplatch_protocol::{
     BrokenWorkflow, DeclarationInfo, DeleteWorkflowReply, DescribeWorkflowReply, FunctionSource, WorkflowInfo,
     WorkflowMetadata,
 };
-use steplatch_python::Kind;
+use steplatch_python_api::Kind;
 
 use super::folders::Folders;
 use super::functions::Loaded;

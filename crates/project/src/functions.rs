@@ -13,7 +13,7 @@ use steplatch_ids::WorkflowName;
 use steplatch_library::{
     CreateError, Declares, FoundFunctions, FunctionFile, Library, LookupError, Origin, Signature, Stamp,
 };
-use steplatch_python::Declaration;
+use steplatch_python_api::Declaration;
 use tokio::sync::Mutex as Turn;
 
 use super::disk::Disk;

@@ -6,7 +6,7 @@ use steplatch_ids::WorkflowName;
 use steplatch_library::{CreateError, FunctionFile, Library, LookupError, Signature};
 use steplatch_nodes::NodeKind;
 use steplatch_protocol::{FileProblem, LoadFunctions, LoadFunctionsReply};
-use steplatch_python::Declaration;
+use steplatch_python_api::Declaration;
 
 use super::folders::{Asker, Folders};
 use super::functions::{declares, file_name};

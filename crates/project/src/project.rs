@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use steplatch_nodes::{Node, NodeKind};
-use steplatch_python::Declaration;
+use steplatch_python_api::Declaration;
 use steplatch_workflow::suggestion;
 
 use super::{nesting, python};
@@ -359,7 +359,7 @@ mod tests {
     use expect_test::expect;
     use serde_json::json;
     use steplatch_library::Signature;
-    use steplatch_python::Kind;
+    use steplatch_python_api::Kind;
 
     use super::*;
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use steplatch_ids::WorkflowName;
 use steplatch_nodes::Node;
 use steplatch_protocol::{DeclarationInfo, FileProblem};
-use steplatch_python::{Declaration, Kind};
+use steplatch_python_api::{Declaration, Kind};
 
 /// Returns what is declared, in short.
 pub(crate) fn told(declared: &Declaration) -> DeclarationInfo {

@@ -1,6 +1,7 @@
 //! The verbs about saved workflows, answered.
 
 use serde_json::{Map, Value};
+use steplatch_diagram::mermaid;
 use steplatch_library::{CreateError, Entry, Library, LookupError, Metadata, Status};
 use steplatch_protocol::{
     BrokenWorkflow, CreateWorkflow, CreateWorkflowReply, DeleteWorkflow, DeleteWorkflowReply, DescribeWorkflow,
@@ -8,7 +9,7 @@ use steplatch_protocol::{
     WorkflowMetadata,
 };
 use steplatch_workflow::{
-    Contract, Definition, Problem, SEMANTICS_VERSION, Severity, contract_variables, documentation, mermaid, schema,
+    Contract, Definition, Problem, SEMANTICS_VERSION, Severity, contract_variables, documentation, schema,
     workflow_signature,
 };
 

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use steplatch_python::wire::{Ask, Begin, Reply};
-use steplatch_python::{Answer, Declaration, Divergence, Entry, Failure, Limits, Progress, Start};
+use steplatch_python_api::wire::{Ask, Begin, Reply};
+use steplatch_python_api::{Answer, Declaration, Divergence, Entry, Failure, Limits, Progress, Start};
 
 use worker::Worker;
 pub use worker::{Gone, WorkerStarter};

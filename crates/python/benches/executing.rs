@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use serde_json::{Map, json};
-use steplatch_python::wire::{Ask, Begin};
-use steplatch_python::{Answer, Entry, Execution, Limits, Program, Start, State};
+use steplatch_python::{Execution, Program};
+use steplatch_python_api::wire::{Ask, Begin};
+use steplatch_python_api::{Answer, Entry, Limits, Start, State};
 
 #[path = "../tests/it/blocking.rs"]
 #[allow(dead_code, reason = "tests ask more of it")]

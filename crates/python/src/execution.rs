@@ -6,59 +6,17 @@
 //! are taken one at a time, each as far as it leads, which makes their order count
 //! and nothing else.
 
-mod divergence;
-
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::call::{Answer, CANCELLED, Call, CallKind, Entry};
-use crate::failure::{Failure, FailureKind};
 use crate::interpreter::{Arrival, Paused, Resume, Step, Stop};
-use crate::limits::{Limits, PATIENCE};
 use crate::program::Program;
 use crate::value::weight;
-
-pub use divergence::Divergence;
-
-/// What an execution begins with.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Start {
-    /// The workflow or function node.
-    pub id: String,
-    /// `ctx.input`
-    pub input: Value,
-    /// `ctx.params`
-    pub params: Map<String, Value>,
-    /// When what it belongs to began, in seconds since 1970 in UTC: `created_at` of what the file declares.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at: Option<f64>,
-}
-
-/// What came of the beginning, of an answer, or of a replay.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Progress {
-    /// What was asked and told meanwhile, in order. To be recorded before any of it is done.
-    pub calls: Vec<Call>,
-    /// Calls whose answers are not waited for any more: another one, gathered with them, failed, or it was cancelled, or
-    /// it is over.
-    pub abandoned: Vec<u64>,
-    /// Where it stands now.
-    pub state: State,
-}
-
-/// Where an execution stands.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    /// It waits for answers to these calls, or at least to one of them; in order.
-    Waiting(Vec<u64>),
-    /// It returned this.
-    Completed(Value),
-    /// It failed.
-    Failed(Failure),
-}
+use steplatch_python_api::{Answer, CANCELLED, Call, CallKind, Entry};
+use steplatch_python_api::{Divergence, Progress, Start, State};
+use steplatch_python_api::{Failure, FailureKind};
+use steplatch_python_api::{Limits, PATIENCE};
 
 /// One execution. To end it early, drop it.
 pub struct Execution {

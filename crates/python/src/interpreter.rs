@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::failure::Failure;
-use crate::limits::Limits;
+use steplatch_python_api::Failure;
+use steplatch_python_api::Limits;
 
 /// A file, compiled and ready to be run any number of times.
 pub(crate) trait Compiled {

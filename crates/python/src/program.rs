@@ -2,13 +2,12 @@
 
 use std::rc::Rc;
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use steplatch_python_api::{Declaration, Failure, FailureKind, Kind, Limits};
 
-use crate::declaration::{Declaration, Kind, Told};
-use crate::failure::{Failure, FailureKind};
 use crate::interpreter::monty::MontyProgram;
 use crate::interpreter::{Compiled, Stop};
-use crate::limits::Limits;
 use crate::source::{PRELUDE, Source};
 
 /// A file that was read. Cheap to clone, and at home on one thread.
@@ -41,7 +40,7 @@ impl Program {
                 return Err(Failure::new(FailureKind::Stuck, "RuntimeError", message));
             }
         };
-        let told: Vec<Told> = serde_json::from_value(told).map_err(|error| {
+        let told: Vec<RawDeclaration> = serde_json::from_value(told).map_err(|error| {
             Failure::new(FailureKind::Raised, "TypeError", format!("a declaration of {file} is not right: {error}"))
         })?;
         let declarations = told.into_iter().map(|told| declared(&source, told)).collect();
@@ -66,11 +65,26 @@ impl Program {
     }
 }
 
-fn declared(source: &Source, told: Told) -> Declaration {
-    let Told { id, kind, function, description, metadata, settings } = told;
+fn declared(source: &Source, told: RawDeclaration) -> Declaration {
+    let RawDeclaration { id, kind, function, description, metadata, settings } = told;
     let written = function.as_deref().and_then(|name| source.function(name));
     let description = description.filter(|text| !text.is_empty());
     let description = description.or_else(|| written.and_then(|function| function.docstring.clone()));
     let line = source.line_of(&id).or(written.map(|function| function.line));
     Declaration { id, kind, function, description, metadata, settings, line }
+}
+
+/// A declaration as the prelude prints it.
+#[derive(Deserialize)]
+struct RawDeclaration {
+    id: String,
+    kind: Kind,
+    #[serde(default)]
+    function: Option<String>,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    metadata: Value,
+    #[serde(default)]
+    settings: Map<String, Value>,
 }

@@ -13,7 +13,7 @@ use ruff_python_parser::parse_module;
 use ruff_text_size::{Ranged, TextRange, TextSize};
 use serde_json::{Value, json};
 
-use crate::failure::{Failure, FailureKind, Frame};
+use steplatch_python_api::{Failure, FailureKind, Frame};
 
 /// What stands before every file.
 pub(crate) const PRELUDE: &str = include_str!("prelude.py");

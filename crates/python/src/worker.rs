@@ -13,17 +13,18 @@ use std::time::{Duration, Instant};
 
 use monty_types::LIVE_MEMORY;
 
-use crate::execution::{Execution, Progress, State};
-use crate::failure::Failure;
+use crate::execution::Execution;
 use crate::program::Program;
-use crate::wire::{Ask, Asked, Begin, Reply, Said, WIRE_VERSION, line_of, read_line};
+use steplatch_python_api::Failure;
+use steplatch_python_api::wire::{Ask, Asked, Begin, OUT_OF_MEMORY, Reply, Said, WIRE_VERSION, line_of, read_line};
+use steplatch_python_api::{Progress, State};
 
 /// What a process that serves has to declare as its global allocator. It counts, and ends the process with
 /// [`OUT_OF_MEMORY`] where a limit would be passed.
 pub use monty_alloc::LimitedAllocator as Allocator;
 
-/// The exit code of a process that ran out of the memory that it may have.
-pub const OUT_OF_MEMORY: i32 = monty_types::OOM_EXIT_CODE;
+// The asking side knows no interpreter, so the wire has the exit code of its allocator as a number.
+const _: () = assert!(OUT_OF_MEMORY == monty_types::OOM_EXIT_CODE);
 
 /// The stack of the thread that executes: several times what the deepest allowed recursion takes.
 const STACK: usize = 64 << 20;

@@ -112,6 +112,12 @@ impl Ending<'_> {
 }
 
 impl Condition {
+    /// Whether it holds only after a time-out.
+    #[must_use]
+    pub fn requires_timeout(&self) -> bool {
+        self.tests.iter().any(|test| matches!(test, Test::TimeoutOccurred(true)))
+    }
+
     /// Says in words why the condition holds, or `None` when it does not. What somebody has to judge is left out.
     pub(crate) fn holds(&self, ending: Ending<'_>, variables: &impl Lookup) -> Result<Option<String>, ConditionError> {
         let mut reasons = Vec::new();

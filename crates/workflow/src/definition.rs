@@ -28,7 +28,7 @@ use crate::{child, substitute, tool};
 pub use catalog::ToolCatalog;
 pub use document::suggestion;
 pub(crate) use document::{Findings, Place, kind};
-pub(crate) use ends::Ends;
+pub use ends::Ends;
 pub use parse::LONGEST_DOCUMENT;
 pub use problem::{Problem, Problems, Severity};
 pub use schema::{documentation, schema};

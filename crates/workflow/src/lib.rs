@@ -15,7 +15,6 @@ mod decide;
 mod definition;
 mod event;
 mod form;
-mod graph;
 mod history;
 mod log;
 mod question;
@@ -23,7 +22,7 @@ mod rehearsal;
 mod rules;
 pub mod substitute;
 mod time;
-mod tool;
+pub mod tool;
 mod variables;
 
 pub use child::{Child, ChildWorkflow, MOST_LEVELS, child_outcome};
@@ -31,15 +30,14 @@ pub use condition::{Condition, ConditionError};
 pub use contract::{Contract, ContractVariable, ValueSchema, contract_variables, workflow_signature};
 pub use decide::{Decision, Effect, Input, NONE_OF_THESE, Onward, Start, Way, decide, resume, wants_screen};
 pub use definition::{
-    Action, Definition, LONGEST_DOCUMENT, Problem, Problems, Severity, State, ToolCatalog, Transition, documentation,
-    schema, suggestion,
+    Action, Definition, Ends, LONGEST_DOCUMENT, Problem, Problems, Severity, State, ToolCatalog, Transition,
+    documentation, schema, suggestion,
 };
 pub use event::{
     By, ChildEnd, Choice, Event, FailureReason, InvalidLimits, Limits, Outcome, Proof, Purpose, SEMANTICS_VERSION,
     ShellAnswer, Side,
 };
 pub use form::{Field, Form};
-pub use graph::{mermaid, svg};
 pub use history::{Asks, CurrentStep, Exchange, Gate, History, Pause, Status};
 pub use log::{CheckedVariable, LogEntry, Told, ValidationResult, VariableStatus, execution_log};
 pub use question::{AnsweredBy, Question};

@@ -7,31 +7,31 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 /// Opens a terminal; the run closes it when it fails.
-pub(crate) const OPEN_TERMINAL: &str = "open_terminal";
+pub const OPEN_TERMINAL: &str = "open_terminal";
 /// Closes a terminal.
-pub(crate) const EXIT_TERMINAL: &str = "exit_terminal";
+pub const EXIT_TERMINAL: &str = "exit_terminal";
 /// Waits for output, within a time-out of its own.
-pub(crate) const AWAIT_OUTPUT: &str = "await_output";
+pub const AWAIT_OUTPUT: &str = "await_output";
 /// Waits for time to pass. Not a tool of the catalog: it needs nobody but a timer.
-pub(crate) const SLEEP: &str = "sleep";
+pub const SLEEP: &str = "sleep";
 
 /// Does nothing and does not succeed, in its author's words. Not a tool of the catalog: it is decided here.
-pub(crate) const FAIL: &str = "fail";
+pub const FAIL: &str = "fail";
 
 /// Asks somebody. Not a tool of the catalog: whoever answers comes by another way.
-pub(crate) const GATE: &str = "gate";
+pub const GATE: &str = "gate";
 
 /// Runs another workflow, within the time of this run. Not a tool of the catalog either: its meaning is ours.
-pub(crate) const RUN_WORKFLOW: &str = "run_workflow";
+pub const RUN_WORKFLOW: &str = "run_workflow";
 
 /// The actions that every machine has, whatever the catalog.
-pub(crate) const OF_MACHINES: &[&str] = &[SLEEP, FAIL, GATE, RUN_WORKFLOW];
+pub const OF_MACHINES: &[&str] = &[SLEEP, FAIL, GATE, RUN_WORKFLOW];
 
 /// Calls a node, and a graph of nodes. Each bounds itself when it is given a time.
-pub(crate) const CALLS: &[&str] = &["run_node", "run_graph"];
+pub const CALLS: &[&str] = &["run_node", "run_graph"];
 
 /// How long a state may take when neither it nor its action says so.
-pub(crate) const USUAL_LIMIT: Duration = Duration::from_secs(30);
+pub const USUAL_LIMIT: Duration = Duration::from_secs(30);
 
 /// The longest sleep, which is also the longest run.
 const LONGEST_SLEEP_SECONDS: f64 = 7200.0;

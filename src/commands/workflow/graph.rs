@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::json;
+use steplatch_diagram::{mermaid, svg};
 use steplatch_protocol::Place;
-use steplatch_workflow::{mermaid, svg};
 
 use super::source;
 use crate::failure::Failure;

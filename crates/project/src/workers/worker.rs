@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
-use steplatch_python::Limits;
-use steplatch_python::client::{Conversation, ConversationError, Heard, Lost};
-use steplatch_python::wire::{Ask, LONGEST, Reply};
+use steplatch_python_api::Limits;
+use steplatch_python_api::client::{Conversation, ConversationError, Heard, Lost};
+use steplatch_python_api::wire::{Ask, LONGEST, Reply};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot};

@@ -3,8 +3,8 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use steplatch_python::client::{Conversation, Heard, Lost};
-use steplatch_python::wire::{Ask, Reply};
+use steplatch_python_api::client::{Conversation, Heard, Lost};
+use steplatch_python_api::wire::{Ask, Reply};
 
 /// A worker process, asked by blocking calls. It ends when this is dropped.
 #[derive(Debug)]

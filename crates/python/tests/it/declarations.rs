@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 use serde_json::json;
-use steplatch_python::{Answer, FailureKind, Kind};
+use steplatch_python_api::{Answer, FailureKind, Kind};
 
 use crate::story::{Story, load, refused, start_of};
 

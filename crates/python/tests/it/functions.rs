@@ -3,7 +3,7 @@
 use crate::story::{Story, load, start_of, workflow};
 use expect_test::expect;
 use serde_json::json;
-use steplatch_python::{Answer, FailureKind};
+use steplatch_python_api::{Answer, FailureKind};
 
 const RELEASE_NOTES: &str = include_str!("release_notes.py");
 

@@ -1,7 +1,8 @@
 //! Function nodes that an execution executes itself, and executions that are cancelled.
 
 use serde_json::json;
-use steplatch_python::{Answer, CallKind, Execution, FailureKind, Limits, Program, Progress, State};
+use steplatch_python::{Execution, Program};
+use steplatch_python_api::{Answer, CallKind, FailureKind, Limits, Progress, State};
 
 use crate::story::{Story, load, start_of};
 
@@ -67,7 +68,7 @@ fn what_a_node_asks_for_names_the_call_that_it_is_made_within() {
     run.inline(2);
     run.inline(1);
     let calls = run.history.iter().filter_map(|entry| match entry {
-        steplatch_python::Entry::Called(call) => Some((call.ordinal, call.within)),
+        steplatch_python_api::Entry::Called(call) => Some((call.ordinal, call.within)),
         _ => None,
     });
     assert_eq!(calls.collect::<Vec<_>>(), [(1, None), (2, None), (3, Some(2)), (4, Some(1))]);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use steplatch_python::{Failure, FailureKind, Limits};
+use steplatch_python_api::{Failure, FailureKind, Limits};
 
 use crate::story::{Story, load, refused, start_of, workflow};
 

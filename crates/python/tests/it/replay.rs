@@ -5,7 +5,8 @@ use std::fmt::Write;
 use expect_test::expect;
 use proptest::prelude::*;
 use serde_json::json;
-use steplatch_python::{Answer, CallKind, Entry, Execution, Limits, Program, Start, State};
+use steplatch_python::{Execution, Program};
+use steplatch_python_api::{Answer, CallKind, Entry, Limits, Start, State};
 
 use crate::story::{Story, load, start_of, workflow};
 

@@ -1,7 +1,8 @@
 //! Functions, executed and answered as a test says.
 
 use serde_json::{Map, Value, json};
-use steplatch_python::{Answer, Entry, Execution, Failure, Limits, Program, Progress, Start, State};
+use steplatch_python::{Execution, Program};
+use steplatch_python_api::{Answer, Entry, Failure, Limits, Progress, Start, State};
 
 /// Executes the workflow `it` of a file.
 pub(crate) struct Story {

@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use steplatch_python::client::{Conversation, ConversationError, Heard, Lost};
-use steplatch_python::wire::{Ask, Begin, Reply};
-use steplatch_python::{Answer, CallKind, Entry, FailureKind, Limits, Progress, State};
+use steplatch_python_api::client::{Conversation, ConversationError, Heard, Lost};
+use steplatch_python_api::wire::{Ask, Begin, Reply};
+use steplatch_python_api::{Answer, CallKind, Entry, FailureKind, Limits, Progress, State};
 
 use crate::blocking::Worker;
 use crate::story::{start_of, workflow};

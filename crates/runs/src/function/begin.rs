@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
 use steplatch_protocol::{RunReply, RunWorkflow};
-use steplatch_python::{Declaration, Kind, Limits, Start};
+use steplatch_python_api::{Declaration, Kind, Limits, Start};
 use steplatch_store::{Append, Journal as _, KnownRun};
 use steplatch_workflow::substitute;
 

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use steplatch_python::{FailureKind, State};
+use steplatch_python_api::{FailureKind, State};
 use steplatch_workflow::Timestamp;
 
 use super::drive::Driver;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 use steplatch_nodes::NodeResult;
 use steplatch_protocol::NodeReply;
-use steplatch_python::{Answer, Declaration, Limits};
+use steplatch_python_api::{Answer, Declaration, Limits};
 use steplatch_store::Journal as _;
 use steplatch_workflow::{Definition, History, Input, Limits as RunLimits, Outcome, Timestamp, child_outcome};
 use tokio::sync::mpsc;

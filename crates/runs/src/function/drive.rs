@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use steplatch_ids::RunId;
 use steplatch_nodes::graph::GraphInput;
-use steplatch_python::{Answer, Call, CallKind};
+use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_store::Append;
 use steplatch_workflow::{By, Input};
 use tokio::sync::{mpsc, watch};

@@ -6,7 +6,7 @@ use steplatch_ids::RunId;
 use steplatch_nodes::graph::{Ending, GraphEvent, StepOutcome};
 use steplatch_nodes::{NodeId, NodeResult};
 use steplatch_protocol::RunEvent;
-use steplatch_python::{Answer, Call, CallKind, Limits};
+use steplatch_python_api::{Answer, Call, CallKind, Limits};
 use steplatch_store::Record;
 use steplatch_workflow::{By, Timestamp};
 

@@ -10,7 +10,7 @@ use steplatch_nodes::graph::{
     Decision, Effect, Graph, GraphEvent, GraphInput, Progress, StepOutcome, decide, hold, result, resume,
 };
 use steplatch_nodes::{ErrorType, Node, NodeId, NodeResult};
-use steplatch_python::{Answer, Call, CallKind, Entry as Step, Failure, Progress as Gone, State};
+use steplatch_python_api::{Answer, Call, CallKind, Entry as Step, Failure, Progress as Gone, State};
 use steplatch_store::Journal as _;
 use steplatch_workflow::{By, Timestamp};
 use tokio_util::sync::{CancellationToken, DropGuard};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::GateInfo;
-use steplatch_python::{Answer, Call, CallKind};
+use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_store::Journal as _;
 use steplatch_workflow::{By, Form, Input, Timestamp};
 

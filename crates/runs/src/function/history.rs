@@ -7,7 +7,7 @@ use serde_json::Value;
 use steplatch_ids::{RunId, StepId};
 use steplatch_nodes::NodeId;
 use steplatch_nodes::graph::{GraphEvent, StepOutcome};
-use steplatch_python::{Answer, Call, CallKind};
+use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_workflow::{Pause, Timestamp};
 
 use super::cancel::Cancel;

@@ -8,7 +8,7 @@
 
 use serde_json::Value;
 use steplatch_nodes::{ErrorType, Node, NodeKind, NodeResult};
-use steplatch_python::{Answer, Call, CallKind};
+use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_workflow::Timestamp;
 
 use super::drive::Driver;

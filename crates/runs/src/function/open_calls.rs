@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use steplatch_python::Call;
+use steplatch_python_api::Call;
 
 use super::history::{Open, What};
 use super::inline::InlineExecution;

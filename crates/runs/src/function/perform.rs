@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use steplatch_nodes::{Call as NodeCall, ErrorType, Node, NodeId, NodeKind, NodeResult, NodeType, Seconds};
-use steplatch_python::{Answer, CallKind, Limits, Start};
+use steplatch_python_api::{Answer, CallKind, Limits, Start};
 use steplatch_workflow::{Input, Timestamp};
 use tokio::sync::mpsc;
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use steplatch_nodes::NodeId;
 use steplatch_nodes::graph::{Ending, GraphEvent, StepOutcome};
 use steplatch_protocol::{RunEvent, RunReply};
-use steplatch_python::{Answer, CallKind};
+use steplatch_python_api::{Answer, CallKind};
 use steplatch_store::Record;
 
 use super::entry::{Asked, Entry, told_as};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use steplatch_nodes::graph::StepOutcome;
 use steplatch_nodes::{ErrorType, NodeId, NodeResult};
-use steplatch_python::Answer;
+use steplatch_python_api::Answer;
 use steplatch_workflow::Timestamp;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

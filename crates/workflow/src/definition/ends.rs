@@ -11,11 +11,11 @@ use crate::tool;
 
 /// The ways in which a run may end in a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ends {
+pub struct Ends {
     /// It may do what it was written for.
-    pub(crate) completes: bool,
+    pub completes: bool,
     /// It may break off.
-    pub(crate) fails: bool,
+    pub fails: bool,
 }
 
 /// What an action comes to.
@@ -33,7 +33,7 @@ enum Ending {
 
 impl State {
     /// Tells how a run may end here.
-    pub(crate) fn ends(&self) -> Ends {
+    pub fn ends(&self) -> Ends {
         let left: Vec<Ending> = self.endings().into_iter().filter(|ending| !self.goes_on(*ending)).collect();
         let success = |ending: &Ending| matches!(ending, Ending::Succeeded | Ending::FoundNothing);
         Ends { completes: left.iter().any(success), fails: left.iter().any(|ending| !success(ending)) }

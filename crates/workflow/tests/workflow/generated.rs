@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use steplatch_workflow::{History, Input, Limits, Outcome, ShellAnswer, Start};
 
-use crate::machine::{fields, start};
+use super::machine::{fields, start};
 
 /// One condition, by a number that picks it.
 fn condition(pick: u8) -> Value {

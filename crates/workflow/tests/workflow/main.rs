@@ -9,7 +9,6 @@ mod laws;
 mod machine;
 mod nested;
 mod pauses;
-mod pictures;
 mod rehearsal;
 mod told;
 mod versions;

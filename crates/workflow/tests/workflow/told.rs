@@ -1,13 +1,13 @@
-//! What authors are told: the schema, the documentation, the diagram.
+//! What authors are told: the schema and the documentation.
 
 use expect_test::expect;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use steplatch_pattern::Pattern;
-use steplatch_workflow::{Definition, Problem, ToolCatalog, documentation, mermaid, schema};
+use steplatch_workflow::{Definition, Problem, ToolCatalog, documentation, schema};
 
 use crate::generated::machines;
-use crate::machine::{Tools, definition};
+use crate::machine::Tools;
 
 /// One tool with a schema, and nobody to judge.
 struct Described;
@@ -268,48 +268,4 @@ fn the_documentation_has_every_key_and_every_parameter() {
     {
         assert!(page.contains(&format!("| `{key}` |")), "no {key} in:\n{page}");
     }
-}
-
-#[test]
-fn a_diagram_shows_every_state_and_every_way() {
-    let document = json!({
-        "name": "build",
-        "initial_state": "make",
-        "states": {
-            "make": {
-                "action": {"tool": "send_input"},
-                "transitions": [
-                    {"condition": {"success": true, "field_equals": {"exit_code": 0}}, "next_state": "end"},
-                    {"condition": {"pattern_not_match": "err: \"x\""}, "next_state": "make"},
-                    {"condition": {"description": "it is fine"}, "next_state": "end"}
-                ],
-                "on_timeout": "again"
-            },
-            "again": {"action": {"tool": "sleep", "params": {"seconds": 1}},
-                      "transitions": [{"condition": {}, "next_state": "make"}]},
-            "end": {"action": {"tool": "get_screen_content"}}
-        }
-    });
-    expect![[r#"
-        ---
-        title: build
-        ---
-        stateDiagram-v2
-            state "make: send_input" as s0
-            state "again: sleep" as s1
-            state "end: get_screen_content" as s2
-            [*] --> s0
-            s0 --> s2: success and exit_code = 0
-            s0 --> s0: not /err#58; #34;x#34;/
-            s0 --> s2: judged#58; it is fine
-            s0 --> s1: on timeout or failure
-            s0 --> [*]: otherwise, success
-            s0 --> failed: otherwise, outcome unknown
-            s1 --> s0: always
-            s2 --> [*]: success
-            s2 --> failed: failure
-            classDef bad stroke:#b3261e,color:#b3261e
-            class failed bad
-    "#]]
-    .assert_eq(&mermaid(&definition(&document)));
 }

@@ -1,11 +1,20 @@
 //! Machines as pictures.
 
+#[allow(dead_code)]
+#[path = "../../workflow/tests/workflow/generated.rs"]
+mod generated;
+#[allow(dead_code)]
+#[path = "../../workflow/tests/workflow/machine.rs"]
+mod machine;
+
+use expect_test::expect;
 use proptest::prelude::*;
 use serde_json::json;
-use steplatch_workflow::{Definition, mermaid, svg};
+use steplatch_diagram::{mermaid, svg};
+use steplatch_workflow::Definition;
 
-use crate::generated::machines;
-use crate::machine::{Tools, definition};
+use generated::machines;
+use machine::{Tools, definition};
 
 #[test]
 fn a_picture_tells_the_kinds_of_states_and_ways_apart_and_keeps_foreign_text_text() {
@@ -79,4 +88,48 @@ proptest! {
         let bad = |character: char| character.is_control() && character != '\n';
         prop_assert!(!picture.contains(bad) && !picture.contains("NaN") && !picture.contains("inf"));
     }
+}
+
+#[test]
+fn a_diagram_shows_every_state_and_every_way() {
+    let document = json!({
+        "name": "build",
+        "initial_state": "make",
+        "states": {
+            "make": {
+                "action": {"tool": "send_input"},
+                "transitions": [
+                    {"condition": {"success": true, "field_equals": {"exit_code": 0}}, "next_state": "end"},
+                    {"condition": {"pattern_not_match": "err: \"x\""}, "next_state": "make"},
+                    {"condition": {"description": "it is fine"}, "next_state": "end"}
+                ],
+                "on_timeout": "again"
+            },
+            "again": {"action": {"tool": "sleep", "params": {"seconds": 1}},
+                      "transitions": [{"condition": {}, "next_state": "make"}]},
+            "end": {"action": {"tool": "get_screen_content"}}
+        }
+    });
+    expect![[r#"
+        ---
+        title: build
+        ---
+        stateDiagram-v2
+            state "make: send_input" as s0
+            state "again: sleep" as s1
+            state "end: get_screen_content" as s2
+            [*] --> s0
+            s0 --> s2: success and exit_code = 0
+            s0 --> s0: not /err#58; #34;x#34;/
+            s0 --> s2: judged#58; it is fine
+            s0 --> s1: on timeout or failure
+            s0 --> [*]: otherwise, success
+            s0 --> failed: otherwise, outcome unknown
+            s1 --> s0: always
+            s2 --> [*]: success
+            s2 --> failed: failure
+            classDef bad stroke:#b3261e,color:#b3261e
+            class failed bad
+    "#]]
+    .assert_eq(&mermaid(&definition(&document)));
 }

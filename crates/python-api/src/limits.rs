@@ -37,7 +37,7 @@ impl Limits {
 
 /// How much longer a function may compute while it is replayed: what was fast enough once is not to fail because the
 /// machine is slower now.
-pub(crate) const PATIENCE: u32 = 4;
+pub const PATIENCE: u32 = 4;
 
 /// What a loaded machine may take for everything that is not the function's.
 const GRACE: Duration = Duration::from_secs(5);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The name of the exception that a cancelled function finds where it waits.
-pub(crate) const CANCELLED: &str = "asyncio.CancelledError";
+pub const CANCELLED: &str = "asyncio.CancelledError";
 
 /// One thing that a function asked for or told, through its context or with `print`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -116,12 +116,12 @@ impl CallKind {
     }
 
     /// Whether the function stops until the answer is there, rather than awaiting it.
-    pub(crate) fn stops(&self) -> bool {
+    pub fn stops(&self) -> bool {
         matches!(self, Self::Now {} | Self::Random {})
     }
 
     /// Reads what the prelude passed on. The error is for the author of the function.
-    pub(crate) fn read(call: &str, mut asked: Map<String, Value>) -> Result<Self, String> {
+    pub fn read(call: &str, mut asked: Map<String, Value>) -> Result<Self, String> {
         for (name, what) in [("node", "node_id"), ("workflow", "id"), ("graph", "id"), ("event_type", "event_type")] {
             if asked.get(name).is_some_and(|value| !value.is_string()) {
                 return Err(format!("{what} of ctx.{} must be a string", spoken(call)));

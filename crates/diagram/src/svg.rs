@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::cards::{Card, HEAD, Kind, Line, ROW, Way, cards};
 use super::layers::layers;
 use super::routes::{Plan, Route, Stub, plan};
-use crate::definition::Definition;
+use steplatch_workflow::Definition;
 
 /// The colours, for bright surroundings and for dark ones. Renderers that do not ask paint the bright ones.
 const STYLE: &str = "\

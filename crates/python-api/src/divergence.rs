@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::State;
 use crate::call::Call;
+use crate::progress::State;
 
 /// The first difference between what a history has and what the function does now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -19,7 +19,9 @@ pub struct Divergence {
 }
 
 impl Divergence {
-    pub(super) fn boxed(recorded: Option<Call>, asked: Option<Call>, state: &State) -> Box<Self> {
+    /// Creates the difference between what is recorded and what the function asks in `state`.
+    #[must_use]
+    pub fn boxed(recorded: Option<Call>, asked: Option<Call>, state: &State) -> Box<Self> {
         let instead = match state {
             State::Waiting(_) => "it waits for answers".to_owned(),
             State::Completed(_) => "it is at its end".to_owned(),

@@ -3,9 +3,7 @@
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{End, ends, on_timeout};
-use crate::condition::Test;
-use crate::definition::{Definition, State};
-use crate::tool;
+use steplatch_workflow::{Definition, State, tool};
 
 /// Characters of a line on a card.
 const LONGEST_LINE: usize = 38;
@@ -100,7 +98,7 @@ fn card(state: &State, number: &impl Fn(&str) -> Option<usize>) -> Card {
     let mut rows = Vec::new();
     for transition in state.transitions() {
         let condition = transition.condition();
-        let late = condition.tests.iter().any(|test| matches!(test, Test::TimeoutOccurred(true)));
+        let late = condition.requires_timeout();
         // A target that is not there can not be: the definition was checked.
         let Some(state) = number(transition.next_state()) else { continue };
         rows.push(Row { line: Line::new(&condition.to_string()), way: Way::To { state, late } });

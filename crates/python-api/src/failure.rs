@@ -71,12 +71,14 @@ pub struct Frame {
 const MOST_FRAMES: usize = 20;
 
 impl Failure {
-    pub(crate) fn new(kind: FailureKind, exception: &str, message: impl Into<String>) -> Self {
+    /// Creates a failure that has no frames yet.
+    #[must_use]
+    pub fn new(kind: FailureKind, exception: &str, message: impl Into<String>) -> Self {
         Self { kind, exception: exception.to_owned(), message: message.into(), frames: Vec::new() }
     }
 
     /// Keeps both ends of a long way.
-    pub(crate) fn with_frames(mut self, mut frames: Vec<Frame>) -> Self {
+    pub fn with_frames(mut self, mut frames: Vec<Frame>) -> Self {
         if frames.len() > MOST_FRAMES {
             frames.drain(MOST_FRAMES / 2..frames.len() - MOST_FRAMES / 2);
         }

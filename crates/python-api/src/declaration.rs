@@ -43,18 +43,3 @@ pub enum Kind {
     /// `Graph`, with its `steps` among the settings.
     Graph,
 }
-
-/// A declaration as the prelude tells it.
-#[derive(Deserialize)]
-pub(crate) struct Told {
-    pub(crate) id: String,
-    pub(crate) kind: Kind,
-    #[serde(default)]
-    pub(crate) function: Option<String>,
-    #[serde(default)]
-    pub(crate) description: Option<String>,
-    #[serde(default)]
-    pub(crate) metadata: Value,
-    #[serde(default)]
-    pub(crate) settings: Map<String, Value>,
-}

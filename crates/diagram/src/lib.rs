@@ -1,4 +1,6 @@
-//! A machine as a picture that people can look at.
+//! Diagrams of machines: in Mermaid's language, and as SVG with a layout of its own.
+//!
+//! Pure: the same definition gives the same text.
 
 mod cards;
 mod layers;
@@ -7,8 +9,7 @@ mod svg;
 
 use std::fmt::Write as _;
 
-use crate::definition::{Definition, Ends, State};
-use crate::tool;
+use steplatch_workflow::{Definition, Ends, State, tool};
 
 pub use svg::svg;
 

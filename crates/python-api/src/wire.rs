@@ -10,12 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::{Answer, Entry};
 use crate::declaration::Declaration;
-use crate::execution::{Divergence, Progress, Start};
+use crate::divergence::Divergence;
 use crate::failure::Failure;
 use crate::limits::Limits;
+use crate::progress::{Progress, Start};
 
 /// The version of what is spoken. A worker says it before anything else.
 pub const WIRE_VERSION: u32 = 1;
+
+/// The exit code of a worker that ran out of the memory that it may have.
+pub const OUT_OF_MEMORY: i32 = 65;
 
 /// The longest line, in bytes: what one execution may hold by default, escaped, and some more.
 pub const LONGEST: u64 = 256 << 20;
@@ -142,7 +146,7 @@ pub enum Reply {
 ///
 /// # Errors
 /// Of reading, and for a line that is too long.
-pub(crate) fn read_line(from: &mut impl BufRead) -> io::Result<Option<String>> {
+pub fn read_line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = String::new();
     from.take(LONGEST).read_line(&mut line)?;
     match line.pop() {
@@ -157,7 +161,7 @@ pub(crate) fn read_line(from: &mut impl BufRead) -> io::Result<Option<String>> {
 }
 
 /// Returns a value as a line.
-pub(crate) fn line_of(value: &impl Serialize) -> Vec<u8> {
+pub fn line_of(value: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(value).expect("everything on the wire has string keys");
     line.push(b'\n');
     line

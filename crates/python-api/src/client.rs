@@ -7,8 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::process::ExitStatus;
 
-use crate::wire::{Ask, Asked, Reply, Said, WIRE_VERSION, line_of};
-use crate::worker::OUT_OF_MEMORY;
+use crate::wire::{Ask, Asked, OUT_OF_MEMORY, Reply, Said, WIRE_VERSION, line_of};
 
 /// What was asked of one worker and what it answered.
 #[derive(Debug, Default)]

@@ -22,13 +22,13 @@ use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
 use serde::{Deserialize, Serialize};
+use steplatch_clock as clock;
 use steplatch_protocol::{GetApproverReply, Passphrase, SetApprover, SetApproverReply};
 use steplatch_workflow::{Proof, Timestamp};
 use tokio::sync::{Mutex, MutexGuard};
 
 use key::StoredKey;
 pub use key::{OpeningKey, SealingKey, is_sealed};
-use steplatch_clock as clock;
 
 /// The shortest passphrase that can be set, in characters.
 const SHORTEST: usize = 6;

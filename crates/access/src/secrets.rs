@@ -11,12 +11,13 @@ mod stream;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use encodings::encodings;
 use serde_json::{Map, Value};
 use steplatch_ids::TerminalId;
 use steplatch_terminal::{Hidden, Picture};
-pub use stream::MaskedStream;
 use tokio::sync::watch;
+
+use encodings::encodings;
+pub use stream::MaskedStream;
 
 /// The fewest characters that a secret has.
 const SHORTEST: usize = 4;

@@ -8,16 +8,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
+use steplatch_access::{Caller, Standing};
 use steplatch_protocol::{Command, ErrorCode, FromClient, FromDaemon, Line, LineReader, Refusal, VERBS, take_session};
+use steplatch_sessions::{Answer, EventSink, refused};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::AbortHandle;
 
 use crate::service::Service;
-use steplatch_access::Caller;
-use steplatch_access::Standing;
-use steplatch_sessions::Answer;
-use steplatch_sessions::{EventSink, refused};
 
 /// The commands of a connection that are being carried out.
 type InFlight = Arc<Mutex<HashMap<String, AbortHandle>>>;

@@ -9,8 +9,12 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::socket::{GetSockOpt as _, sockopt};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use steplatch_access::{Ours, Secrets, Standing, join_group};
 use steplatch_host::{Hosts, Starter};
+use steplatch_project::{WorkerStarter, Workers};
 use steplatch_protocol::{Client, NotPrivate, Place, ensure_private};
+use steplatch_runs::KeptRuns;
+use steplatch_sessions::Ending;
 use steplatch_store::OpenError;
 use steplatch_terminal::Integration;
 use tokio::net::{UnixListener, UnixStream};
@@ -20,12 +24,6 @@ use crate::configuration::Configuration;
 use crate::connection;
 use crate::lock::{LockError, StateLock};
 use crate::service::Service;
-use steplatch_access::Secrets;
-use steplatch_access::join_group;
-use steplatch_access::{Ours, Standing};
-use steplatch_project::{WorkerStarter, Workers};
-use steplatch_runs::KeptRuns;
-use steplatch_sessions::Ending;
 
 /// How a daemon is set up.
 #[derive(Debug, Clone)]

@@ -12,9 +12,10 @@ mod lock;
 mod service;
 mod tools;
 
-pub use configuration::Configuration;
-pub use daemon::{Daemon, Options, StartError, Stopper};
-pub use lock::LockError;
 pub use steplatch_project::{Function, Gone, WorkerStarter, Workers, WorkersError};
 pub use steplatch_runs::KeptRuns;
 pub use steplatch_sessions::{Ending, TerminalTools};
+
+pub use configuration::Configuration;
+pub use daemon::{Daemon, Options, StartError, Stopper};
+pub use lock::LockError;

@@ -7,11 +7,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use serde_json::Value;
+use steplatch_access::{Approver, Caller, NoPerson, Secrets};
 use steplatch_host::{HostState, Hosts};
+use steplatch_project::{Projects, Workers, Workflows};
 use steplatch_protocol::{
     Command, DaemonStatusReply, ErrorCode, GetMetricsReply, Hello, HelloReply, HostInfo, Metric, PROTOCOL_VERSION,
     Place, Refusal, StopDaemonReply, WatchReply,
 };
+use steplatch_runs::{Hands, KeptRuns, Nodes, RunEvents, Runs, Surroundings};
+use steplatch_services::Remotes;
+use steplatch_sessions::{Answer, Ending, EventSink, Sessions, TerminalEvents, actions};
 use steplatch_store::OpenError;
 use steplatch_workflow::Proof;
 use tokio::sync::{Notify, watch};
@@ -19,19 +24,6 @@ use tokio::sync::{Notify, watch};
 use crate::changes::Changes;
 use crate::configuration::{self, Configuration, GateProof};
 use crate::tools::{ToolWatch, Tools};
-use steplatch_access::Approver;
-use steplatch_access::Caller;
-use steplatch_access::NoPerson;
-use steplatch_access::Secrets;
-use steplatch_project::Workers;
-use steplatch_project::{Projects, Workflows};
-use steplatch_runs::{Hands, Nodes};
-use steplatch_runs::{KeptRuns, RunEvents, Runs, Surroundings};
-use steplatch_services::Remotes;
-use steplatch_sessions::Answer;
-use steplatch_sessions::Ending;
-use steplatch_sessions::EventSink;
-use steplatch_sessions::{Sessions, TerminalEvents, actions};
 
 /// What the daemon is made of.
 #[derive(Debug)]

@@ -13,15 +13,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use steplatch_access::Caller;
+use steplatch_project::Workflows;
 use steplatch_protocol::{DescribeWorkflowReply, ListTools, ListToolsReply, RunReply, ToolInfo, ToolScope};
+use steplatch_services::{Remotes, check};
 use tokio::sync::watch::Receiver;
 
 use crate::changes::Changes;
 use crate::configuration::Configuration;
 use files::Files;
-use steplatch_access::Caller;
-use steplatch_project::Workflows;
-use steplatch_services::{Remotes, check};
 pub(crate) use watch::ToolWatch;
 
 /// The longest description of a tool, in characters: some clients cut at 2,048 bytes.

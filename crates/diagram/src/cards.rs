@@ -1,9 +1,9 @@
 //! States as cards: what stands on each, and how large it is.
 
+use steplatch_workflow::{Definition, State, tool};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{End, ends, on_timeout};
-use steplatch_workflow::{Definition, State, tool};
 
 /// Characters of a line on a card.
 const LONGEST_LINE: usize = 38;

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use steplatch_workflow::Definition;
+
 use super::cards::{Card, HEAD, Kind, Line, ROW, Way, cards};
 use super::layers::layers;
 use super::routes::{Plan, Route, Stub, plan};
-use steplatch_workflow::Definition;
 
 /// The colours, for bright surroundings and for dark ones. Renderers that do not ask paint the bright ones.
 const STYLE: &str = "\

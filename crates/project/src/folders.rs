@@ -8,7 +8,6 @@
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
-
 use steplatch_access::Caller;
 
 /// The folder of a project in which its workflows lie.

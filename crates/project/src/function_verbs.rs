@@ -14,9 +14,10 @@ use steplatch_python_api::Kind;
 
 use super::folders::Folders;
 use super::functions::Loaded;
+use super::python;
 use super::verbs::{LONGEST_DESCRIPTION, name_of};
-use super::{not_found, words};
-use crate::{FunctionWorkflow, Project, python};
+use crate::project::{FunctionWorkflow, Project};
+use crate::workflows::{not_found, words};
 
 /// Lists the functions of a project. The machines of these names in its library are meant before them.
 pub(super) fn list(folders: &Folders, project: &Project, machines: &[WorkflowName]) -> Vec<WorkflowInfo> {

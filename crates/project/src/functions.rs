@@ -18,9 +18,9 @@ use tokio::sync::Mutex as Turn;
 
 use super::disk::Disk;
 use super::origin::Original;
-use super::words;
 use crate::python;
 use crate::workers::{Workers, WorkersError};
+use crate::workflows::words;
 
 /// The most files of functions in one library.
 const MOST_FILES: usize = 1000;

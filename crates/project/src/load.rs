@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use steplatch_access::Caller;
 use steplatch_ids::WorkflowName;
 use steplatch_library::{CreateError, FunctionFile, Library, LookupError, Signature};
 use steplatch_nodes::NodeKind;
@@ -10,10 +11,10 @@ use steplatch_python_api::Declaration;
 
 use super::folders::{Asker, Folders};
 use super::functions::{declares, file_name};
-use super::{Workflows, origin, words};
+use super::{origin, python};
+use crate::project::Project;
 use crate::workers::WorkersError;
-use crate::{Project, python};
-use steplatch_access::Caller;
+use crate::workflows::{Workflows, words};
 
 /// A file that is to be loaded, and found to be right by itself.
 struct Wanted {

@@ -17,7 +17,7 @@ use steplatch_python_api::Declaration;
 use steplatch_workflow::suggestion;
 
 use super::{nesting, python};
-use crate::{Loaded, Shelf};
+use crate::functions::{Loaded, Shelf};
 
 /// The files in which nodes are declared.
 pub(super) const FILES: [&str; 2] = ["steplatch.toml", "steplatch.json"];

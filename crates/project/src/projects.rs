@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use steplatch_access::Caller;
 use steplatch_protocol::DEFAULT_SESSION;
 use tokio::sync::Semaphore;
 
 use super::project::{FILES, Project};
-use crate::{Asker, Functions, Shelf, is_in_project};
-use steplatch_access::Caller;
+use crate::folders::{Asker, is_in_project};
+use crate::functions::{Functions, Shelf};
 
 /// The most bytes that a file of declarations has.
 const MOST_BYTES: u64 = 1 << 20;

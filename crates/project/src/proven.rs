@@ -1,12 +1,13 @@
 //! The saved workflows that ran to their end as they are, with what they take.
 
+use steplatch_access::Caller;
+use steplatch_library::Status;
 use steplatch_protocol::{DescribeWorkflowReply, ListWorkflows};
 
 use super::folders::{Asker, Folders};
 use super::verbs::{describe, list, name_of};
-use super::{Status, Workflows};
-use crate::Project;
-use steplatch_access::Caller;
+use crate::project::Project;
+use crate::workflows::Workflows;
 
 /// The most that are told: each is read and checked.
 const MOST: usize = 500;

@@ -1,6 +1,7 @@
 //! The verbs about saved workflows, answered.
 
 use serde_json::{Map, Value};
+use steplatch_access::Caller;
 use steplatch_diagram::mermaid;
 use steplatch_library::{CreateError, Entry, Library, LookupError, Metadata, Status};
 use steplatch_protocol::{
@@ -8,16 +9,16 @@ use steplatch_protocol::{
     DescribeWorkflowReply, GetWorkflowSchemaReply, ListWorkflows, ListWorkflowsReply, VariableOfContract, WorkflowInfo,
     WorkflowMetadata,
 };
+use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{
     Contract, Definition, Problem, SEMANTICS_VERSION, Severity, contract_variables, documentation, schema,
     workflow_signature,
 };
 
 use super::folders::{Asker, Folders};
-use super::{Meant, Workflows, function_verbs, look_up, not_found, words};
-use crate::Project;
-use steplatch_access::Caller;
-use steplatch_sessions::TerminalTools;
+use super::function_verbs;
+use crate::project::Project;
+use crate::workflows::{Meant, Workflows, look_up, not_found, words};
 
 /// The page for authors, which people read as a file.
 const GUIDE: &str = include_str!("../../../docs/machines.md");

@@ -9,14 +9,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Value, json};
+use steplatch_python_api::{
+    Answer, CANCELLED, Call, CallKind, Divergence, Entry, Failure, FailureKind, Limits, PATIENCE, Progress, Start,
+    State,
+};
 
 use crate::interpreter::{Arrival, Paused, Resume, Step, Stop};
 use crate::program::Program;
 use crate::value::weight;
-use steplatch_python_api::{Answer, CANCELLED, Call, CallKind, Entry};
-use steplatch_python_api::{Divergence, Progress, Start, State};
-use steplatch_python_api::{Failure, FailureKind};
-use steplatch_python_api::{Limits, PATIENCE};
 
 /// One execution. To end it early, drop it.
 pub struct Execution {

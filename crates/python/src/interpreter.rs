@@ -9,9 +9,7 @@ pub(crate) mod monty;
 use std::time::Duration;
 
 use serde_json::Value;
-
-use steplatch_python_api::Failure;
-use steplatch_python_api::Limits;
+use steplatch_python_api::{Failure, Limits};
 
 /// A file, compiled and ready to be run any number of times.
 pub(crate) trait Compiled {

@@ -12,7 +12,6 @@ use ruff_python_ast::{Expr, ExprCall, Parameters, Stmt, StmtFunctionDef, StmtImp
 use ruff_python_parser::parse_module;
 use ruff_text_size::{Ranged, TextRange, TextSize};
 use serde_json::{Value, json};
-
 use steplatch_python_api::{Failure, FailureKind, Frame};
 
 /// What stands before every file.

@@ -12,12 +12,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use monty_types::LIVE_MEMORY;
+use steplatch_python_api::wire::{Ask, Asked, Begin, OUT_OF_MEMORY, Reply, Said, WIRE_VERSION, line_of, read_line};
+use steplatch_python_api::{Failure, Progress, State};
 
 use crate::execution::Execution;
 use crate::program::Program;
-use steplatch_python_api::Failure;
-use steplatch_python_api::wire::{Ask, Asked, Begin, OUT_OF_MEMORY, Reply, Said, WIRE_VERSION, line_of, read_line};
-use steplatch_python_api::{Progress, State};
 
 /// What a process that serves has to declare as its global allocator. It counts, and ends the process with
 /// [`OUT_OF_MEMORY`] where a limit would be passed.

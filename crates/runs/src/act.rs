@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use steplatch_access::Caller;
+use steplatch_clock as clock;
 use steplatch_protocol::ExitTerminal;
+use steplatch_sessions::{action_catalog, actions};
 use steplatch_workflow::{Outcome, Timestamp};
 use tokio::sync::oneshot;
 
-use super::{Shared, call};
-use steplatch_access::Caller;
-use steplatch_clock as clock;
-use steplatch_sessions::action_catalog;
-use steplatch_sessions::actions;
+use super::call;
+use crate::shared::Shared;
 
 /// What a step does.
 pub(super) struct Action {

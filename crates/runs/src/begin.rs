@@ -4,12 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use steplatch_access::{Caller, OpeningKey};
+use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
+use steplatch_sessions::TerminalTools;
 use steplatch_store::{Append, AppendError, Appended, Journal, KnownRun, RunFilter};
 use steplatch_workflow::{Definition, History, Input, Start};
 use tokio::sync::mpsc;
 
+use super::child;
 use super::drive::{Driver, Found, Parts};
 use super::function::{FoundFunction, Given};
 use super::origin::Origin;
@@ -18,11 +22,8 @@ use super::remote::FoundRemote;
 use super::run::{About, Run};
 use super::source::Source;
 use super::start_key::StartKey;
-use super::{Seal, Shared, child};
-use steplatch_access::Caller;
-use steplatch_access::OpeningKey;
-use steplatch_clock as clock;
-use steplatch_sessions::TerminalTools;
+use crate::seal::Seal;
+use crate::shared::Shared;
 
 /// Runs that may be under way at once: each takes memory for as long as it lasts.
 const MOST: usize = 10_000;

@@ -7,15 +7,17 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use steplatch_access::Caller;
 use steplatch_nodes::NodeKind;
 use steplatch_protocol::{Command, NodeReply, RunGraph, RunNode, Verb as _};
 use steplatch_workflow::Outcome;
 
 use super::child::Watched;
 use super::start_key::StartKey;
-use super::{Runs, Shared, function, pins};
+use super::{function, pins};
 use crate::nodes::{self, NodeCall};
-use steplatch_access::Caller;
+use crate::runs::Runs;
+use crate::shared::Shared;
 
 /// What a step calls.
 pub(super) struct Wanted {

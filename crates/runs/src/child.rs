@@ -6,21 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use steplatch_access::Caller;
 use steplatch_ids::{RunId, StepId};
+use steplatch_services::{arguments, check};
+use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{Child, ChildWorkflow, Definition, History, Input, Outcome, Start, child_outcome};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::begin::Beginning;
 use super::function::{Begins, begin_saved, outcome_of};
+use super::remote;
 use super::remote::BeginsRemote;
 use super::report::shorten;
 use super::run::{Progress, Run, RunState};
 use super::source::{INVALID, Named, Source};
-use super::{Seal, Shared, remote};
-use steplatch_access::Caller;
-use steplatch_services::{arguments, check};
-use steplatch_sessions::TerminalTools;
+use crate::seal::Seal;
+use crate::shared::Shared;
 
 /// How long the end of a cancelled child is waited for: a function takes up to 7 seconds to end its calls and clean up.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use steplatch_protocol::{AwaitOutput, AwaitUntil, GetVariables, SetVariables};
-use steplatch_workflow::{Definition, History, Input, ShellAnswer, State};
-
 use steplatch_access::Caller;
+use steplatch_protocol::{AwaitOutput, AwaitUntil, GetVariables, SetVariables};
 use steplatch_sessions::{NotAsked, Sessions};
+use steplatch_workflow::{Definition, History, Input, ShellAnswer, State};
 
 /// Seconds that a shell may still be busy with what was typed last.
 const UNTIL_PROMPT: f64 = 10.0;

@@ -5,8 +5,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use serde_json::Value;
+use steplatch_access::Caller;
+use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::ExitTerminal;
+use steplatch_sessions::TerminalUse;
 use steplatch_store::{Append, AppendError, Appended, Journal};
 use steplatch_workflow::{
     AnsweredBy, Decision, Definition, Effect, Gate, History, Input, Outcome, SEMANTICS_VERSION, Start, Status, decide,
@@ -19,10 +22,9 @@ use super::locked::PrivateForm;
 use super::origin::Origin;
 use super::run::{About, Progress, RunState};
 use super::source::{Ending, Kept};
-use super::{Seal, Shared, act, child, contract};
-use steplatch_access::Caller;
-use steplatch_clock as clock;
-use steplatch_sessions::TerminalUse;
+use super::{act, child, contract};
+use crate::seal::Seal;
+use crate::shared::Shared;
 
 /// Version of the entries that are written here: the events of `workflow` in JSON, sealed.
 pub(super) const ENTRY_VERSION: u16 = SEMANTICS_VERSION as u16;

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::RunEvent;
+use steplatch_sessions::{Disconnected, EventSink};
 use steplatch_store::{Journal, ReadError, Record};
 use steplatch_workflow::{By, ChildEnd, Event, History, Outcome};
 
 use super::run::{Progress, Run};
-use super::{Seal, Shared, function, remote};
-use steplatch_clock as clock;
-use steplatch_sessions::{Disconnected, EventSink};
+use super::{function, remote};
+use crate::seal::Seal;
+use crate::shared::Shared;
 
 /// The events of one run for one who follows it.
 #[derive(Debug)]

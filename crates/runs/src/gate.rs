@@ -4,19 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use steplatch_access::{Caller, MASK, NoPerson, NotPassed, Secrets};
+use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
 use steplatch_protocol::{AnswerGate, AnswerGateReply, Decide, GateInfo, GetGate, GetGateReply, Passphrase};
 use steplatch_workflow::{AnsweredBy, By, Event, Field, Form, Gate, Input, Proof, Timestamp};
 
 use super::locked::NotOpened;
+use super::report;
 use super::run::{Run, RunState};
-use super::{Runs, report};
-use steplatch_access::Caller;
-use steplatch_access::NoPerson;
-use steplatch_access::NotPassed;
-use steplatch_access::{MASK, Secrets};
-use steplatch_clock as clock;
+use crate::runs::Runs;
 
 /// How long an answer may take to be written down.
 pub(super) const TAKEN_WITHIN: Duration = Duration::from_secs(10);
@@ -366,7 +364,7 @@ impl Runs {
             matches!(event, Event::GateAnswered { .. } | Event::GateExpired { .. } | Event::GateCancelled { .. })
         };
         self.shared
-            .events_of(&run.id, 1, &super::Seal::default())
+            .events_of(&run.id, 1, &crate::seal::Seal::default())
             .await
             .map_or(true, |events| events.iter().any(is_end))
     }
@@ -460,7 +458,7 @@ impl Runs {
         let input = Input::GateAnswered { step: gate.step.clone(), choice: choice.clone(), by: by.clone() };
         run.tell(input);
         run.reaches(|now| now.seq > before.seq || now.state.is_over(), TAKEN_WITHIN).await;
-        let seal = super::Seal::default();
+        let seal = crate::seal::Seal::default();
         let next = self.shared.events_of(&run.id, before.seq + 1, &seal).await;
         match next.ok().and_then(|events| events.into_iter().next()) {
             // No other answer is under way: one that was written down is this one.
@@ -518,7 +516,7 @@ impl Runs {
 
     /// Says who answered this gate before, or the last one where none is named, if somebody did.
     async fn answered_before(&self, run: &Run, gate_id: Option<&str>) -> Option<String> {
-        let events = self.shared.events_of(&run.id, 1, &super::Seal::default()).await.ok()?;
+        let events = self.shared.events_of(&run.id, 1, &crate::seal::Seal::default()).await.ok()?;
         events.into_iter().rev().find_map(|event| match event {
             Event::GateAnswered { at, step, choice, by } if gate_id.is_none_or(|gate| *gate == step.to_string()) => {
                 Some(already_answered(&by, at, &choice))

@@ -1,13 +1,13 @@
 //! Runs, listed: by workflow, state and time.
 
+use steplatch_clock as clock;
 use steplatch_ids::RunId;
 use steplatch_protocol::{ListWorkflowRuns, ListWorkflowRunsReply};
 use steplatch_store::{Journal, RunFilter};
 use steplatch_workflow::Timestamp;
 
-use super::Runs;
 use super::run::{Run, RunState};
-use steplatch_clock as clock;
+use crate::runs::Runs;
 
 /// Runs that are listed unless another number is given.
 const USUALLY_LISTED: usize = 50;

@@ -8,18 +8,20 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError};
 
+use steplatch_access::{Caller, NotPassed, OpeningKey, SealingKey, Source, is_sealed};
+use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{ExitTerminal, Passphrase, SetApprover, SetApproverReply, UnlockRuns, UnlockRunsReply};
+use steplatch_sessions::TerminalTools;
 use steplatch_store::{Journal as _, KnownRun, RunFilter, StorageError};
 use steplatch_workflow::{AnsweredBy, Definition, Effect, History, Input, decide};
 use tokio::sync::{Mutex, mpsc, watch};
 
+use super::child;
 use super::run::{Progress, Run, RunState};
-use super::{Runs, Seal, Shared, child};
-use steplatch_access::Caller;
-use steplatch_access::{NotPassed, OpeningKey, SealingKey, Source, is_sealed};
-use steplatch_clock as clock;
-use steplatch_sessions::TerminalTools;
+use crate::runs::Runs;
+use crate::seal::Seal;
+use crate::shared::Shared;
 
 /// Why a locked run does not go on, and what opens it.
 pub(super) const LOCKED: &str = "the run waits for a person and is locked since the daemon was started anew; the approver's \

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
+use steplatch_access::Caller;
 use steplatch_ids::random_name;
 use steplatch_nodes::{Call, NodeKind, NodeResult};
 use steplatch_project::{Project, node_kind, node_not_found};
@@ -25,7 +26,6 @@ use ledger::{Asked, Ledger, NoReply};
 pub(crate) use panes::Panes;
 pub use performer::Hands;
 pub(crate) use performer::Performer;
-use steplatch_access::Caller;
 
 /// How long calls may take to end what they started when the daemon ends.
 const ENDING: Duration = Duration::from_secs(6);

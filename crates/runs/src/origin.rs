@@ -5,13 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-
+use steplatch_access::{Caller, Pins, Standing};
 use steplatch_workflow::{Definition, State};
 
-use super::Seal;
-use steplatch_access::Caller;
-use steplatch_access::Pins;
-use steplatch_access::Standing;
+use crate::seal::Seal;
 
 /// Kept with a run until it is over.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

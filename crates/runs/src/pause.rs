@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use steplatch_access::Caller;
 use steplatch_protocol::{PauseWorkflow, PauseWorkflowReply, ResumeWorkflow};
 use steplatch_workflow::Input;
 
-use super::Runs;
 use super::run::{Progress, Run, RunState};
-use steplatch_access::Caller;
+use crate::runs::Runs;
 
 /// How long what is wanted may take to be written down.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);

@@ -11,14 +11,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
+use steplatch_access::{Caller, Pins};
 use steplatch_library::Signature;
 use steplatch_nodes::NodeKind;
-
-use super::Shared;
-use super::source::Named;
-use steplatch_access::Caller;
-use steplatch_access::Pins;
 use steplatch_project::{Declared, Project};
+
+use super::source::Named;
+use crate::shared::Shared;
 
 /// The call by which a function starts a run.
 const RUN_WORKFLOW: &str = "run_workflow";

@@ -3,16 +3,16 @@
 use std::collections::VecDeque;
 
 use serde_json::{Map, Value, json};
+use steplatch_access::Secrets;
+use steplatch_clock as clock;
 use steplatch_ids::RunId;
 use steplatch_protocol::{GateInfo, RunReply};
 use steplatch_store::Record;
 use steplatch_workflow::{Told, workflow_signature};
 
-use super::Seal;
 use super::event::{Unreadable, read};
 use super::run::{Progress, Run, RunState};
-use steplatch_access::Secrets;
-use steplatch_clock as clock;
+use crate::seal::Seal;
 
 /// Characters of a text in a report, at the most; its head and tail are kept.
 pub(super) const LONGEST_TEXT: usize = 2000;

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use steplatch_access::Secrets;
+use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
 use steplatch_protocol::{GateInfo, PauseInfo, RunRecord};
@@ -16,8 +18,6 @@ use tokio_util::sync::CancellationToken;
 use super::function::Question;
 use super::report;
 use super::source::{Kept, Source};
-use steplatch_access::Secrets;
-use steplatch_clock as clock;
 
 /// A run that is driven, or what the journal tells of one.
 #[derive(Debug)]

@@ -19,12 +19,12 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use steplatch_access::{MASK, Secrets, hideable, hides_in_names, rename};
 use steplatch_ids::RunId;
 use steplatch_store::{Journal as _, Record};
 use steplatch_workflow::{Definition, filtered_forms};
 
-use super::Shared;
-use steplatch_access::{MASK, Secrets, hideable, hides_in_names, rename};
+use crate::shared::Shared;
 
 const OPEN: char = '\u{FDD0}';
 const CLOSE: char = '\u{FDD1}';

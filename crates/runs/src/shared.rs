@@ -9,7 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use steplatch_access::{Approver, Secrets, is_sealed};
+use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
+use steplatch_project::{Projects, Workers, Workflows};
+use steplatch_services::Remotes;
+use steplatch_sessions::{Ending, Sessions};
 use steplatch_store::{
     Append, AppendError, Appended, Journal, KnownRun, OpenError, Retention, RunFilter, SqliteJournal, SqliteOptions,
     StorageError,
@@ -23,17 +28,8 @@ use super::drive::ENTRY_VERSION;
 use super::function::OwnFile;
 use super::locked::LockedRuns;
 use super::run::{Progress, Run, RunState};
-use super::{RunListener, Surroundings};
 use crate::nodes::{Hands, Nodes};
-use steplatch_access::Secrets;
-use steplatch_access::{Approver, is_sealed};
-use steplatch_clock as clock;
-use steplatch_project::Projects;
-use steplatch_project::Workers;
-use steplatch_project::Workflows;
-use steplatch_services::Remotes;
-use steplatch_sessions::Ending;
-use steplatch_sessions::Sessions;
+use crate::runs::{RunListener, Surroundings};
 
 /// How long what a run kept for itself may stay in the log after its end.
 const EMPTIED_WITHIN: Duration = Duration::from_secs(2);

@@ -7,16 +7,18 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use steplatch_access::Caller;
 use steplatch_ids::WorkflowName;
 use steplatch_library::Signature;
+use steplatch_project::{Found, FunctionWorkflow, Saved};
 use steplatch_protocol::{RunReply, RunWorkflow, ToolInfo};
+use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{Definition, LONGEST_DOCUMENT, Timestamp};
 
-use super::{Seal, Shared, not_started, pins};
-use steplatch_access::Caller;
-use steplatch_project::FunctionWorkflow;
-use steplatch_project::{Found, Saved};
-use steplatch_sessions::TerminalTools;
+use super::pins;
+use crate::runs::not_started;
+use crate::seal::Seal;
+use crate::shared::Shared;
 
 /// Bytes of a file that is read: a definition with much white space in it.
 const LONGEST: u64 = 4 * LONGEST_DOCUMENT as u64;

@@ -1,11 +1,11 @@
 //! The names under which only one run begins.
 
 use serde_json::{Map, Value, json};
+use steplatch_access::Secrets;
 use steplatch_library::Signature;
 use steplatch_protocol::RunWorkflow;
 
 use super::function::Given;
-use steplatch_access::Secrets;
 
 /// A name under which only one run begins: of the caller, or a step of theirs that is asked for again.
 #[derive(Debug, Clone)]

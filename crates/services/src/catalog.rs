@@ -9,12 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use steplatch_clock as clock;
 use steplatch_protocol::{RemoteWorkflowInfo, ToolInfo};
 use steplatch_remote::names::{Key, assign};
 use steplatch_remote::{Changes, Config, Execution, Filter, Listing, RemoteWorkflow, diff};
 use steplatch_workflow::Timestamp;
-
-use steplatch_clock as clock;
 
 /// The version of the file.
 const VERSION: u32 = 1;

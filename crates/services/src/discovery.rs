@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use steplatch_clock as clock;
 use steplatch_nodes::{Call, Node, Nodes, Surroundings};
 use steplatch_remote::{Config, Listing, clean_text, jitter, pace};
 
 use super::catalog::Changed;
 use super::service::Setup;
-use super::{Remotes, Service};
-use steplatch_clock as clock;
+use crate::service::Service;
+use crate::services::Remotes;
 
 /// What came of a discovery.
 pub(super) type Refreshed = Result<Changed, String>;

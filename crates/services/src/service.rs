@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use steplatch_access::Secrets;
 use steplatch_remote::{Client, Config, Token};
 use steplatch_workflow::Timestamp;
 use tokio::sync::{Notify, OnceCell, oneshot, watch};
@@ -10,7 +11,6 @@ use super::catalog::Catalog;
 use super::discovery::Refreshed;
 use super::line::{Line, Turn};
 use super::numbers::Numbers;
-use steplatch_access::Secrets;
 
 /// A service that is or was configured. There is one for each name, for as long as the daemon runs.
 #[derive(Debug)]

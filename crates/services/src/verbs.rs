@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use steplatch_clock as clock;
 use steplatch_protocol::{
     CheckWorkflowStatus, CheckWorkflowStatusReply, ListRemoteWorkflows, ListRemoteWorkflowsReply, Metric, MetricKind,
     RefreshWorkflows, RefreshWorkflowsReply, RemoteInfo, Sample, StatusTimes,
@@ -10,8 +11,8 @@ use steplatch_remote::State;
 
 use super::numbers::Counts;
 use super::service::Health;
-use super::{Remotes, Service, Setup};
-use steplatch_clock as clock;
+use crate::service::{Service, Setup};
+use crate::services::Remotes;
 
 type Used = (Arc<Service>, Arc<Setup>);
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use steplatch_access::Caller;
 use steplatch_protocol::{Command, VerbInfo};
 
-use super::Sessions;
 use crate::answer::Answer;
-use steplatch_access::Caller;
+use crate::sessions::Sessions;
 
 /// Carries out one of the commands that workflows, too, have as actions.
 pub async fn act(sessions: &Sessions, caller: &Arc<Caller>, action: Command, step: Option<String>) -> Answer {

@@ -2,22 +2,21 @@
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::sync::watch;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
+use steplatch_access::{Caller, MaskedStream};
 use steplatch_host::{AttachEvent, Attached, HostedTerminal};
 use steplatch_protocol::{AttachTerminal, AttachTerminalReply, HandBackTerminal, HandBackTerminalReply, TerminalEvent};
 use steplatch_terminal::{HoldKey, Holder};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::Sessions;
 use super::trouble::{Trouble, held};
 use crate::ending::Ending;
 use crate::event_sink::{Disconnected, EventSink};
-use steplatch_access::Caller;
-use steplatch_access::MaskedStream;
+use crate::sessions::Sessions;
 
 /// How long the beginning of what may be a secret is held back when nothing follows it. Who asked for output without
 /// secrets keeps it, and does not mind when it comes.

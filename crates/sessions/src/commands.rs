@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use steplatch_access::Caller;
 use steplatch_host::HostedTerminal;
 use steplatch_protocol::{
     ExitTerminal, GetVariables, GetVariablesReply, OpenTerminal, RunCommand, RunCommandReply, SetVariables,
@@ -13,8 +14,7 @@ use steplatch_terminal::{CommandRequest, Excerpt, Limit, Ran, RunError, Variable
 use tokio::time::Instant;
 
 use super::trouble::{Trouble, held};
-use super::{CHARACTERS, Sessions, told};
-use steplatch_access::Caller;
+use crate::sessions::{CHARACTERS, Sessions, told};
 
 /// The longest that a command is waited for, and the shortest.
 const LONGEST: f64 = 3600.0;

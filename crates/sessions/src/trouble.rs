@@ -1,10 +1,10 @@
 //! What can go wrong with a session, on the way to a sentence that says so.
 
+use steplatch_clock as clock;
 use steplatch_host::{AskError, HostsError, OpenRefused, Refusal, SendError, SignalError};
 use steplatch_terminal::{Holder, InputError};
 
-use super::Sessions;
-use steplatch_clock as clock;
+use crate::sessions::Sessions;
 
 /// Why something was not done.
 #[derive(Debug)]

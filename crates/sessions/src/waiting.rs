@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use steplatch_access::Caller;
+use steplatch_clock as clock;
 use steplatch_host::{HostedTerminal, WaitFor};
 use steplatch_protocol::{AwaitOutput, AwaitOutputReply, AwaitReason, AwaitTarget, AwaitUntil};
 use steplatch_terminal::{Quiet, Reason, Target, Until, View, Waited};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::Sessions;
 use super::trouble::Trouble;
-use steplatch_access::Caller;
-use steplatch_clock as clock;
+use crate::sessions::Sessions;
 
 /// Silence that ends a wait for quiet.
 const QUIET: Duration = Duration::from_millis(500);

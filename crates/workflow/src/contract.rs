@@ -14,7 +14,6 @@ use serde_json::{Map, Value};
 
 use crate::rules::Rules;
 use crate::substitute;
-
 pub use outline::{contract_variables, workflow_signature};
 pub(crate) use schema::KEYWORDS;
 pub use schema::ValueSchema;

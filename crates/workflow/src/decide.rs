@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use steplatch_clock::Timestamp;
 use steplatch_ids::{RunId, StepId};
 
 use crate::child::{self, Child, MOST_LEVELS};
@@ -26,8 +27,6 @@ use crate::history::{CurrentStep, Exchange, History, Status, Terminals};
 use crate::substitute::{self, Lookup};
 use crate::tool;
 use crate::variables::Variables;
-use steplatch_clock::Timestamp;
-
 pub use gate::NONE_OF_THESE;
 
 /// Something that happened outside and that a run must answer to.

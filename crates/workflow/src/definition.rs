@@ -24,7 +24,6 @@ use steplatch_ids::WorkflowName;
 use crate::condition::Condition;
 use crate::contract::Contract;
 use crate::{child, substitute, tool};
-
 pub use catalog::ToolCatalog;
 pub use document::suggestion;
 pub(crate) use document::{Findings, Place, kind};

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use steplatch_clock::Timestamp;
 use steplatch_ids::{RunId, StepId};
 
 use crate::decide::{Onward, Way};
 use crate::question::Question;
 use crate::time;
-use steplatch_clock::Timestamp;
 
 /// The rules that a run started today follows to its end. Raise it when the same history would be decided differently, and
 /// say in `rules.rs` what a run does that began before.

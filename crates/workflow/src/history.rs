@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use steplatch_clock::Timestamp;
 use steplatch_ids::{RunId, StepId};
 
 use crate::decide::{NONE_OF_THESE, Onward, Way};
@@ -12,7 +13,6 @@ use crate::question::{AnsweredBy, Question};
 use crate::rules::Rules;
 use crate::tool;
 use crate::variables::Variables;
-use steplatch_clock::Timestamp;
 
 /// How far a run has come.
 #[derive(Debug, Clone, Default, PartialEq)]

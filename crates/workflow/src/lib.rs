@@ -25,6 +25,8 @@ mod time;
 pub mod tool;
 mod variables;
 
+pub use steplatch_clock::Timestamp;
+
 pub use child::{Child, ChildWorkflow, MOST_LEVELS, child_outcome};
 pub use condition::{Condition, ConditionError};
 pub use contract::{Contract, ContractVariable, ValueSchema, contract_variables, workflow_signature};
@@ -42,6 +44,5 @@ pub use history::{Asks, CurrentStep, Exchange, Gate, History, Pause, Status};
 pub use log::{CheckedVariable, LogEntry, Told, ValidationResult, VariableStatus, execution_log};
 pub use question::{AnsweredBy, Question};
 pub use rehearsal::{Passage, Rehearsal, RehearsalEnd, Source, Stubs, rehearse};
-pub use steplatch_clock::Timestamp;
 pub use substitute::filtered_forms;
 pub use variables::Variables;

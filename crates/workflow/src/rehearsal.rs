@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use steplatch_clock::Timestamp;
 use steplatch_ids::StepId;
 
 use crate::child::SESSION;
@@ -21,16 +22,12 @@ use crate::definition::Definition;
 use crate::event::{Event, Limits, ShellAnswer, Side};
 use crate::form::{Field, Form};
 use crate::history::{History, Status};
-use crate::substitute;
 use crate::time::seconds;
-use crate::tool;
-use steplatch_clock::Timestamp;
-
-pub(crate) use stubs::StubFile;
-pub use stubs::Stubs;
-
+use crate::{substitute, tool};
 use act::{Played, act};
 use secrets::Secrets;
+pub(crate) use stubs::StubFile;
+pub use stubs::Stubs;
 
 /// The terminal of a run that opens none and is given none by its stubs.
 const GIVEN_TERMINAL: &str = "term_given";

@@ -5,9 +5,8 @@
 //! terminal, the terminal's host and the daemon is still known as one of ours. Groups can
 //! be made where systemd delegates its own to the user, and by root.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use super::mounts::mounts;
 

@@ -4,9 +4,8 @@
 //! address it uses, `/proc/net/tcp` has its socket (proc_pid_net(5)), and the descriptors of processes say whose it is.
 
 use std::collections::HashSet;
-use std::fs;
-use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::{fs, io};
 
 /// The states of sockets that are the end of no connection a process can use, as the kernel writes them: TIME_WAIT and LISTEN.
 const UNUSED: [&str; 2] = ["06", "0A"];

@@ -4,10 +4,9 @@
 //! would be seen to complete. The name of the field and its text decide together, so a field of a program's output
 //! that has such a name is masked like any other text.
 
+use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId, TerminalId};
 use steplatch_protocol::RunEvent;
-
-use steplatch_clock as clock;
 
 /// States of runs, whether a node or a graph went well among them.
 const STATES: [&str; 9] =

@@ -1,11 +1,11 @@
 //! Workflows of remote services among the saved ones, for those who look for what they can run.
 
+use steplatch_access::Caller;
 use steplatch_protocol::{
     DescribeWorkflow, DescribeWorkflowReply, ListWorkflows, ListWorkflowsReply, ToolInfo, WorkflowInfo,
 };
 
 use super::{Tools, schema};
-use steplatch_access::Caller;
 
 /// What the kind and the status of remote workflows are called.
 const REMOTE: &str = "remote";

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use steplatch_access::Caller;
 use steplatch_protocol::{Change, ListTools, ListToolsReply};
+use steplatch_sessions::{Disconnected, EventSink};
 
 use super::Tools;
 use super::files::Watched;
 use crate::changes::Watching;
-use steplatch_access::Caller;
-use steplatch_sessions::{Disconnected, EventSink};
 
 /// Somebody who is told what changes.
 #[derive(Debug)]

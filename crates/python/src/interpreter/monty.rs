@@ -17,13 +17,11 @@ use monty_types::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use steplatch_python_api::{CANCELLED, Failure, FailureKind, Limits};
 
 use super::{Arrival, Compiled, Paused, Resume, Step, Stop};
 use crate::source::Source;
 use crate::value::{from_json, to_json};
-use steplatch_python_api::CANCELLED;
-use steplatch_python_api::Limits;
-use steplatch_python_api::{Failure, FailureKind};
 
 /// The function through which a program calls out.
 const ASK: &str = "_steplatch_ask";

@@ -1,9 +1,10 @@
 //! What functions can do, and what they are told when they can not.
 
-use crate::story::{Story, load, start_of, workflow};
 use expect_test::expect;
 use serde_json::json;
 use steplatch_python_api::{Answer, FailureKind};
+
+use crate::story::{Story, load, start_of, workflow};
 
 const RELEASE_NOTES: &str = include_str!("release_notes.py");
 

@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, Weak};
 
 use serde_json::{Map, Value};
+use steplatch_access::{Caller, OpeningKey};
+use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
+use steplatch_project::{Function, FunctionWorkflow, Project, python};
 use steplatch_protocol::{RunReply, RunWorkflow};
 use steplatch_python_api::{Declaration, Kind, Limits, Start};
 use steplatch_store::{Append, Journal as _, KnownRun};
@@ -24,15 +27,11 @@ use crate::locked::PrivateForm;
 use crate::origin::Origin;
 use crate::pins::{References, callable, check_nodes};
 use crate::run::{About, Progress, Run, RunState};
-use crate::seal::LiveSeal;
+use crate::runs::not_started;
+use crate::seal::{LiveSeal, Seal};
+use crate::shared::Shared;
 use crate::source::{Source, read};
 use crate::start_key::StartKey;
-use crate::{Seal, Shared, not_started};
-use steplatch_access::Caller;
-use steplatch_access::OpeningKey;
-use steplatch_clock as clock;
-use steplatch_project::Function;
-use steplatch_project::{FunctionWorkflow, Project, python};
 
 /// A run that another daemon left, ready to go on.
 pub(crate) struct FoundFunction(Driver);

@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use steplatch_clock as clock;
 use steplatch_python_api::{FailureKind, State};
 use steplatch_workflow::Timestamp;
 
@@ -16,7 +17,6 @@ use super::entry::Entry;
 use super::frame::{Frame, Told};
 use super::history::ROOT;
 use super::work::until;
-use steplatch_clock as clock;
 
 /// How long a cancelled run waits for the end of its calls before it raises in its function.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);

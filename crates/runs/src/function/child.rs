@@ -4,10 +4,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use steplatch_access::Caller;
+use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_nodes::NodeResult;
+use steplatch_project::{Found, FunctionWorkflow, Saved};
 use steplatch_protocol::NodeReply;
 use steplatch_python_api::{Answer, Declaration, Limits};
+use steplatch_services::check;
+use steplatch_sessions::TerminalTools;
 use steplatch_store::Journal as _;
 use steplatch_workflow::{Definition, History, Input, Limits as RunLimits, Outcome, Timestamp, child_outcome};
 use tokio::sync::mpsc;
@@ -19,16 +24,12 @@ use super::entry::{Entry, Started};
 use super::work::{Came, after};
 use crate::begin::Beginning;
 use crate::child::{Watched, give_up, outcome_with, tell_of_waits};
+use crate::remote;
 use crate::remote::BeginsRemote;
 use crate::run::{Progress, Run, RunState};
+use crate::seal::Seal;
+use crate::shared::Shared;
 use crate::source::{Named, Source};
-use crate::{Seal, Shared, remote};
-use steplatch_access::Caller;
-use steplatch_clock as clock;
-use steplatch_project::FunctionWorkflow;
-use steplatch_project::{Found, Saved};
-use steplatch_services::check;
-use steplatch_sessions::TerminalTools;
 
 /// How deep runs that functions start may be nested.
 const MOST_LEVELS: u32 = 16;

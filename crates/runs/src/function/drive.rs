@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use steplatch_access::Caller;
+use steplatch_clock as clock;
 use steplatch_ids::RunId;
 use steplatch_nodes::graph::GraphInput;
 use steplatch_python_api::{Answer, Call, CallKind};
@@ -19,15 +21,13 @@ use super::gate::{Question, answer_of, is_for_person, step};
 use super::history::{Folded, Open, What, child_of};
 use super::node::Declared;
 use super::work::{Came, Work, due};
-use crate::Shared;
 use crate::drive::ENTRY_VERSION;
 use crate::locked::PrivateForm;
 use crate::origin::Origin;
 use crate::run::{About, Progress, RunState};
 use crate::seal::{Closed, LiveSeal};
+use crate::shared::Shared;
 use crate::source::Source;
-use steplatch_access::Caller;
-use steplatch_clock as clock;
 
 /// What drives one run.
 pub(super) struct Driver {

@@ -6,10 +6,12 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
+use steplatch_clock as clock;
 use steplatch_nodes::graph::{
     Decision, Effect, Graph, GraphEvent, GraphInput, Progress, StepOutcome, decide, hold, result, resume,
 };
 use steplatch_nodes::{ErrorType, Node, NodeId, NodeResult};
+use steplatch_project::Execution;
 use steplatch_python_api::{Answer, Call, CallKind, Entry as Step, Failure, Progress as Gone, State};
 use steplatch_store::Journal as _;
 use steplatch_workflow::{By, Timestamp};
@@ -19,8 +21,6 @@ use super::drive::Driver;
 use super::entry::Entry;
 use super::history::{Open, ROOT, What};
 use super::work::{Came, until};
-use steplatch_clock as clock;
-use steplatch_project::Execution;
 
 /// Somebody who makes calls.
 pub(super) enum Frame {

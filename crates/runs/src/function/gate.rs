@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use steplatch_access::{Caller, Secrets};
+use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::GateInfo;
 use steplatch_python_api::{Answer, Call, CallKind};
@@ -15,10 +17,8 @@ use crate::gate::{
     Asked, Given, NotTaken, TAKEN_WITHIN, VerifiedAnswer, already_answered, not_waiting, not_written, refused, shown,
 };
 use crate::run::Run;
-use crate::{Runs, Seal};
-use steplatch_access::Caller;
-use steplatch_access::Secrets;
-use steplatch_clock as clock;
+use crate::runs::Runs;
+use crate::seal::Seal;
 
 /// Who answers unless the function says otherwise.
 pub(super) const HUMAN: &str = "human";

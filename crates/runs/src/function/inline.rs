@@ -7,6 +7,7 @@
 //! when the node is over, and the call is answered because of that.
 
 use serde_json::Value;
+use steplatch_clock as clock;
 use steplatch_nodes::{ErrorType, Node, NodeKind, NodeResult};
 use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_workflow::Timestamp;
@@ -16,7 +17,6 @@ use super::entry::Entry;
 use super::frame::{Frame, Told};
 use super::history::{Folded, Open, What};
 use super::work::Came;
-use steplatch_clock as clock;
 
 /// How far a call is that its caller executes itself.
 #[derive(Debug, Clone)]
@@ -130,7 +130,7 @@ mod tests {
     use steplatch_store::Record;
 
     use super::*;
-    use crate::Seal;
+    use crate::seal::Seal;
 
     fn folded(texts: &[&str]) -> Folded {
         let mut folded = Folded::default();

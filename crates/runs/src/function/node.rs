@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
+use steplatch_access::Caller;
 use steplatch_ids::RunId;
 use steplatch_nodes::{Call, Node, NodeKind, NodeResult};
 
 use crate::nodes::{Hands, Panes, Performer};
-use steplatch_access::Caller;
 
 /// Nodes by their ids, and what they are performed with.
 pub(super) struct Declared {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use steplatch_clock as clock;
 use steplatch_nodes::{Call as NodeCall, ErrorType, Node, NodeId, NodeKind, NodeResult, NodeType, Seconds};
+use steplatch_project::Function;
 use steplatch_python_api::{Answer, CallKind, Limits, Start};
 use steplatch_workflow::{Input, Timestamp};
 use tokio::sync::mpsc;
@@ -14,8 +16,6 @@ use super::frame::{Called, Frame, OfGraph};
 use super::gate::complaint;
 use super::history::{Open, ROOT, What};
 use super::work::{Came, after};
-use steplatch_clock as clock;
-use steplatch_project::Function;
 
 /// How deep functions and graphs may call each other within one run.
 const MOST_LEVELS: usize = 16;

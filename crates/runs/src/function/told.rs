@@ -1,6 +1,8 @@
 //! Runs of functions, as they are told to who follows or asks.
 
 use serde_json::{Map, Value, json};
+use steplatch_access::Secrets;
+use steplatch_clock as clock;
 use steplatch_nodes::NodeId;
 use steplatch_nodes::graph::{Ending, GraphEvent, StepOutcome};
 use steplatch_protocol::{RunEvent, RunReply};
@@ -10,11 +12,9 @@ use steplatch_store::Record;
 use super::entry::{Asked, Entry, told_as};
 use super::gate::{HUMAN, step};
 use super::history::{Folded, ROOT, child_of};
-use crate::Seal;
 use crate::event::{Unreadable, envelope, tell_by};
 use crate::run::{Run, RunState};
-use steplatch_access::Secrets;
-use steplatch_clock as clock;
+use crate::seal::Seal;
 
 /// Tells an entry as an event; one that says nothing to anybody else is `None`.
 pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unreadable> {

@@ -4,14 +4,13 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use serde_json::Value;
+use steplatch_clock as clock;
 use steplatch_nodes::graph::StepOutcome;
 use steplatch_nodes::{ErrorType, NodeId, NodeResult};
 use steplatch_python_api::Answer;
 use steplatch_workflow::Timestamp;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-
-use steplatch_clock as clock;
 
 /// The longest time that anybody waits for anything: what is longer has no end.
 const LONGEST: f64 = 1e9;

@@ -9,16 +9,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use steplatch_access::Caller;
 use steplatch_nodes::pane::Reading;
 use steplatch_nodes::{Call, ErrorType, Node, NodeResult, Nodes, Pty, Ready};
 use steplatch_protocol::{
     AwaitOutput, AwaitOutputReply, AwaitReason, AwaitUntil, ContentMode, ExitTerminal, GetScreenContent,
     GetScreenContentReply, OpenTerminal, SendInput,
 };
-use tokio::time::Instant;
-
-use steplatch_access::Caller;
 use steplatch_sessions::Sessions;
+use tokio::time::Instant;
 
 /// How long a program may take to be ready, unless the call or the node says otherwise.
 const PATIENCE: Duration = Duration::from_secs(600);

@@ -6,14 +6,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use steplatch_access::{Caller, Secrets};
 use steplatch_nodes::{Call, ErrorType, Node, NodeKind, NodeResult, Resolving, Surroundings};
+use steplatch_sessions::Sessions;
 use steplatch_terminal::Programs;
 use tokio::sync::Semaphore;
 
 use super::panes::Panes;
-use steplatch_access::Caller;
-use steplatch_access::Secrets;
-use steplatch_sessions::Sessions;
 
 /// Calls that are under way at once in the whole daemon; others wait for their turn.
 const MOST_AT_ONCE: usize = 64;

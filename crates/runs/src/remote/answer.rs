@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use steplatch_clock as clock;
 use steplatch_remote::{
     AskError, Cancelled, Ids, LocalEnd, Looked, StartError, Started, State as There, Status, clean_text, jitter, pace,
     result,
@@ -11,7 +12,6 @@ use steplatch_remote::{
 use super::drive::Driver;
 use super::entry::Entry;
 use super::state::Phase;
-use steplatch_clock as clock;
 
 /// Changes at its service that are written down of one run: what it waits for may change as often as the service likes.
 const MOST_TOLD: u32 = 1_000;

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use steplatch_access::Caller;
+use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::ToolInfo;
 use steplatch_store::{Append, Journal as _, KnownRun};
@@ -11,15 +13,13 @@ use steplatch_store::{Append, Journal as _, KnownRun};
 use super::drive::{Driver, Sealing};
 use super::entry::{Began, Entry};
 use super::state::State;
-use crate::Shared;
 use crate::drive::ENTRY_VERSION;
 use crate::origin::Origin;
 use crate::run::{About, Progress, Run, RunState};
 use crate::seal::LiveSeal;
+use crate::shared::Shared;
 use crate::source::Source;
 use crate::start_key::StartKey;
-use steplatch_access::Caller;
-use steplatch_clock as clock;
 
 /// What a run of a remote workflow begins with.
 pub(crate) struct BeginsRemote {

@@ -5,21 +5,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use steplatch_clock as clock;
 use steplatch_remote::{AskError, Cancelled, Config, LocalEnd, Pace, StartError, Started, Status};
+use steplatch_services::{Ended, Service, Setup, Turn};
 use steplatch_store::Append;
 use steplatch_workflow::Input;
 use tokio::sync::{mpsc, watch};
 
 use super::entry::{Began, Entry};
 use super::state::{Next, Phase, State};
-use crate::Shared;
 use crate::drive::ENTRY_VERSION;
 use crate::function::{due, until};
 use crate::origin::Origin;
 use crate::run::{About, Progress, RunState};
 use crate::seal::{Closed, LiveSeal};
-use steplatch_clock as clock;
-use steplatch_services::{Ended, Service, Setup, Turn};
+use crate::shared::Shared;
 
 /// How long the answer to a start is waited for when the daemon stops: without it, nobody knows what became of it.
 const LAST_ANSWER: Duration = Duration::from_secs(8);

@@ -1,7 +1,10 @@
 //! Runs of remote workflows, as they are told to who follows or asks.
 
 use serde_json::{Value, json};
+use steplatch_access::Secrets;
+use steplatch_clock as clock;
 use steplatch_protocol::{RunEvent, RunReply};
+use steplatch_services::RemoteIds;
 use steplatch_store::{Journal as _, Record};
 use steplatch_workflow::Outcome;
 
@@ -10,11 +13,9 @@ use super::state::{Phase, State};
 use crate::child::outcome_with;
 use crate::event::{Unreadable, envelope};
 use crate::run::{Run, RunState};
+use crate::seal::Seal;
+use crate::shared::Shared;
 use crate::source::Source;
-use crate::{Seal, Shared};
-use steplatch_access::Secrets;
-use steplatch_clock as clock;
-use steplatch_services::RemoteIds;
 
 /// Tells an entry as an event; one that says nothing to anybody else is `None`.
 pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unreadable> {

@@ -13,8 +13,7 @@ use serde_json::Value;
 use steplatch_ids::StepId;
 
 use super::{Decision, Move, Onward, exchanging};
-use crate::contract::Contract;
-use crate::contract::HIDDEN;
+use crate::contract::{Contract, HIDDEN};
 use crate::event::{Event, FailureReason, Purpose, ShellAnswer, Side};
 use crate::history::{Exchange, Terminals, learned};
 use crate::substitute::Lookup;

@@ -5,6 +5,7 @@
 //! decided when the gate opens, while the end of the state is at hand.
 
 use serde_json::{Map, Value};
+use steplatch_clock::Timestamp;
 use steplatch_ids::StepId;
 
 use super::{Decision, Effect, Move, Onward, Way};
@@ -13,7 +14,6 @@ use crate::history::{Asks, CurrentStep, Gate, Terminals};
 use crate::question::Question;
 use crate::substitute::Lookup;
 use crate::variables::Variables;
-use steplatch_clock::Timestamp;
 
 /// The choice that is there besides the descriptions.
 pub const NONE_OF_THESE: &str = "none of these";

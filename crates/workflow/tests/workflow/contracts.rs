@@ -1,9 +1,10 @@
 //! What a run and its shell owe each other.
 
-use crate::machine::{Machine, definition, fields, problems, start};
 use expect_test::expect;
 use serde_json::{Value, json};
 use steplatch_workflow::{Effect, FailureReason, History, Input, Outcome, Start, Status, resume};
+
+use crate::machine::{Machine, definition, fields, problems, start};
 
 fn contract(arguments: &Value, return_values: &Value) -> Value {
     json!({

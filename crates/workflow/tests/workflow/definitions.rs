@@ -1,10 +1,11 @@
 //! What a definition may say, and what it is told when it says something else.
 
-use crate::machine::{Tools, definition, problems};
 use expect_test::expect;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use steplatch_workflow::{Definition, Problem, Severity, State, ToolCatalog};
+
+use crate::machine::{Tools, definition, problems};
 
 /// A workflow of one state, with some of its keys set.
 fn one_state(keys: &Value) -> Value {

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use crate::machine::{Machine, fields, problems, start};
 use expect_test::expect;
 use serde_json::{Value, json};
 use steplatch_workflow::{
     AnsweredBy, By, Decision, Effect, History, Input, NONE_OF_THESE, Outcome, Start, Status, resume,
 };
+
+use crate::machine::{Machine, fields, problems, start};
 
 fn last(tool: &str) -> Value {
     json!({"action": {"tool": tool, "params": {"input_text": "{answer}"}}})

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use crate::machine::{Machine, definition, fields, problems, start};
 use expect_test::expect;
 use serde_json::{Value, json};
 use steplatch_workflow::{
     Child, ChildEnd, ChildWorkflow, Effect, Event, Input, Limits, Outcome, Start, child_outcome, resume,
 };
+
+use crate::machine::{Machine, definition, fields, problems, start};
 
 fn nesting(params: &Value) -> Value {
     json!({

@@ -6,13 +6,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
+use steplatch_access::Standing;
 use steplatch_protocol::{CreateWorkflow, DeleteWorkflow};
 use tempfile::TempDir;
 
-use super::disk::{PATIENCE, WRITERS};
 use super::*;
+use crate::disk::{PATIENCE, WRITERS};
 use crate::workers::WorkerStarter;
-use steplatch_access::Standing;
 
 /// Somebody whose library is the folder `name` of a temporary one.
 fn caller(folder: &TempDir, name: &str) -> Caller {
@@ -117,7 +117,7 @@ fn a_library_that_can_only_be_read_is_read_and_says_what_to_do() {
     let caller = caller(&folder, "library");
     let folders = Asker::of(&caller).folders();
     let verb = |name: &str| CreateWorkflow { workflow_definition: machine(name, 1), overwrite_existing: false };
-    assert!(verbs::create(&folders, &empty(), &verb("nap")).success);
+    assert!(crate::verbs::create(&folders, &empty(), &verb("nap")).success);
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&folders.first, fs::Permissions::from_mode(0o555)).unwrap();
     // Who runs the tests may be root, for whom permissions do not count; a thread can be somebody else.
@@ -126,12 +126,12 @@ fn a_library_that_can_only_be_read_is_read_and_says_what_to_do() {
             let nobody = rustix::process::Uid::from_raw(65534);
             rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
         }
-        let refused = verbs::create(&folders, &empty(), &verb("other")).error.unwrap();
+        let refused = crate::verbs::create(&folders, &empty(), &verb("other")).error.unwrap();
         let expected =
             format!("The workflow was not saved: the library '{}' can only be read", folders.first.display());
         assert!(refused.starts_with(&expected), "{refused}");
         assert!(refused.contains("Set STEPLATCH_LIBRARY to a folder that you may write"), "{refused}");
-        let refused = verbs::delete(&folders, &empty(), "nap").unwrap_err();
+        let refused = crate::verbs::delete(&folders, &empty(), "nap").unwrap_err();
         assert!(refused.starts_with("Workflow 'nap' was not removed: the library '"), "{refused}");
         assert_eq!(names(&folders, &empty()), ["nap"]);
         assert!(look_up(&folders, &empty(), "nap").is_ok());

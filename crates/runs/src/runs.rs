@@ -1,0 +1,612 @@
+//! Starting, waiting for, and cancelling runs.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use steplatch_access::{Approver, Caller, Secrets};
+use steplatch_ids::RunId;
+use steplatch_library::Signature;
+use steplatch_project::{Project, Projects, Workers, Workflows};
+use steplatch_protocol::{
+    CallTool, CancelWorkflow, CancelWorkflowReply, ExecuteWorkflow, ExecuteWorkflowReply, GetRun, GetWorkflowRun,
+    GetWorkflowRunReply, NodeReply, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply, ToolInfo, Until,
+};
+use steplatch_services::{RemoteIds, Remotes, arguments, check};
+use steplatch_sessions::{Ending, Sessions};
+use steplatch_store::{Journal, OpenError};
+use steplatch_workflow::{InvalidLimits, Limits, Start};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::begin::Beginning;
+use crate::event::RunEvents;
+use crate::function::{FunctionFrom, Given};
+use crate::remote::BeginsRemote;
+use crate::run::{Progress, Run, RunState};
+use crate::shared::{KeptRuns, Shared};
+use crate::source::Asked;
+use crate::start_key::StartKey;
+use crate::{Hands, Nodes, function, remote, report, run, source};
+
+/// How long a start waits for the end of its run unless it says otherwise.
+const USUAL_WAIT: f64 = 20.0;
+
+/// How long anybody may wait in one go, in seconds.
+const LONGEST_WAIT: f64 = 7200.0;
+
+/// Characters of a name that a reply repeats.
+const LONGEST_NAME: usize = 80;
+
+/// Names of workflows that a reply tells.
+const MOST_AVAILABLE: usize = 50;
+
+/// How long the end of a run that is cancelled is waited for.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Is called when a run has changed.
+pub trait RunListener: std::fmt::Debug + Send + Sync {
+    /// Must not block.
+    fn run_changed(&self, run: &RunId);
+}
+
+/// What runs work with.
+#[derive(Debug, Clone)]
+pub struct Surroundings {
+    /// Terminals that actions use.
+    pub sessions: Sessions,
+    /// Saved workflows.
+    pub workflows: Workflows,
+    /// Where functions are executed.
+    pub workers: Workers,
+    /// Calls of nodes that are no runs.
+    pub nodes: Arc<Nodes>,
+    /// What the projects of callers declare.
+    pub projects: Projects,
+    /// What executes nodes.
+    pub hands: Hands,
+    /// Checks answers of people.
+    pub approver: Arc<Approver>,
+    /// Remote services.
+    pub remotes: Remotes,
+    /// Values that are redacted.
+    pub secrets: Arc<Secrets>,
+    /// Is called whenever a run has changed.
+    pub listener: Arc<dyn RunListener>,
+    /// Ends the daemon.
+    pub stop: watch::Sender<Option<Ending>>,
+}
+
+/// All runs.
+#[derive(Debug)]
+pub struct Runs {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Runs {
+    /// Opens the journal, made when it is not there.
+    ///
+    /// # Errors
+    /// When the journal can not be used.
+    pub async fn open(path: PathBuf, surroundings: Surroundings, keep: KeptRuns) -> Result<Self, OpenError> {
+        let shared = Shared::open(path, surroundings, keep).await?;
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Goes on with what the last daemon left.
+    pub async fn recover(&self) {
+        self.shared.recover().await;
+        let shared = self.shared.clone();
+        tokio::spawn(async move { shared.forget_finished().await });
+    }
+
+    /// Returns how many runs have a driver now.
+    pub fn count_under_way(&self) -> usize {
+        self.shared.lock().len()
+    }
+
+    /// Leaves every run where it is, for the next daemon to go on.
+    pub async fn leave(&self) {
+        self.shared.stopping.cancel();
+        self.shared.drivers.close();
+        // One that closes terminals may take its time, and the next daemon does the rest.
+        let _ = tokio::time::timeout(ENDS_WITHIN, self.shared.drivers.wait()).await;
+        self.shared.empty_log().await;
+    }
+
+    /// Starts a run of a saved workflow, and waits for its end if that is wanted. Asked for again as the same `step`, the
+    /// run that it started is the answer.
+    pub async fn execute(
+        &self,
+        caller: &Arc<Caller>,
+        verb: ExecuteWorkflow,
+        step: Option<String>,
+    ) -> ExecuteWorkflowReply {
+        let ExecuteWorkflow { workflow_id, input, params, wait, until, idempotency_key, .. } = verb;
+        let refused = |error: Option<String>| ExecuteWorkflowReply { error, ..ExecuteWorkflowReply::default() };
+        let session_id = match self.terminal_of(caller, verb.session_id, verb.workspace).await {
+            Ok(terminal) => terminal,
+            Err(error) => return refused(Some(error)),
+        };
+        let given = Given { input, params: params.unwrap_or_default() };
+        let start = RunWorkflow {
+            workflow_name: Some(workflow_id),
+            session_id,
+            initial_variables: Some(given.as_variables()),
+            execution_timeout: verb.timeout.or(verb.execution_timeout),
+            idempotency_key,
+            ..RunWorkflow::default()
+        };
+        let run = match self.start(caller, start, Some(given), step).await {
+            Ok(run) => run,
+            Err(reply) => return refused(reply.error),
+        };
+        let longest = Duration::from_secs_f64(LONGEST_WAIT);
+        match until {
+            Some(Until::Gate) => self.at_rest(&run, longest).await,
+            None if wait => run.over(longest).await,
+            _ => {}
+        }
+        let report = self.report(&run).await;
+        let (result, run_id, state) = (returned(&report), report.run_id, report.status);
+        ExecuteWorkflowReply { success: true, run_id, state, result, error: report.error, traceback: report.traceback }
+    }
+
+    /// Returns the terminal that a start names in the place of a session, if it names any: the session itself is the
+    /// project of `caller`.
+    ///
+    /// # Errors
+    /// When it names something else.
+    async fn terminal_of(
+        &self,
+        caller: &Caller,
+        session_id: Option<String>,
+        workspace: Option<String>,
+    ) -> Result<Option<String>, String> {
+        let projects = &self.shared.projects;
+        if let Some(name) = workspace {
+            projects.session(caller, &name).await?;
+        }
+        let Some(name) = session_id else { return Ok(None) };
+        match projects.session(caller, &name).await {
+            Ok(()) => Ok(None),
+            Err(error) => self.shared.sessions.exists(&name).await.map(|()| Some(name)).map_err(|_| error),
+        }
+    }
+
+    /// Calls a node that makes calls itself, as a run, and waits for its end. Asked for again as the same `step`, it is
+    /// not called again.
+    ///
+    /// # Errors
+    /// In whole sentences, when nothing came of it.
+    pub(crate) async fn call_node(
+        &self,
+        caller: &Arc<Caller>,
+        project: &Project,
+        node: String,
+        input: Value,
+        timeout: Option<f64>,
+        step: Option<String>,
+    ) -> Result<NodeReply, String> {
+        let key = step.map(StartKey::of_step);
+        let run = self.shared.begin_call(caller, project, node, input, timeout, key).await?;
+        run.over_within(None).await;
+        function::result_of(&self.shared, &run).await
+    }
+
+    /// Starts a run and waits for its end, or for a gate, as long as was asked. Asked for again as the same `step`,
+    /// the run that it started is the answer.
+    pub async fn run(&self, caller: &Arc<Caller>, verb: RunWorkflow, step: Option<String>) -> RunReply {
+        let wait = verb.wait_seconds.unwrap_or(USUAL_WAIT).clamp(0.0, LONGEST_WAIT);
+        let (workflow_name, session_id) = names_in(&verb);
+        let reply = match self.start(caller, verb, None, step).await {
+            Ok(run) => {
+                self.at_rest(&run, Duration::from_secs_f64(wait)).await;
+                self.report(&run).await
+            }
+            Err(reply) => RunReply { workflow_name, session_id, ..*reply },
+        };
+        let mut available_workflows = self.shared.workflows.available(caller).await;
+        let room = MOST_AVAILABLE.saturating_sub(available_workflows.len());
+        available_workflows.extend(self.shared.remotes.names().into_iter().take(room));
+        RunReply { available_workflows, ..reply }
+    }
+
+    /// Calls a tool that is a workflow, whose arguments are checked: as [`Self::run`].
+    pub async fn call_tool(
+        &self,
+        caller: &Arc<Caller>,
+        tool: ToolInfo,
+        verb: CallTool,
+        step: Option<String>,
+    ) -> RunReply {
+        let CallTool { arguments, wait_seconds, idempotency_key, .. } = verb;
+        let usual = if tool.sync { LONGEST_WAIT } else { USUAL_WAIT };
+        let wait = wait_seconds.unwrap_or(usual).clamp(0.0, LONGEST_WAIT);
+        let named = if tool.remote.is_some() { tool.name.clone() } else { tool.workflow_id.clone() };
+        let started = if tool.remote.is_some() {
+            // The tool that was found is what is started: a saved workflow may have the same name.
+            let key = StartKey::of_call(idempotency_key.as_deref(), &tool.name, &arguments, step, &self.shared.secrets);
+            let begun = match self.begun_before(key.as_ref()).await {
+                Ok(begun) => begun,
+                Err(reply) => return RunReply { workflow_name: Some(named), ..*reply },
+            };
+            self.start_remote(caller, tool, arguments, None, begun, key).await
+        } else {
+            let input = match arguments.get("input") {
+                _ if arguments.is_empty() => Value::Null,
+                Some(input) => input.clone(),
+                None => Value::Object(arguments.clone()),
+            };
+            let given = Given { input, params: arguments };
+            let verb = RunWorkflow {
+                workflow_name: Some(tool.workflow_id),
+                initial_variables: Some(given.as_variables()),
+                idempotency_key,
+                ..RunWorkflow::default()
+            };
+            self.start(caller, verb, Some(given), step).await
+        };
+        match started {
+            Ok(run) => {
+                self.at_rest(&run, Duration::from_secs_f64(wait)).await;
+                self.report(&run).await
+            }
+            Err(reply) => RunReply { workflow_name: Some(named), ..*reply },
+        }
+    }
+
+    /// Returns the ids that its service has for a run of a remote workflow, given its id here. `None` for other runs, and
+    /// for one that its service has not started.
+    pub async fn there(&self, run_id: &str) -> Option<RemoteIds> {
+        let run = self.find(run_id).await.ok().filter(|run| run.is_remote())?;
+        remote::there(&self.shared, &run).await
+    }
+
+    async fn start(
+        &self,
+        caller: &Arc<Caller>,
+        verb: RunWorkflow,
+        given: Option<Given>,
+        step: Option<String>,
+    ) -> Result<Arc<Run>, Box<RunReply>> {
+        let key = StartKey::of(&verb, given.as_ref(), step, &self.shared.secrets);
+        let begun = self.begun_before(key.as_ref()).await?;
+        if let Some(file) = verb.workflow_file.as_deref().filter(|file| file.ends_with(".py")) {
+            return match begun {
+                Some(run) if run.is_function() && self.is_of_file(&run, caller.folder.join(file)).await => Ok(run),
+                Some(run) => another(&run, key.as_ref()),
+                None => self.shared.begin_function(caller, &verb, FunctionFrom::File(file), given, key).await,
+            };
+        }
+        let asked = match self.shared.asked(caller, &verb).await {
+            Ok(Asked::Function(workflow)) => {
+                return match begun {
+                    Some(run) if run.is_function() && run.about.workflow == workflow.id => Ok(run),
+                    Some(run) => another(&run, key.as_ref()),
+                    None => {
+                        let from = FunctionFrom::Library(&workflow);
+                        self.shared.begin_function(caller, &verb, from, given, key).await
+                    }
+                };
+            }
+            Ok(Asked::Remote(tool)) => {
+                let variables = || arguments(&tool, verb.initial_variables.clone().unwrap_or_default());
+                let input = given.map_or_else(variables, Given::into_arguments);
+                return self.start_remote(caller, *tool, input, verb.execution_timeout, begun, key).await;
+            }
+            Ok(Asked::Machine(definition, source)) => Ok((*definition, source)),
+            Err(reply) => Err(reply),
+        };
+        if let Some(run) = begun {
+            // What can not be found any more was what the run began with.
+            let other = asked.is_ok_and(|(definition, _)| {
+                run.about.signature.as_ref().is_some_and(|known| *known != Signature::of(definition.document()))
+            });
+            return if other && verb.idempotency_key.is_some() { another(&run, key.as_ref()) } else { Ok(run) };
+        }
+        let (definition, source) = asked?;
+        let variables = verb.initial_variables.clone().unwrap_or_default();
+        let variables: Map<String, Value> =
+            variables.into_iter().map(|(name, value)| (name, Value::String(value))).collect();
+        if let Some(refusal) = definition.arguments().refusal(&variables) {
+            return Err(not_started("validation_failed", refusal));
+        }
+        let limits = limits(&verb).map_err(|error| not_started("execution_error", error.to_string()))?;
+        let named = verb.initial_variables.as_ref().and_then(|variables| variables.get("session_id"));
+        if let Some(session) = verb.session_id.as_ref().or(named).filter(|session| !session.is_empty()) {
+            let found = self.shared.sessions.exists(session).await;
+            found.map_err(|error| not_started("execution_error", error))?;
+        }
+        let start = Start {
+            run: RunId::random(),
+            session_id: verb.session_id,
+            variables,
+            limits,
+            keep_terminals: verb.keep_terminals,
+            save_on_success: verb.save_on_success,
+            parent: None,
+            depth: 0,
+        };
+        let beginning = Beginning { definition, source, start, key };
+        let begun = self.shared.begin_with(caller, beginning, given).await;
+        begun.map_err(|error| not_started("execution_error", error))
+    }
+
+    /// Starts a run of a remote workflow, or returns the one that was `begun` before under the same key.
+    async fn start_remote(
+        &self,
+        caller: &Arc<Caller>,
+        tool: ToolInfo,
+        input: Map<String, Value>,
+        timeout: Option<f64>,
+        begun: Option<Arc<Run>>,
+        key: Option<StartKey>,
+    ) -> Result<Arc<Run>, Box<RunReply>> {
+        match begun {
+            Some(run) if run.is_remote() && run.about.workflow == tool.name => Ok(run),
+            Some(run) => another(&run, key.as_ref()),
+            None => {
+                check(&tool, &input).map_err(|error| not_started("validation_failed", error))?;
+                let begins = BeginsRemote { run: RunId::random(), tool, input, timeout, parent: None, key };
+                let begun = self.shared.begin_remote(caller, begins).await;
+                begun.map_err(|error| not_started("execution_error", error))
+            }
+        }
+    }
+
+    /// Whether a run was begun with what stands in a file. One that can not be read any more is what it began with.
+    async fn is_of_file(&self, run: &Run, file: PathBuf) -> bool {
+        let text = source::read(file).await;
+        let is_other =
+            |text: String| run.about.signature.as_ref().is_some_and(|known| *known != Signature::of_text(&text));
+        !text.is_ok_and(is_other)
+    }
+
+    /// Returns the run that was begun under a key, if there is a key and such a run.
+    ///
+    /// # Errors
+    /// When something else was asked for under it.
+    async fn begun_before(&self, key: Option<&StartKey>) -> Result<Option<Arc<Run>>, Box<RunReply>> {
+        let Some(key) = key else { return Ok(None) };
+        // A journal that can not read is found out when the run is written down.
+        let Ok(Some(id)) = self.shared.journal.run_with_key(key.as_str()).await else { return Ok(None) };
+        match self.shared.find(&id).await {
+            Ok(Some(run)) if !key.is_for(run.about.request.as_ref()) => another(&run, Some(key)).map(Some),
+            found => Ok(found.ok().flatten()),
+        }
+    }
+
+    /// Returns the state of a run, after a wait for its end or a gate if one is asked for.
+    pub async fn look_at(&self, verb: GetRun) -> RunReply {
+        match self.find(&verb.run_id).await {
+            Ok(run) => {
+                if let Some(wait) = verb.wait_seconds {
+                    self.at_rest(&run, Duration::from_secs_f64(wait.clamp(0.0, LONGEST_WAIT))).await;
+                }
+                self.report(&run).await
+            }
+            Err(error) => RunReply { run_id: verb.run_id, error: Some(error), ..RunReply::default() },
+        }
+    }
+
+    /// Cancels a run and waits a moment for its end.
+    pub async fn cancel(&self, verb: CancelWorkflow) -> CancelWorkflowReply {
+        let run_id = verb.run_id;
+        let refused =
+            |error: String| CancelWorkflowReply { run_id: run_id.clone(), error: Some(error), ..Default::default() };
+        let run = match self.find(&run_id).await {
+            Ok(run) => run,
+            Err(error) => return refused(error),
+        };
+        let before = run.state();
+        let mut state = before;
+        if !before.is_over() && run.is_driven() {
+            run.cancel("cancelled on request");
+            run.over(ENDS_WITHIN).await;
+            state = run.state();
+        } else if !before.is_over() {
+            let written_off = match self.shared.cancel_locked(&run).await {
+                Ok(true) => Ok(()),
+                // It is broken for another reason, unless it was opened meanwhile.
+                Ok(false) if run.is_driven() => return Box::pin(self.cancel(CancelWorkflow { run_id })).await,
+                Ok(false) => self.shared.write_off(&run).await,
+                Err(error) => Err(error),
+            };
+            match written_off {
+                Ok(()) => state = RunState::Cancelled,
+                Err(error) => return refused(format!("the run can not be cancelled: {error}")),
+            }
+        }
+        let message = match (before, state) {
+            (before, _) if before.is_over() => format!("Run was already over: {}", before.name()),
+            (_, RunState::Cancelled) => "Run cancelled".to_owned(),
+            (_, state) if state.is_over() => format!("Run was already over: {}", state.name()),
+            _ => {
+                let trouble = run.progress().trouble;
+                let why = trouble.unwrap_or_else(|| "what is in flight has not ended yet".to_owned());
+                return refused(format!("the run is asked to end, and has not yet: {why}"));
+            }
+        };
+        CancelWorkflowReply {
+            success: true,
+            run_id: run.id.to_string(),
+            state: state.name().to_owned(),
+            message,
+            error: None,
+        }
+    }
+
+    /// Returns the record of a run.
+    pub async fn record(&self, verb: &GetWorkflowRun) -> GetWorkflowRunReply {
+        match self.find(&verb.run_id).await {
+            Ok(run) => {
+                let mut record = self.told(&run);
+                if let Some(whole) = self.result_of(&run).await {
+                    (record.result, record.result_shortened) = (whole, false);
+                    self.shared.secrets.mask_in(&mut record.result);
+                }
+                GetWorkflowRunReply { success: true, run: Some(record), error: None }
+            }
+            Err(error) => GetWorkflowRunReply { error: Some(error), ..GetWorkflowRunReply::default() },
+        }
+    }
+
+    /// Follows the events of a run, from one that was seen last.
+    pub async fn subscribe(&self, verb: &Subscribe) -> (SubscribeReply, Option<RunEvents>) {
+        let refused = |error: String| (SubscribeReply { error: Some(error), ..SubscribeReply::default() }, None);
+        match self.find(&verb.run_id).await {
+            Ok(run) => {
+                let events = RunEvents::new(self.shared.clone(), run, verb.from_seq.unwrap_or(1), verb.at_most);
+                match events.newest().await {
+                    Ok(newest_seq) => (SubscribeReply { success: true, newest_seq, error: None }, Some(events)),
+                    Err(error) => refused(format!("the history of the run can not be read: {error}")),
+                }
+            }
+            Err(error) => refused(error),
+        }
+    }
+
+    pub(crate) async fn find(&self, id: &str) -> Result<Arc<Run>, String> {
+        let known = match id.parse::<RunId>() {
+            Ok(id) => self.shared.find(&id).await.map_err(|error| format!("the runs can not be read: {error}"))?,
+            Err(_) => None,
+        };
+        known.ok_or_else(|| {
+            let shown: String = id.chars().take(80).collect();
+            format!("Workflow run '{shown}' not found; list_runs tells which there are")
+        })
+    }
+
+    /// Waits until a run is over or there is a gate to be answered, or the time is up.
+    async fn at_rest(&self, run: &Arc<Run>, at_most: Duration) {
+        let mut progress = run.follow();
+        let resting = async {
+            loop {
+                let state = progress.borrow_and_update().state;
+                // A run below may have its answer already, and this one not know it yet.
+                let mut below = JoinSet::new();
+                for run in self.family(run).into_iter().skip(1) {
+                    let mut progress = run.follow();
+                    progress.mark_unchanged();
+                    below.spawn(async move { progress.changed().await });
+                }
+                let asks = run.progress().asks_elsewhere || self.asks(run);
+                if state.is_over() || (state == RunState::Waiting && asks) {
+                    return;
+                }
+                let gone = tokio::select! {
+                    changed = progress.changed() => changed.is_err(),
+                    // One that is over changes no more, and the run above it is told.
+                    Some(Ok(Ok(()))) = below.join_next() => false,
+                };
+                if gone {
+                    return;
+                }
+            }
+        };
+        // Either way the run is as far as it is.
+        let _ = tokio::time::timeout(at_most, resting).await;
+    }
+
+    fn told(&self, run: &Arc<Run>) -> RunRecord {
+        run.record(self.pending_gates(run), &self.shared.secrets)
+    }
+
+    /// Returns the whole of what a run returned that is completed, from its history where its summary has a part only.
+    async fn result_of(&self, run: &Arc<Run>) -> Option<Value> {
+        let Progress { state: RunState::Completed, result, result_shortened, .. } = run.progress() else { return None };
+        match result.filter(|_| !result_shortened) {
+            Some(whole) => Some(Arc::unwrap_or_clone(whole)),
+            None => returned(&self.report(run).await),
+        }
+    }
+
+    /// Tells of a run as lists do.
+    pub(crate) async fn listed(&self, run: &Arc<Run>) -> RunRecord {
+        let mut record = self.told(run);
+        // An older daemon wrote its summary.
+        if run.state() == RunState::Completed
+            && run.progress().result.is_none()
+            && let Some(whole) = self.result_of(run).await
+        {
+            (record.result, record.result_shortened) = run::listed(&whole);
+            self.shared.secrets.mask_in(&mut record.result);
+        }
+        record
+    }
+
+    async fn report(&self, run: &Arc<Run>) -> RunReply {
+        let (gate, progress) = (self.pending_gates(run).into_iter().next(), run.progress());
+        let next_step = report::next_step(&run.id, &progress, gate.as_ref(), &self.shared.secrets);
+        let unreadable = |error: &dyn std::fmt::Display| RunReply {
+            run_id: run.id.to_string(),
+            status: run.state().name().to_owned(),
+            workflow_name: Some(run.about.workflow.clone()),
+            error: Some(format!("the history of the run can not be read: {error}")),
+            ..RunReply::default()
+        };
+        let records = match self.shared.journal.read(&run.id, 1).await {
+            Ok(records) => records,
+            Err(error) => return unreadable(&error),
+        };
+        let (told, secrets) = (run.clone(), self.shared.secrets.clone());
+        let report = self.shared.at_length(move || {
+            if told.is_remote() {
+                remote::report(&told, &records, &secrets)
+            } else if told.is_function() {
+                function::report(&told, &records, &secrets).map(|report| RunReply { pending_gate: gate, ..report })
+            } else {
+                report::of(&told, progress, records, gate, &secrets)
+            }
+        });
+        let report = report.await.unwrap_or_else(|error| unreadable(&error));
+        RunReply { next_step: report.next_step.or(next_step), ..report }
+    }
+}
+
+/// Returns what a run returned that is completed: the value of a function, or the return values of a machine.
+fn returned(report: &RunReply) -> Option<Value> {
+    let completed = report.status == RunState::Completed.name();
+    completed.then(|| report.result.clone().unwrap_or_else(|| report.return_values.clone().into()))
+}
+
+fn limits(verb: &RunWorkflow) -> Result<Limits, InvalidLimits> {
+    let usual = Limits::default();
+    Limits::new(
+        verb.max_states.unwrap_or(usual.max_states()),
+        verb.execution_timeout.unwrap_or(usual.execution_timeout().as_secs_f64()),
+    )
+}
+
+/// Returns the names of the workflow and of the terminal in a request, for the reply to one that starts no run. Long names
+/// are cut.
+fn names_in(verb: &RunWorkflow) -> (Option<String>, Option<String>) {
+    let own = || verb.workflow_definition.as_ref()?.get("name")?.as_str();
+    let cut = |text: &str| text.chars().take(LONGEST_NAME).collect();
+    (verb.workflow_name.as_deref().or_else(own).map(cut), verb.session_id.as_deref().map(cut))
+}
+
+/// The `final_state` of a start that is refused because its key belongs to something else.
+const KEY_TAKEN: &str = "idempotency_conflict";
+
+/// Refuses a start whose key belongs to a run of another workflow, or with another input.
+fn another(run: &Run, key: Option<&StartKey>) -> Result<Arc<Run>, Box<RunReply>> {
+    let (id, workflow) = (&run.id, &run.about.workflow);
+    let name = key.map_or_else(|| "this step".to_owned(), StartKey::name);
+    let error = format!(
+        "{name} belongs to run {id} of '{workflow}', which was asked for otherwise: a key names one workflow with one input; \
+         choose another key"
+    );
+    Err(not_started(KEY_TAKEN, error))
+}
+
+pub(crate) fn not_started(final_state: &str, error: String) -> Box<RunReply> {
+    Box::new(RunReply {
+        status: "failed".to_owned(),
+        final_state: Some(final_state.to_owned()),
+        error: Some(error),
+        ..RunReply::default()
+    })
+}

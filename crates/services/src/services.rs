@@ -1,0 +1,121 @@
+//! All remote services of a daemon.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use steplatch_access::Secrets;
+use steplatch_protocol::ToolInfo;
+use steplatch_remote::Config;
+
+use crate::catalog::{Catalog, Listed};
+use crate::service::{Service, Setup};
+
+/// Is called when the tools of the services may have changed.
+pub trait ToolListener: std::fmt::Debug + Send + Sync {
+    /// Must not block.
+    fn tools_changed(&self);
+}
+
+/// All services. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Remotes {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) listener: Arc<dyn ToolListener>,
+    secrets: Arc<Secrets>,
+    pub(crate) catalog: Catalog,
+    /// Those that are configured, and those that runs are waiting for.
+    services: Mutex<BTreeMap<String, Arc<Service>>>,
+}
+
+impl Remotes {
+    /// Opens the lists that were good last. No service is asked before [`Self::configure`].
+    #[must_use]
+    pub fn open(state: &Path, listener: Arc<dyn ToolListener>, secrets: Arc<Secrets>) -> Self {
+        let catalog = Catalog::open(state);
+        let services = Mutex::default();
+        Self { inner: Arc::new(Inner { listener, secrets, catalog, services }) }
+    }
+
+    /// Applies the configuration of all services: asks new and changed ones for their lists, and retires those that are missing.
+    pub fn configure(&self, configs: &[Config]) {
+        let known: Vec<String> = self.services().keys().cloned().collect();
+        for config in configs {
+            self.service(&config.name).configure(config.clone(), &self.inner.secrets, &self.inner.catalog);
+        }
+        for name in known {
+            if !configs.iter().any(|config| config.name == name) {
+                self.service(&name).retire();
+            }
+        }
+        // What is a tool may depend on it.
+        self.inner.listener.tools_changed();
+    }
+
+    /// Returns the service of this name, made when there is none; runs that another daemon left may wait for one that is not
+    /// configured any more.
+    pub fn service(&self, name: &str) -> Arc<Service> {
+        let mut services = self.services();
+        if let Some(service) = services.get(name) {
+            return service.clone();
+        }
+        let service = Arc::new(Service::new(name));
+        services.insert(name.to_owned(), service.clone());
+        tokio::spawn(crate::discovery::keep_up(self.clone(), service.clone()));
+        service
+    }
+
+    fn services(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Service>>> {
+        self.inner.services.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the services that are configured, by name.
+    pub(crate) fn configured(&self) -> Vec<(Arc<Service>, Arc<Setup>)> {
+        let services: Vec<Arc<Service>> = self.services().values().cloned().collect();
+        services.into_iter().filter_map(|service| Some((service.clone(), service.setup()?))).collect()
+    }
+
+    /// Returns what the services that are used offer, each with its service, sorted by the names of the tools.
+    fn offered(&self) -> Vec<(Arc<Service>, Listed)> {
+        let used = self.configured().into_iter().filter(|(_, setup)| setup.config.enabled);
+        let offered = used.flat_map(|(service, setup)| {
+            let listed = self.inner.catalog.listed(&service.name, &setup.config);
+            listed.into_iter().map(move |listed| (service.clone(), listed))
+        });
+        let mut offered: Vec<_> = offered.collect();
+        offered.sort_by(|(_, one), (_, other)| one.tool.cmp(&other.tool));
+        offered
+    }
+
+    /// Returns the tools of all services that are used, sorted by name.
+    pub fn tools(&self) -> Vec<ToolInfo> {
+        self.offered().into_iter().map(|(service, listed)| listed.tool(&service.name)).collect()
+    }
+
+    /// Returns the names of these tools, sorted.
+    pub fn names(&self) -> Vec<String> {
+        self.offered().into_iter().map(|(_, listed)| listed.tool).collect()
+    }
+
+    /// Returns the tool of this name.
+    pub fn tool(&self, name: &str) -> Option<ToolInfo> {
+        let (service, listed) = self.offered().into_iter().find(|(_, listed)| listed.tool == name)?;
+        Some(listed.tool(&service.name))
+    }
+
+    /// Returns the names of the tools of all services that are used.
+    pub fn tool_names(&self) -> impl Iterator<Item = String> {
+        self.offered().into_iter().map(|(_, listed)| listed.tool)
+    }
+
+    /// Returns the names that saved workflows have as tools, by their own names.
+    pub async fn library_names(&self, workflows: Vec<String>) -> BTreeMap<String, String> {
+        let remotes = self.clone();
+        let named = tokio::task::spawn_blocking(move || remotes.inner.catalog.library_names(&workflows));
+        named.await.unwrap_or_default()
+    }
+}

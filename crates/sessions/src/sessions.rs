@@ -1,0 +1,692 @@
+//! Terminals, as users of the contract know them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use steplatch_access::{Caller, MASK, Secrets};
+use steplatch_clock as clock;
+use steplatch_host::{AskError, HostStatus, HostedTerminal, Hosts, Refusal};
+use steplatch_ids::TerminalId;
+use steplatch_picture::TooLarge;
+use steplatch_protocol::{
+    AbsenceInfo, ContentMode, CursorPosition, ExitTerminal, ExitTerminalReply, GetScreenContent, GetScreenContentReply,
+    ListTerminalSessionsReply, OpenTerminal, OpenTerminalReply, ResizeTerminal, ResizeTerminalReply, ScreenFormat,
+    SendInput, SendInputReply, SendSignal, SendSignalReply, SessionInfo, Survivor, TypedInput, WriteTerminal,
+    WriteTerminalReply,
+};
+use steplatch_terminal::{
+    Closing, Description, Excerpt, HandedBack, Hidden, HoldKey, Input, Limit, Part, Picture, Quiet, Settle, Size, Spec,
+    View,
+};
+use tokio::sync::watch;
+
+use crate::ending::Ending;
+use crate::held::{HeldTerminals, TerminalKey};
+use crate::signals::signal_named;
+use crate::trouble::{Trouble, held};
+
+/// Terminals, as sessions. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Sessions {
+    hosts: Hosts,
+    pub(crate) secrets: Arc<Secrets>,
+    held: Arc<HeldTerminals>,
+    /// Whether the daemon ends, and how.
+    pub(crate) ending: watch::Receiver<Option<Ending>>,
+}
+
+/// How long the first prompt is waited for.
+const FIRST_PROMPT: Duration = Duration::from_secs(10);
+
+/// How long a shell that tells its prompt may be silent before it is taken for one that does not.
+const SILENT_SHELL: Duration = Duration::from_secs(3);
+
+/// When a program without marks counts as ready: so long after it printed something …
+const READY_AFTER_OUTPUT: Duration = Duration::from_millis(30);
+
+/// … or so long after it was started, when it prints nothing.
+const READY_WITHOUT_OUTPUT: Duration = Duration::from_millis(250);
+
+/// An input is answered at the next prompt, or after so much silence …
+const QUIET: Duration = Duration::from_millis(10);
+
+/// … and at the latest after this.
+const AT_MOST: Duration = Duration::from_millis(50);
+
+/// The longest that an input waits for quiet that was asked for.
+const LONGEST_QUIET_WAIT: Duration = Duration::from_secs(30);
+
+/// Characters that are returned unless another limit is given.
+pub(crate) const CHARACTERS: usize = 10_000;
+
+/// Lines of a tail unless another number is given.
+const TAIL_LINES: u32 = 50;
+
+impl Sessions {
+    /// Creates the sessions of these hosts. What was typed as a secret is added to `secrets`.
+    pub fn new(hosts: Hosts, secrets: Arc<Secrets>, ending: watch::Receiver<Option<Ending>>) -> Self {
+        Self { hosts, secrets, held: Arc::default(), ending }
+    }
+
+    /// Whether terminals, and what their clients were at, are left to the next daemon.
+    pub(crate) fn is_leaving_all(&self) -> bool {
+        self.ending.borrow().is_some_and(Ending::keeps_terminals)
+    }
+
+    /// Returns the terminals that runs hold while a person is asked.
+    pub fn held(&self) -> &HeldTerminals {
+        &self.held
+    }
+
+    /// Tells how the processes are that keep the terminals.
+    pub async fn hosts(&self) -> Vec<HostStatus> {
+        self.hosts.status().await
+    }
+
+    /// Whether a process that kept terminals has gone since the last daemon.
+    pub fn host_was_lost(&self) -> bool {
+        self.hosts.missed()
+    }
+
+    /// Closes every terminal, and ends what keeps them.
+    pub async fn close_all(&self) {
+        self.hosts.shut_down().await;
+    }
+
+    /// Finds a session. That it is not there any more may show only when it is asked.
+    pub(crate) async fn find(&self, session: &str) -> Result<HostedTerminal, Trouble> {
+        self.hosts.get(session).await.ok_or(Trouble::Ask(AskError::Refused(Refusal::NoTerminal)))
+    }
+
+    /// Says what is the matter if there is no such session.
+    pub async fn exists(&self, session: &str) -> Result<(), String> {
+        let described = async { Ok::<_, Trouble>(self.find(session).await?.describe().await.map(drop)?) };
+        match self.failure(session, described.await).await {
+            None => Ok(()),
+            Some(error) => Err(error),
+        }
+    }
+
+    pub(crate) async fn not_found(&self, session: &str) -> String {
+        if session.is_empty() {
+            return "session_id is required; list_terminal_sessions tells which there are".to_owned();
+        }
+        if let Some(pid) = self.hosts.lost(session) {
+            return format!("Session '{session}' was lost: the process that kept it (pid {pid}) has ended");
+        }
+        let mut open: Vec<String> = self
+            .list()
+            .await
+            .sessions
+            .into_iter()
+            .map(|session| match session.name {
+                Some(name) => format!("{} ({name})", session.session_id),
+                None => session.session_id,
+            })
+            .collect();
+        let shown: String = session.chars().take(80).collect();
+        if open.is_empty() {
+            return format!("Session '{shown}' not found; no sessions are open: open one with open_terminal");
+        }
+        let more = open.len().saturating_sub(10);
+        open.truncate(10);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("Session '{shown}' not found; open sessions: {}{more}", open.join(", "))
+    }
+
+    /// Opens a terminal; as the same `step` only once.
+    pub async fn open(&self, caller: &Arc<Caller>, verb: OpenTerminal, step: Option<String>) -> OpenTerminalReply {
+        match self.try_open(caller, verb, step).await {
+            Ok(reply) => reply,
+            Err(trouble) => {
+                let outcome_unknown = trouble.outcome_unknown();
+                let error = Some(self.words("", trouble).await);
+                OpenTerminalReply { error, outcome_unknown, ..OpenTerminalReply::default() }
+            }
+        }
+    }
+
+    async fn try_open(
+        &self,
+        caller: &Arc<Caller>,
+        verb: OpenTerminal,
+        step: Option<String>,
+    ) -> Result<OpenTerminalReply, Trouble> {
+        let arguments = match verb.command {
+            Some(command) if command.is_empty() => return Err("command is empty: name a program".to_owned().into()),
+            Some(command) => command,
+            None => shell_words::split(&verb.shell)
+                .map_err(|error| format!("shell '{}' can not be split into words: {error}", verb.shell))?,
+        };
+        if arguments.is_empty() {
+            return Err("shell is empty: name one, such as bash".to_owned().into());
+        }
+        let size = Size { cols: verb.cols, rows: verb.rows }
+            .checked()
+            .ok_or_else(|| format!("a terminal has 2 to 1000 columns and rows, not {} by {}", verb.cols, verb.rows))?;
+        let environment: Vec<(OsString, OsString)> =
+            verb.environment.unwrap_or_default().into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        if let Some((key, _)) = environment.iter().find(|(key, value)| !is_variable(key, value)) {
+            return Err(format!("'{}' can not be an environment variable", key.to_string_lossy()).into());
+        }
+        if arguments.iter().any(|argument| argument.contains('\0')) {
+            return Err("a command can not have a NUL character in it".to_owned().into());
+        }
+        if let Some(name) = &verb.name {
+            if name.trim().is_empty() || name.chars().count() > 64 || name.chars().any(char::is_control) {
+                return Err("a name has 1 to 64 characters, and no control characters".to_owned().into());
+            }
+            if name.parse::<TerminalId>().is_ok() {
+                return Err(format!("the name '{name}' looks like a session_id; choose another one").into());
+            }
+        }
+        let folder = verb.working_directory.map_or_else(|| caller.folder.clone(), |asked| at_home(&asked, caller));
+        let command = shell_words::join(&arguments);
+        let spec = Spec {
+            arguments: arguments.into_iter().map(OsString::from).collect(),
+            command: command.clone(),
+            folder: caller.folder.join(folder),
+            inherited: caller.environment.clone(),
+            environment,
+            size,
+            name: verb.name,
+            opened_by: caller.name.clone(),
+            step,
+        };
+        let (terminal, opened) = self.hosts.open(spec).await?;
+        let view = if verb.wait_ready {
+            let quiet = if opened.integrated {
+                Quiet::of(SILENT_SHELL)
+            } else {
+                Quiet { after_output: READY_AFTER_OUTPUT, without_output: READY_WITHOUT_OUTPUT }
+            };
+            terminal.ready(quiet, FIRST_PROMPT).await
+        } else {
+            terminal.view(false).await
+        };
+        // The terminal is there; one that was closed just now is no reason to ask for a session_id.
+        let view = view.map_err(|error| match error {
+            lost @ AskError::HostLost { .. } => Trouble::Ask(lost),
+            error => Trouble::Words(error.to_string()),
+        })?;
+        Ok(OpenTerminalReply {
+            success: true,
+            session_id: terminal.id().to_string(),
+            shell: command,
+            web_url: None,
+            screen_content: Some(self.secrets.within(terminal.id()).masked_screen(view.screen)),
+            timestamp: Some(clock::now_iso8601()),
+            error: None,
+            outcome_unknown: None,
+            pid: Some(opened.pid),
+            cols: Some(view.size.cols),
+            rows: Some(view.size.rows),
+        })
+    }
+
+    /// Closes the terminal that a step opened, if it opened one that is still there and no person holds it.
+    pub async fn exit_opened_by(&self, caller: &Caller, step: &str) {
+        if let Some(terminal) = self.hosts.opened_by(step).await {
+            let session_id = terminal.id().to_string();
+            self.exit(caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+        }
+    }
+
+    /// Types; as the same `step` only once.
+    pub async fn send(&self, caller: &Caller, verb: SendInput, step: Option<String>) -> SendInputReply {
+        let session_id = verb.session_id.clone();
+        match self.try_send(caller, verb, step).await {
+            Ok(reply) => reply,
+            Err(trouble) => {
+                let outcome_unknown = trouble.outcome_unknown();
+                let error = Some(self.words(&session_id, trouble).await);
+                let message = "Input not sent".to_owned();
+                SendInputReply { session_id, message, error, outcome_unknown, ..SendInputReply::default() }
+            }
+        }
+    }
+
+    /// Has every host of terminals hide these texts, also for the daemons to come.
+    pub async fn remember_secrets(&self, secrets: &[String]) {
+        for text in secrets {
+            self.hosts.remember(&Hidden { terminal: None, text: text.clone() }).await;
+        }
+    }
+
+    async fn try_send(
+        &self,
+        caller: &Caller,
+        verb: SendInput,
+        step: Option<String>,
+    ) -> Result<SendInputReply, Trouble> {
+        if verb.input_text.is_empty() && verb.keys.as_ref().is_none_or(Vec::is_empty) {
+            return Err("nothing to send: give input_text or keys".to_owned().into());
+        }
+        let (terminal, key) = self.open_with_key(caller, &verb.session_id).await?;
+        if verb.secret {
+            self.secrets.add_typed(&verb.input_text).map_err(|error| error.to_string())?;
+            // Whoever serves these terminals after us has to hide it too.
+            self.hosts.remember(&Hidden { terminal: None, text: verb.input_text.clone() }).await;
+        }
+        let settle = match verb.wait_for_quiet_ms {
+            None => Some(Settle { quiet: QUIET, at_most: AT_MOST }),
+            Some(0) => None,
+            Some(milliseconds) => {
+                Some(Settle { quiet: Duration::from_millis(milliseconds.into()), at_most: LONGEST_QUIET_WAIT })
+            }
+        };
+        let keys = verb.keys.unwrap_or_default();
+        let run = self.approved_run(caller, key.as_ref());
+        let input = Input { text: verb.input_text, keys, raw: Vec::new(), settle, step, run, holder: None };
+        let bytes = input.text.len() + input.keys.len();
+        let sent = terminal.send(input).await?;
+        self.count_input(caller, key.as_ref(), bytes).await;
+        let handed_back = self.absence(caller, &terminal, &sent.view).await;
+        let View { screen, exit, busy, exit_code, awaiting_input, password, .. } = sent.view;
+        Ok(SendInputReply {
+            success: true,
+            session_id: terminal.id().to_string(),
+            message: "Input sent".to_owned(),
+            handed_back,
+            screen_content: Some(self.secrets.within(terminal.id()).masked_screen(screen)),
+            timestamp: Some(clock::now_iso8601()),
+            process_running: Some(exit.is_none()),
+            error: None,
+            outcome_unknown: None,
+            offset: Some(sent.offset),
+            busy,
+            exit_code,
+            awaiting_input,
+            password,
+        })
+    }
+
+    /// Returns what a terminal shows, or a part of its history.
+    pub async fn read(&self, caller: &Caller, verb: GetScreenContent) -> GetScreenContentReply {
+        let session_id = verb.session_id.clone();
+        match self.try_read(caller, verb).await {
+            Ok(reply) => reply,
+            Err(trouble) => {
+                let error = Some(self.words(&session_id, trouble).await);
+                GetScreenContentReply { session_id, error, ..GetScreenContentReply::default() }
+            }
+        }
+    }
+
+    /// Returns the screen of a terminal, secrets masked, for a run's own conditions; `None` if there is no such terminal. It does
+    /// not count as a view by a client.
+    pub async fn screen(&self, session: &str) -> Option<String> {
+        let terminal = self.find(session).await.ok()?;
+        let view = terminal.view(false).await.ok()?;
+        Some(self.secrets.within(terminal.id()).masked_screen(view.screen))
+    }
+
+    async fn try_read(&self, caller: &Caller, verb: GetScreenContent) -> Result<GetScreenContentReply, Trouble> {
+        let format = match verb.format {
+            ScreenFormat::Text => None,
+            ScreenFormat::Ansi => Some("ansi"),
+            ScreenFormat::Html => Some("html"),
+            ScreenFormat::Png => Some("png"),
+        };
+        if let Some(format) = format.filter(|_| verb.content_mode != ContentMode::Screen) {
+            return Err(format!("format {format} is for content_mode screen; the output is kept as plain text").into());
+        }
+        let terminal = self.find(&verb.session_id).await?;
+        let view = terminal.view(verb.format == ScreenFormat::Ansi).await?;
+        let secrets = self.secrets.within(terminal.id());
+        let handed_back = self.absence(caller, &terminal, &view).await;
+        let most = verb.limit.map_or(CHARACTERS, |limit| limit as usize);
+        let part = match verb.content_mode {
+            ContentMode::Screen => None,
+            ContentMode::History => Some(Part::From(verb.offset.unwrap_or(0))),
+            ContentMode::SinceInput => Some(Part::SinceInput),
+            ContentMode::Tail => Some(Part::Tail(verb.line_count.unwrap_or(TAIL_LINES) as usize)),
+        };
+        let (content, truncated, next_offset) = match part {
+            None if matches!(verb.format, ScreenFormat::Html | ScreenFormat::Png) => (None, false, None),
+            None if verb.format == ScreenFormat::Ansi => {
+                // Colours may divide a secret. Where there is one, the screen is given without them.
+                let plain = terminal.view(false).await?.screen;
+                let masked = secrets.masked_screen(plain.clone());
+                (Some(if masked == plain { view.screen } else { masked }), false, None)
+            }
+            None => (Some(view.screen), false, None),
+            Some(part) => {
+                // Who reads by position reads on; who asks for all of it wants to see its end as well.
+                let limit = if verb.offset.is_some() { Limit::Head(most) } else { Limit::HeadAndTail(most) };
+                let excerpt = terminal.read(part, limit).await?;
+                let (truncated, next) = (excerpt.left_out > 0, excerpt.next);
+                let excerpt = match verb.offset {
+                    Some(offset) => whole_secrets_hidden(&terminal, &secrets, offset, excerpt).await?,
+                    None => excerpt,
+                };
+                // Before it is told, so that the words between do not stand between the halves of a secret.
+                let (head, tail) = secrets.masked_cut(excerpt.head, excerpt.tail);
+                (Some(told(Excerpt { head, tail, ..excerpt })), truncated, Some(next))
+            }
+        };
+        let painted = match verb.format {
+            ScreenFormat::Text | ScreenFormat::Ansi => Painted::default(),
+            ScreenFormat::Html | ScreenFormat::Png => {
+                TooLarge::check(view.size.cols, view.size.rows.into()).map_err(|error| error.to_string())?;
+                let picture = secrets.masked_picture(terminal.picture().await?);
+                painted(picture, verb.format).await?
+            }
+        };
+        Ok(GetScreenContentReply {
+            success: true,
+            session_id: terminal.id().to_string(),
+            process_running: view.exit.is_none(),
+            screen_content: content.map(|content| secrets.masked_screen(content)).or(painted.html),
+            png: painted.png,
+            handed_back,
+            timestamp: Some(clock::now_iso8601()),
+            error: None,
+            cursor: Some(CursorPosition { row: view.cursor.row, col: view.cursor.col, visible: view.cursor.visible }),
+            title: Some(view.title).filter(|title| !title.is_empty()).map(|title| secrets.masked(title)),
+            cwd: secrets.masked_if(view.cwd),
+            alternate_screen: Some(view.modes.alternate_screen),
+            busy: view.busy,
+            awaiting_input: view.awaiting_input,
+            password: view.password,
+            exit_code: view.exit_code,
+            truncated,
+            next_offset,
+        })
+    }
+
+    pub(crate) async fn list(&self) -> ListTerminalSessionsReply {
+        let sessions = self.hosts.list().await.into_iter().map(|described: Description| {
+            let secrets = self.secrets.within(&described.id);
+            SessionInfo {
+                session_id: described.id.to_string(),
+                command: secrets.masked(described.command),
+                state: if described.exit.is_some() { "exited" } else { "active" }.to_owned(),
+                created_at: clock::unix_seconds(described.created),
+                last_activity: clock::unix_seconds(described.last_activity),
+                web_url: None,
+                name: described.name,
+                title: Some(described.title).filter(|title| !title.is_empty()).map(|title| secrets.masked(title)),
+                cwd: secrets.masked_if(described.cwd),
+                busy: described.busy,
+                awaiting_input: described.awaiting_input,
+                password: described.password,
+                exit_code: described.exit_code,
+                cols: described.size.cols,
+                rows: described.size.rows,
+                pid: described.pid,
+                opened_by: described.opened_by,
+                attached: described.viewers,
+                held_by: described.holder.map(|holder| holder.name),
+            }
+        });
+        let sessions: Vec<SessionInfo> = sessions.collect();
+        ListTerminalSessionsReply { success: true, total_sessions: sessions.len(), sessions }
+    }
+
+    /// Finds a session that takes input of this caller: while a run waits for a person who judges it, only of the run and of people.
+    pub(crate) async fn open_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, Trouble> {
+        Ok(self.open_with_key(caller, session).await?.0)
+    }
+
+    /// Finds a session as [`Self::open_for`], with the key by which runs hold it; without one where nothing is held.
+    pub(crate) async fn open_with_key(
+        &self,
+        caller: &Caller,
+        session: &str,
+    ) -> Result<(HostedTerminal, Option<TerminalKey>), Trouble> {
+        let terminal = self.find(session).await?;
+        if self.held.is_empty() {
+            return Ok((terminal, None));
+        }
+        let key = TerminalKey { id: terminal.id().to_string(), name: terminal.describe().await?.name };
+        if let Some(run) = self.held.holder(&key, caller.run.as_ref())
+            && (caller.run.is_some() || caller.no_person().await.is_some())
+        {
+            return Err(Trouble::Words(format!(
+                "Run {run} waits for a person who judges this terminal, so it takes no input until they have answered \
+                 (steplatch gates list); cancel_run ends the run"
+            )));
+        }
+        Ok((terminal, Some(key)))
+    }
+
+    /// Returns the run that types, if a person has approved what it does next in this terminal.
+    fn approved_run(&self, caller: &Caller, terminal: Option<&TerminalKey>) -> Option<String> {
+        let run = caller.run.as_ref()?;
+        self.held.is_held_by(run, terminal?).then(|| run.to_string())
+    }
+
+    /// Counts what a person typed into a terminal that a run holds while it asks a question.
+    pub(crate) async fn count_input(&self, caller: &Caller, terminal: Option<&TerminalKey>, bytes: usize) {
+        if let Some(key) = terminal.filter(|_| caller.run.is_none())
+            && self.held.holder(key, None).is_some()
+        {
+            let (by, bytes, last_at) = (caller.who().await, bytes as u64, clock::now_iso8601());
+            self.held.count(key, &TypedInput { session_id: key.id.clone(), by, bytes, last_at });
+        }
+    }
+
+    /// Finds a session that this caller may act on: a program may not while a person holds it.
+    async fn free_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, Trouble> {
+        let terminal = self.open_for(caller, session).await?;
+        if caller.no_person().await.is_none() {
+            return Ok(terminal);
+        }
+        match terminal.describe().await?.holder {
+            None => Ok(terminal),
+            Some(holder) => Err(Trouble::Words(held(&holder))),
+        }
+    }
+
+    /// Closes a terminal and ends its programs.
+    pub async fn exit(&self, caller: &Caller, verb: ExitTerminal) -> ExitTerminalReply {
+        let session_id = verb.session_id.clone();
+        let failed = |message: String| ExitTerminalReply { session_id, message, ..ExitTerminalReply::default() };
+        let terminal = match self.free_for(caller, &verb.session_id).await {
+            Ok(terminal) => terminal,
+            Err(Trouble::Words(held) | Trouble::InDoubt(held)) => return failed(held),
+            Err(Trouble::Ask(_)) => return failed("Session not found".to_owned()),
+        };
+        let signal = match (verb.force, verb.signal.as_deref().map(signal_named)) {
+            (true, _) => Some(steplatch_terminal::Signal::KILL),
+            (false, None) => None,
+            (false, Some(Ok(signal))) => Some(signal),
+            (false, Some(Err(error))) => return failed(error),
+        };
+        let Ok(closed) = terminal.close(Closing { signal }).await else {
+            return failed("Session not found".to_owned());
+        };
+        self.hosts.closed(terminal.id());
+        ExitTerminalReply {
+            success: true,
+            session_id: terminal.id().to_string(),
+            message: "Session destroyed".to_owned(),
+            exit_code: closed.exit.map(|exit| exit.code),
+            survivors: closed
+                .survivors
+                .into_iter()
+                .map(|survivor| Survivor { pid: survivor.pid, name: survivor.name, doubtful: survivor.doubtful })
+                .collect(),
+        }
+    }
+
+    /// Changes the size of a terminal.
+    pub async fn resize(&self, caller: &Caller, verb: ResizeTerminal) -> ResizeTerminalReply {
+        let resized = async {
+            let size = Size { cols: verb.cols, rows: verb.rows };
+            let size = size.checked().ok_or_else(|| {
+                format!("a terminal has 2 to 1000 columns and rows, not {} by {}", verb.cols, verb.rows)
+            })?;
+            Ok::<_, Trouble>(self.free_for(caller, &verb.session_id).await?.resize(size).await?)
+        };
+        let error = self.failure(&verb.session_id, resized.await).await;
+        ResizeTerminalReply { success: error.is_none(), session_id: verb.session_id, error }
+    }
+
+    /// Sends a signal to a terminal's foreground process group.
+    pub async fn signal(&self, caller: &Caller, verb: SendSignal) -> SendSignalReply {
+        let signalled = async {
+            let signal = signal_named(&verb.signal)?;
+            Ok::<_, Trouble>(self.free_for(caller, &verb.session_id).await?.signal(signal).await?)
+        };
+        let error = self.failure(&verb.session_id, signalled.await).await;
+        let message = if error.is_none() { "Signal sent" } else { "Signal not sent" }.to_owned();
+        SendSignalReply { success: error.is_none(), session_id: verb.session_id, message, error }
+    }
+
+    /// Writes bytes to a terminal as they are; at most once as the same `step`.
+    pub async fn write(&self, caller: &Caller, verb: WriteTerminal, step: Option<String>) -> WriteTerminalReply {
+        let written = async {
+            let raw = STANDARD.decode(&verb.bytes).map_err(|error| format!("bytes are not base 64: {error}"))?;
+            let input = Input { raw, holder: verb.hold_key.map(HoldKey), step, ..Input::default() };
+            let (terminal, key) = self.open_with_key(caller, &verb.session_id).await?;
+            let bytes = input.raw.len();
+            terminal.send(input).await?;
+            self.count_input(caller, key.as_ref(), bytes).await;
+            Ok::<_, Trouble>(())
+        };
+        let error = self.failure(&verb.session_id, written.await).await;
+        WriteTerminalReply { success: error.is_none(), error }
+    }
+
+    pub(crate) async fn failure(&self, session: &str, result: Result<(), Trouble>) -> Option<String> {
+        match result {
+            Ok(()) => None,
+            Err(trouble) => Some(self.words(session, trouble).await),
+        }
+    }
+
+    /// Tells a program, once, that a person held the terminal meanwhile, and what was printed.
+    pub(crate) async fn absence(&self, caller: &Caller, terminal: &HostedTerminal, view: &View) -> Option<AbsenceInfo> {
+        if caller.person || !view.handed_back {
+            return None;
+        }
+        // Somebody else may have been told just now, and a terminal that is gone has nothing to tell.
+        let HandedBack { holder, until, from, .. } = terminal.handed_back().await.ok()??;
+        let excerpt = terminal.read(Part::From(from), Limit::HeadAndTail(CHARACTERS / 2)).await.ok()?;
+        let secrets = self.secrets.within(terminal.id());
+        let (head, tail) = secrets.masked_cut(excerpt.head, excerpt.tail);
+        let output = secrets.masked_screen(told(Excerpt { head, tail, ..excerpt }));
+        Some(AbsenceInfo {
+            by: holder.name,
+            since: clock::system_iso8601(holder.since),
+            until: clock::system_iso8601(until),
+            output,
+        })
+    }
+}
+
+/// Hides in the output from `offset` on what it has of secrets that it cuts off: whoever reads a character at a time would read
+/// them.
+async fn whole_secrets_hidden(
+    terminal: &HostedTerminal,
+    secrets: &Secrets,
+    offset: u64,
+    excerpt: Excerpt,
+) -> Result<Excerpt, Trouble> {
+    let reach = secrets.reach();
+    if reach == 0 || excerpt.head.is_empty() {
+        return Ok(excerpt);
+    }
+    let begin = excerpt.dropped_before.map_or(offset, |dropped| dropped.max(offset));
+    let from = begin.saturating_sub(reach as u64);
+    let most = excerpt.head.chars().count() + 2 * reach;
+    let around = terminal.read(Part::From(from), Limit::Head(most)).await?;
+    let first = around.dropped_before.map_or(from, |dropped| dropped.max(from));
+    let at = usize::try_from(begin.saturating_sub(first)).unwrap_or(usize::MAX);
+    let head = if around.head.get(at..).is_some_and(|rest| rest.starts_with(&excerpt.head)) {
+        secrets.masked_portion(&around.head, at..at + excerpt.head.len())
+    } else if secrets.masked(around.head.clone()) == around.head
+        && !cuts_secret_as_printed(terminal, secrets, begin..excerpt.next, reach).await
+    {
+        excerpt.head
+    } else {
+        // What was there moved meanwhile, or a position is within a character: there is a secret near, and nobody knows where.
+        MASK.to_owned()
+    };
+    Ok(Excerpt { head, ..excerpt })
+}
+
+/// Whether the output had a secret, as it was printed, of which a part lies in this range: a line that was written over since reads
+/// otherwise, depending on where the reading begins.
+async fn cuts_secret_as_printed(
+    terminal: &HostedTerminal,
+    secrets: &Secrets,
+    range: std::ops::Range<u64>,
+    reach: usize,
+) -> bool {
+    let from = range.start.saturating_sub(reach as u64);
+    let most = usize::try_from(range.end.saturating_sub(from)).unwrap_or(usize::MAX).saturating_add(reach);
+    // A host of before this version does not know how to read so.
+    let Ok(printed) = terminal.read(Part::RawFrom(from), Limit::Head(most)).await else { return true };
+    let first = printed.dropped_before.map_or(from, |dropped| dropped.max(from));
+    let place =
+        |offset: u64| usize::try_from(offset.saturating_sub(first)).unwrap_or(usize::MAX).min(printed.head.len());
+    let portion = place(range.start)..place(range.end);
+    let Some(text) = printed.head.get(portion.clone()) else { return true };
+    secrets.masked_portion(&printed.head, portion) != text
+}
+
+/// A screen that was painted, as what was asked for.
+#[derive(Debug, Default)]
+struct Painted {
+    html: Option<String>,
+    png: Option<String>,
+}
+
+/// Paints a screen. That takes milliseconds, in which others are answered.
+async fn painted(picture: Picture, format: ScreenFormat) -> Result<Painted, String> {
+    let painting = tokio::task::spawn_blocking(move || match format {
+        ScreenFormat::Png => steplatch_picture::png(&picture)
+            .map(|image| Painted { png: Some(STANDARD.encode(image)), ..Painted::default() })
+            .map_err(|error| error.to_string()),
+        ScreenFormat::Text | ScreenFormat::Ansi | ScreenFormat::Html => {
+            Ok(Painted { html: Some(steplatch_picture::html(&picture)), ..Painted::default() })
+        }
+    });
+    painting.await.map_err(|error| format!("the screen could not be painted: {error}"))?
+}
+
+/// An excerpt as one text, with what is missing said in between.
+pub(crate) fn told(excerpt: Excerpt) -> String {
+    let mut text = String::new();
+    if let Some(begins) = excerpt.dropped_before {
+        text.push_str(&format!("[… output before offset {begins} is no longer held …]\n"));
+    }
+    text.push_str(&excerpt.head);
+    if excerpt.left_out > 0 {
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        // Counted in bytes, since counting characters would mean reading them: there are no more than that.
+        text.push_str(&format!(
+            "[… up to {} characters left out; read on with content_mode=history, offset={} …]\n",
+            excerpt.left_out, excerpt.next
+        ));
+    }
+    text.push_str(excerpt.tail.as_deref().unwrap_or_default());
+    text.truncate(text.trim_end().len());
+    text
+}
+
+fn is_variable(key: &std::ffi::OsStr, value: &std::ffi::OsStr) -> bool {
+    let has_nul = |text: &std::ffi::OsStr| text.as_encoded_bytes().contains(&0);
+    !key.is_empty() && !key.as_encoded_bytes().contains(&b'=') && !has_nul(key) && !has_nul(value)
+}
+
+/// Replaces a leading `~` by the caller's home, as their shell would.
+fn at_home(folder: &str, caller: &Caller) -> PathBuf {
+    let home = || caller.environment.iter().find(|(key, _)| key == "HOME").map(|(_, home)| PathBuf::from(home));
+    match folder.strip_prefix('~') {
+        Some("") => home().unwrap_or_else(|| folder.into()),
+        Some(rest) if rest.starts_with('/') => {
+            home().map_or_else(|| folder.into(), |home| home.join(rest.trim_start_matches('/')))
+        }
+        _ => folder.into(),
+    }
+}

@@ -15,6 +15,7 @@ use steplatch_workflow::Outcome;
 use super::child::Watched;
 use super::start_key::StartKey;
 use super::{function, pins};
+use crate::engine::Attempt;
 use crate::nodes::{self, NodeCall};
 use crate::runs::Runs;
 use crate::shared::Shared;
@@ -26,12 +27,12 @@ pub(super) struct Wanted {
     /// The name under which it is done once.
     pub(super) step: String,
     /// Whether another daemon may have called it.
-    pub(super) again: bool,
+    pub(super) attempt: Attempt,
 }
 
 /// Calls a node, and returns what came of it. The call ends with whoever waits for it.
 pub(super) async fn perform(shared: &Arc<Shared>, caller: &Arc<Caller>, wanted: Wanted) -> Outcome {
-    let Wanted { graph, params, step, again } = wanted;
+    let Wanted { graph, params, step, attempt } = wanted;
     let name = if graph { RunGraph::NAME } else { RunNode::NAME };
     let (id, input, timeout) = match Command::parse(name, Value::Object(params)) {
         Some(Ok((Command::RunNode(RunNode { node_id, input, timeout }), _))) => (node_id, input, timeout),
@@ -50,7 +51,7 @@ pub(super) async fn perform(shared: &Arc<Shared>, caller: &Arc<Caller>, wanted: 
         Some(NodeKind::Graph(_)) => {}
         Some(NodeKind::Function(_)) if !graph => {}
         // What returns its input may be called twice, and what is not there was never called.
-        Some(kind) if again && !matches!(kind, NodeKind::Identity(_)) => return Outcome::Unknown,
+        Some(kind) if attempt.is_repeated() && !matches!(kind, NodeKind::Identity(_)) => return Outcome::Unknown,
         _ => {
             let called = NodeCall { id, input, timeout, graph };
             return told(shared.nodes.call(caller, &project, called, None).await);

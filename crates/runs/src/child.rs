@@ -10,26 +10,19 @@ use steplatch_access::Caller;
 use steplatch_ids::{RunId, StepId};
 use steplatch_services::{arguments, check};
 use steplatch_sessions::TerminalTools;
-use steplatch_workflow::{Child, ChildWorkflow, Definition, History, Input, Outcome, Start, child_outcome};
-use tokio::sync::mpsc;
+use steplatch_workflow::{Child, ChildWorkflow, Definition, Input, Outcome, Start};
 use tokio_util::sync::CancellationToken;
 
-use super::begin::Beginning;
-use super::function::{Begins, begin_saved, outcome_of};
-use super::remote;
+use super::function::{Begins, begin_saved};
+use super::machine::Beginning;
 use super::remote::BeginsRemote;
-use super::report::shorten;
-use super::run::{Progress, Run, RunState};
+use super::run::{Progress, Run, RunInbox, RunState};
 use super::source::{INVALID, Named, Source};
-use crate::seal::Seal;
+use crate::quota::DescendantQuota;
 use crate::shared::Shared;
 
 /// How long the end of a cancelled child is waited for: a function takes up to 7 seconds to end its calls and clean up.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
-
-/// Characters of a variable in the result of a child, at the most: its head and tail are kept. A result is stored with the run
-/// above and reported with it; the child's own history has all of it.
-const LONGEST_VARIABLE: usize = 500;
 
 /// Why a child ends that nobody waits for.
 pub(super) const LEFT_ALONE: &str = "the run that started it went on without it";
@@ -41,7 +34,7 @@ pub(super) const LEFT_ALONE: &str = "the run that started it went on without it"
 pub(super) fn perform(
     shared: Arc<Shared>,
     caller: Arc<Caller>,
-    parent: mpsc::UnboundedSender<Box<Input>>,
+    parent: RunInbox,
     step: StepId,
     child: Child,
     limit: Option<Duration>,
@@ -52,6 +45,10 @@ pub(super) fn perform(
             Ok(known) => known,
             Err(error) => return refused(format!("what is known of run {id} can not be read: {error}")),
         };
+        let _counted = match DescendantQuota::take(&shared, &step, known.is_some()) {
+            Ok(counted) => counted,
+            Err(full) => return refused(full.to_string()),
+        };
         let run = match known {
             Some(run) => run,
             None => match begin(&shared, &caller, id, step.clone(), child).await {
@@ -60,7 +57,7 @@ pub(super) fn perform(
             },
         };
         // A parent that knows it already is told nothing new.
-        let _ = parent.send(Box::new(Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() }));
+        parent.send(Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() });
         // Whoever stops waiting for the child, stops the child; a daemon that stops leaves both to the next one.
         let watched = Watched::new(&shared, run.clone());
         let over = async {
@@ -73,57 +70,20 @@ pub(super) fn perform(
             give_up(&watched.run).await;
             return Outcome::TimedOut;
         }
-        if run.is_function() {
-            return outcome_of(&shared, &run).await;
-        }
-        if run.is_remote() {
-            return remote::outcome_of(&shared, &run).await;
-        }
-        let events = match shared.events_of(&run.id, 1, &Seal::default()).await {
-            Ok(events) => events,
-            Err(error) => return refused(format!("what became of run {} can not be read: {error}", run.id)),
-        };
-        match child_outcome(&History::from_iter(&events), run.state().name()) {
-            Outcome::Finished { mut result } => {
-                let progress = run.progress();
-                let saving = run.about.source.saving(progress.kept.as_ref(), progress.unsaved.as_deref());
-                let mut tell = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
-                tell("workflow_name", run.about.workflow.clone().into());
-                tell("workflow_saved", saving.saved.is_some().into());
-                // A null overwrites no variable, so `{saved_workflow_name}` is one that was saved.
-                tell("saved_workflow_name", saving.saved.into());
-                if let Some(name) = saving.duplicate_of {
-                    tell("duplicate_of", name.into());
-                }
-                // The error of the child is why it failed, and it did not.
-                if let Some(error) = saving.error {
-                    tell("saving_error", error.into());
-                }
-                if let Some(variables) = result.get_mut("final_variables") {
-                    shorten(variables, LONGEST_VARIABLE);
-                    shared.secrets.mask_in(variables);
-                }
-                Outcome::Finished { result }
-            }
-            other => other,
-        }
+        shared.outcome_of(&run).await
     })
 }
 
 /// Tells the parent whenever its child begins to wait, when that becomes a wait for a person or is one no more, and when the
 /// child goes on.
-pub(super) async fn tell_of_waits(
-    child: &Run,
-    parent: &mpsc::UnboundedSender<Box<Input>>,
-    step: &StepId,
-) -> Infallible {
+pub(super) async fn tell_of_waits(child: &Run, parent: &RunInbox, step: &StepId) -> Infallible {
     let mut progress = child.follow();
     loop {
         let waits_now = |now: &Progress| (now.waits(), now.asks_person);
         let told = waits_now(&progress.borrow_and_update());
         let (waits, _) = told;
         // What it knows already decides nothing.
-        let _ = parent.send(Box::new(Input::ChildWaits { step: step.clone(), waits }));
+        parent.send(Input::ChildWaits { step: step.clone(), waits });
         if progress.wait_for(|now| waits_now(now) != told).await.is_err() {
             // It is over, and whoever waits for that is told.
             std::future::pending::<()>().await;
@@ -243,7 +203,7 @@ async fn begin(
     shared.begin(caller, Beginning { definition, source, start, key: None }).await
 }
 
-fn refused(error: String) -> Outcome {
+pub(super) fn refused(error: String) -> Outcome {
     let fields = [("success".to_owned(), false.into()), ("error".to_owned(), error.into())];
     Outcome::Finished { result: Map::from_iter(fields) }
 }

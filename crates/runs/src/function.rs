@@ -7,7 +7,6 @@
 mod begin;
 mod cancel;
 mod child;
-mod drive;
 mod entry;
 mod frame;
 mod gate;
@@ -16,12 +15,13 @@ mod inline;
 mod node;
 mod open_calls;
 mod perform;
+mod run;
 mod told;
 mod work;
 
-pub(super) use begin::{FoundFunction, FunctionFrom, Given};
-pub(super) use child::{Begins, begin_saved, outcome_of, result_of};
-pub(super) use drive::OwnFile;
-pub(super) use gate::Question;
+pub(super) use begin::{FunctionFrom, Given};
+pub(super) use child::{Begins, begin_saved, outcome_of, result_of, returned};
+pub(super) use gate::closed_gate;
+pub(super) use run::{FunctionRun, OwnFile};
 pub(super) use told::{event, report};
 pub(super) use work::{due, until};

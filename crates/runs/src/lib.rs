@@ -5,23 +5,22 @@
 //! outcomes back. A run goes on whoever asked for it, and with the next daemon when
 //! this one ends.
 
-mod act;
-mod begin;
 mod call;
 mod child;
-mod contract;
-mod drive;
+mod engine;
 mod event;
 mod function;
-mod gate;
+mod gates;
+mod kind;
 mod list;
 mod locked;
+mod machine;
 mod nodes;
 mod origin;
 mod pause;
 mod pins;
+mod quota;
 mod remote;
-mod report;
 mod run;
 mod runs;
 mod seal;
@@ -31,5 +30,6 @@ mod start_key;
 
 pub use crate::nodes::{Hands, Nodes};
 pub use event::RunEvents;
+pub use gates::GateAnswer;
 pub use runs::{RunListener, Runs, Surroundings};
 pub use shared::KeptRuns;

@@ -15,10 +15,11 @@ use steplatch_protocol::{ExitTerminal, Passphrase, SetApprover, SetApproverReply
 use steplatch_sessions::TerminalTools;
 use steplatch_store::{Journal as _, KnownRun, RunFilter, StorageError};
 use steplatch_workflow::{AnsweredBy, Definition, Effect, History, Input, decide};
-use tokio::sync::{Mutex, mpsc, watch};
+use tokio::sync::{Mutex, watch};
 
 use super::child;
-use super::run::{Progress, Run, RunState};
+use super::kind::Kind;
+use super::run::{Progress, Run, RunInputs, RunState};
 use crate::runs::Runs;
 use crate::seal::Seal;
 use crate::shared::Shared;
@@ -43,7 +44,7 @@ pub(super) struct LockedRuns {
 }
 
 /// A run as others see it, with what its driver will need. Who follows a locked run goes on to follow it when it is opened.
-pub(super) type Driverless = (Arc<Run>, mpsc::UnboundedReceiver<Box<Input>>, watch::Sender<Progress>);
+pub(super) type Driverless = (Arc<Run>, RunInputs, watch::Sender<Progress>);
 
 impl LockedRuns {
     fn runs(&self) -> MutexGuard<'_, HashMap<RunId, Driverless>> {
@@ -187,7 +188,7 @@ impl Shared {
 
     /// Returns what a machine has done so far. What is secret in it is hidden.
     async fn history_of(&self, run: &Run) -> Option<(Definition, History)> {
-        if run.is_function() || run.is_remote() {
+        if run.kind() != Kind::Machine {
             return None;
         }
         let history = History::from_iter(&self.events_of(&run.id, 1, &Seal::default()).await.ok()?);
@@ -301,7 +302,7 @@ impl Shared {
         let closed = self.sealed_among(&left, Some(key)).await?;
         let opened: Vec<KnownRun> = left.into_iter().filter(|known| !closed.contains(&known.run)).collect();
         let count = opened.len();
-        self.take_up(opened, Some(key), &closed).await;
+        self.resume_all(opened, Some(key), &closed).await;
         self.locked.ids.send_replace(closed);
         Ok(count)
     }

@@ -10,6 +10,23 @@ use steplatch_workflow::{Definition, State};
 
 use crate::seal::Seal;
 
+/// How much of the caller's environment a run needs to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Environment {
+    Whole,
+    Empty,
+}
+
+impl Environment {
+    /// A machine that opens nothing and calls nothing needs none.
+    pub(super) fn of_machine(definition: &Definition) -> Self {
+        let opens = |state: &State| {
+            matches!(state.action().tool(), "open_terminal" | "run_workflow" | "run_node" | "run_graph")
+        };
+        if definition.states().iter().any(opens) { Self::Whole } else { Self::Empty }
+    }
+}
+
 /// Kept with a run until it is over.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Origin {
@@ -28,27 +45,12 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// A run that opens nothing and calls nothing needs no environment.
-    pub(super) fn of(caller: &Caller, definition: &Definition, seal: &Seal) -> Self {
-        let opens = |state: &State| {
-            matches!(state.action().tool(), "open_terminal" | "run_workflow" | "run_node" | "run_graph")
-        };
-        let environment = if definition.states().iter().any(opens) { caller.environment.as_slice() } else { &[] };
-        Self::with(caller, environment, seal.secrets())
-    }
-
-    /// A function may start anything at any time.
-    pub(super) fn whole(caller: &Caller, seal: &Seal) -> Self {
-        Self::with(caller, &caller.environment, seal.secrets())
-    }
-
-    /// One that another service does needs to know who began it, and nothing else.
-    pub(super) fn bare(caller: &Caller) -> Self {
-        Self::with(caller, &[], &[])
-    }
-
-    fn with(caller: &Caller, environment: &[(OsString, OsString)], secrets: &[String]) -> Self {
+    pub(super) fn new(caller: &Caller, environment: Environment, seal: &Seal) -> Self {
         let Caller { name, folder, person, pins, .. } = caller;
+        let (secrets, environment) = match environment {
+            Environment::Whole => (seal.secrets(), caller.environment.as_slice()),
+            Environment::Empty => (seal.secrets(), &[][..]),
+        };
         let text = |text: &OsString| text.to_str().map(str::to_owned);
         Self {
             name: name.clone(),
@@ -58,11 +60,6 @@ impl Origin {
             secrets: secrets.to_vec(),
             pins: pins.as_deref().cloned(),
         }
-    }
-
-    /// Returns the same with the secrets that a seal knows.
-    pub(super) fn sealed_by(&self, seal: &Seal) -> Self {
-        Self { secrets: seal.secrets().to_vec(), ..self.clone() }
     }
 
     pub(super) fn text(&self) -> String {

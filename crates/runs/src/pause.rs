@@ -1,4 +1,4 @@
-//! Runs that somebody lets rest, and lets go on.
+//! Pausing and resuming runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,45 +7,37 @@ use steplatch_access::Caller;
 use steplatch_protocol::{PauseWorkflow, PauseWorkflowReply, ResumeWorkflow};
 use steplatch_workflow::Input;
 
-use super::run::{Progress, Run, RunState};
+use super::run::{Disposition, Progress, Run};
 use crate::runs::Runs;
 
-/// How long what is wanted may take to be written down.
+/// How long a pause or a resumption may take to be stored.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
 impl Runs {
     /// Has a run begin nothing new until it is resumed. One that is paused stays so.
     pub async fn pause(&self, caller: &Caller, verb: PauseWorkflow) -> PauseWorkflowReply {
-        let by = caller.who().await;
-        let input = Input::Pause { by: by.clone(), above: false };
-        self.tell(&verb.run_id, input, |before, now| match (&before.paused, &now.paused) {
-            (Some(pause), _) => Ok(format!("Run was already paused by {}", pause.by)),
-            (None, Some(_)) => Ok("Run paused: what is in flight ends, and nothing new begins".to_owned()),
-            (None, None) => Err(()),
-        })
-        .await
+        let input = Input::Pause { by: caller.who().await, above: false };
+        let unchanged =
+            |now: &Progress| now.paused.as_ref().map(|pause| format!("Run was already paused by {}", pause.by));
+        self.request(&verb.run_id, input, "Run paused: what is in flight ends, and nothing new begins", unchanged).await
     }
 
     /// Has a paused run go on.
     pub async fn resume(&self, caller: &Caller, verb: ResumeWorkflow) -> PauseWorkflowReply {
         let input = Input::Resume { by: caller.who().await, above: false };
-        self.tell(&verb.run_id, input, |before, now| match (&before.paused, &now.paused) {
-            (None, _) => Ok("Run is not paused".to_owned()),
-            // It may be complete by now.
-            (Some(_), None) if now.state != RunState::Cancelled => Ok("Run goes on".to_owned()),
-            (Some(_), _) => Err(()),
-        })
-        .await
+        let unchanged = |now: &Progress| now.paused.is_none().then(|| "Run is not paused".to_owned());
+        self.request(&verb.run_id, input, "Run goes on", unchanged).await
     }
 
-    /// Tells a run something, and says what came of it once `outcome` knows.
-    async fn tell(
+    /// Sends an input to a run. The message of the reply is `done` if it is stored, or what `unchanged` says of a run that ignores it.
+    async fn request(
         &self,
         id: &str,
         input: Input,
-        outcome: impl Fn(&Progress, &Progress) -> Result<String, ()>,
+        done: &str,
+        unchanged: impl Fn(&Progress) -> Option<String>,
     ) -> PauseWorkflowReply {
-        match self.try_tell(id, input, outcome).await {
+        match self.try_request(id, input, done, unchanged).await {
             Ok((run, message)) => {
                 let progress = run.progress();
                 PauseWorkflowReply {
@@ -66,11 +58,12 @@ impl Runs {
         }
     }
 
-    async fn try_tell(
+    async fn try_request(
         &self,
         id: &str,
         input: Input,
-        outcome: impl Fn(&Progress, &Progress) -> Result<String, ()>,
+        done: &str,
+        unchanged: impl Fn(&Progress) -> Option<String>,
     ) -> Result<(Arc<Run>, String), (Option<Arc<Run>>, String)> {
         let run = self.find(id).await.map_err(|error| (None, error))?;
         let before = run.progress();
@@ -82,13 +75,16 @@ impl Runs {
         if !run.is_driven() {
             return refused(before.trouble.unwrap_or_else(|| "the run does not go on".to_owned()));
         }
-        run.tell(input);
-        run.reaches(|now| outcome(&before, now).is_ok() || now.state.is_over(), TAKEN_WITHIN).await;
+        let disposition = run.request(input, TAKEN_WITHIN).await;
         let now = run.progress();
-        match outcome(&before, &now) {
-            Ok(message) => Ok((run, message)),
+        match disposition {
+            Some(Disposition::Recorded) => Ok((run, done.to_owned())),
             _ if now.state.is_over() => refused(over(now.state.name())),
-            _ => {
+            Some(Disposition::Ignored) => match unchanged(&now) {
+                Some(message) => Ok((run, message)),
+                None => refused("The run is being cancelled".to_owned()),
+            },
+            None => {
                 let why = now.trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
                 refused(format!("what is wanted of the run is not written down yet{why}; look with get_run"))
             }

@@ -6,10 +6,11 @@
 
 mod answer;
 mod begin;
-mod drive;
 mod entry;
+mod run;
 mod state;
 mod told;
 
-pub(super) use begin::{BeginsRemote, FoundRemote};
+pub(super) use begin::BeginsRemote;
+pub(super) use run::RemoteRun;
 pub(super) use told::{event, outcome_of, report, result_of, there};

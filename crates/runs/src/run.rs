@@ -11,20 +11,21 @@ use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
 use steplatch_protocol::{GateInfo, PauseInfo, RunRecord};
 use steplatch_store::{KnownRun, Summary};
-use steplatch_workflow::{Gate, Input, Pause, Timestamp};
-use tokio::sync::{Mutex, mpsc, watch};
+use steplatch_workflow::{Input, Pause, Timestamp};
+use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::function::Question;
-use super::report;
 use super::source::{Kept, Source};
+use crate::gates::OpenGate;
+use crate::kind::Kind;
+use crate::machine::shorten;
 
 /// A run that is driven, or what the journal tells of one.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) id: RunId,
     pub(super) about: About,
-    inputs: mpsc::UnboundedSender<Box<Input>>,
+    inputs: RunInbox,
     progress: watch::Receiver<Progress>,
     /// Held while somebody answers what it asks.
     pub(super) answering: Mutex<()>,
@@ -32,6 +33,53 @@ pub(super) struct Run {
     pub(super) cancelling: CancellationToken,
     /// Cancelled once the run that started it has written down what it returned.
     pub(super) taken: CancellationToken,
+}
+
+/// A message to the driver of a run.
+#[derive(Debug)]
+pub(super) struct RunInput {
+    pub(super) input: Input,
+    /// Gets what the driver made of it, once that is stored.
+    pub(super) reply: Option<oneshot::Sender<Disposition>>,
+}
+
+/// What a driver made of an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Disposition {
+    /// It is stored.
+    Recorded,
+    /// It means nothing to the run as it is now.
+    Ignored,
+}
+
+/// Messages to the driver of a run.
+pub(super) type RunInputs = mpsc::UnboundedReceiver<Box<RunInput>>;
+
+/// Sends messages to the driver of a run. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) struct RunInbox(mpsc::UnboundedSender<Box<RunInput>>);
+
+impl RunInbox {
+    pub(super) fn new() -> (Self, RunInputs) {
+        let (sender, inputs) = mpsc::unbounded_channel();
+        (Self(sender), inputs)
+    }
+
+    /// Sends an input. Ignored if the run has no driver.
+    pub(super) fn send(&self, input: Input) {
+        let _ = self.0.send(Box::new(RunInput { input, reply: None }));
+    }
+
+    /// Sends an input, and returns the receiver of what the driver made of it. It is closed if the run is left without that.
+    fn request(&self, input: Input) -> oneshot::Receiver<Disposition> {
+        let (reply, disposition) = oneshot::channel();
+        let _ = self.0.send(Box::new(RunInput { input, reply: Some(reply) }));
+        disposition
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
 }
 
 /// What lists tell of a run however far it is. Stored with its history.
@@ -79,10 +127,8 @@ pub(super) struct Progress {
     pub(super) result_shortened: bool,
     /// What it returned, with its secrets, for the run that started it. Never stored.
     pub(super) returned: Option<Arc<Value>>,
-    /// The question that it waits for.
-    pub(super) gate: Option<Gate>,
-    /// The questions that it waits for, of a function, the oldest first.
-    pub(super) questions: Vec<Question>,
+    /// The gates that it waits at, the oldest first.
+    pub(super) gates: Vec<OpenGate>,
     /// The runs below this one that wait for somebody, themselves or through others below them.
     pub(super) below: Vec<RunId>,
     /// Whether a person has to answer before it goes on, here or in a run below it.
@@ -139,7 +185,7 @@ pub(super) fn listed(result: &Value) -> (Value, bool) {
         return (result.clone(), false);
     }
     let mut shortened = result.clone();
-    report::shorten(&mut shortened, LONGEST_TEXT_IN_RESULT);
+    shorten(&mut shortened, LONGEST_TEXT_IN_RESULT);
     if !is_short(&shortened) {
         let json = result.to_string();
         let (length, head) = (json.chars().count(), json.chars().take(LONGEST_TEXT_IN_RESULT).collect::<String>());
@@ -222,11 +268,8 @@ impl About {
 
 impl Run {
     /// Returns a run that somebody drives, with what they need for it.
-    pub(super) fn driven(
-        id: RunId,
-        about: About,
-    ) -> (Self, mpsc::UnboundedReceiver<Box<Input>>, watch::Sender<Progress>) {
-        let (inputs, received) = mpsc::unbounded_channel();
+    pub(super) fn driven(id: RunId, about: About) -> (Self, RunInputs, watch::Sender<Progress>) {
+        let (inputs, received) = RunInbox::new();
         let (told, progress) = watch::channel(Progress::default());
         (Self::of(id, about, inputs, progress), received, told)
     }
@@ -260,17 +303,12 @@ impl Run {
                 (about, Progress { trouble, ..progress })
             }
         };
-        let (inputs, _) = mpsc::unbounded_channel();
+        let (inputs, _) = RunInbox::new();
         let (_, progress) = watch::channel(progress);
         Self::of(id, about, inputs, progress)
     }
 
-    fn of(
-        id: RunId,
-        about: About,
-        inputs: mpsc::UnboundedSender<Box<Input>>,
-        progress: watch::Receiver<Progress>,
-    ) -> Self {
+    fn of(id: RunId, about: About, inputs: RunInbox, progress: watch::Receiver<Progress>) -> Self {
         let (cancelling, taken) = (CancellationToken::new(), CancellationToken::new());
         Self { id, about, inputs, progress, answering: Mutex::default(), cancelling, taken }
     }
@@ -293,7 +331,7 @@ impl Run {
         self.progress.clone()
     }
 
-    pub(super) fn inputs(&self) -> mpsc::UnboundedSender<Box<Input>> {
+    pub(super) fn inputs(&self) -> RunInbox {
         self.inputs.clone()
     }
 
@@ -302,23 +340,24 @@ impl Run {
         !self.inputs.is_closed() && !self.progress.borrow().locked
     }
 
-    /// Whether it is the run of a function: its history is of another kind then.
-    pub(super) fn is_function(&self) -> bool {
-        self.about.source.is_function()
+    /// Returns the kind of the run, which its history is of.
+    pub(super) fn kind(&self) -> Kind {
+        self.about.source.kind()
     }
 
-    /// Whether a service does its work: its history is of a third kind then.
-    pub(super) fn is_remote(&self) -> bool {
-        self.about.source.is_remote()
+    /// Sends an input to the run's driver. Ignored if the run has finished.
+    pub(super) fn send(&self, input: Input) {
+        self.inputs.send(input);
     }
 
-    /// Gives the run something to answer to; one that is over does not mind.
-    pub(super) fn tell(&self, input: Input) {
-        let _ = self.inputs.send(Box::new(input));
+    /// Sends an input to the run's driver, and returns what it made of it once that is stored. `None` where the time is up before, or the
+    /// run is left to the next daemon.
+    pub(super) async fn request(&self, input: Input, at_most: Duration) -> Option<Disposition> {
+        tokio::time::timeout(at_most, self.inputs.request(input)).await.ok()?.ok()
     }
 
     pub(super) fn cancel(&self, reason: &str) {
-        self.tell(Input::Cancel { reason: reason.to_owned() });
+        self.send(Input::Cancel { reason: reason.to_owned() });
         self.cancelling.cancel();
     }
 

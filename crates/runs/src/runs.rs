@@ -20,15 +20,16 @@ use steplatch_workflow::{InvalidLimits, Limits, Start};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::begin::Beginning;
 use crate::event::RunEvents;
 use crate::function::{FunctionFrom, Given};
+use crate::kind::Kind;
+use crate::machine::{self, Beginning};
 use crate::remote::BeginsRemote;
 use crate::run::{Progress, Run, RunState};
 use crate::shared::{KeptRuns, Shared};
 use crate::source::Asked;
 use crate::start_key::StartKey;
-use crate::{Hands, Nodes, function, remote, report, run, source};
+use crate::{Hands, Nodes, function, remote, run, source};
 
 /// How long a start waits for the end of its run unless it says otherwise.
 const USUAL_WAIT: f64 = 20.0;
@@ -260,7 +261,7 @@ impl Runs {
     /// Returns the ids that its service has for a run of a remote workflow, given its id here. `None` for other runs, and
     /// for one that its service has not started.
     pub async fn there(&self, run_id: &str) -> Option<RemoteIds> {
-        let run = self.find(run_id).await.ok().filter(|run| run.is_remote())?;
+        let run = self.find(run_id).await.ok().filter(|run| run.kind() == Kind::Remote)?;
         remote::there(&self.shared, &run).await
     }
 
@@ -275,7 +276,9 @@ impl Runs {
         let begun = self.begun_before(key.as_ref()).await?;
         if let Some(file) = verb.workflow_file.as_deref().filter(|file| file.ends_with(".py")) {
             return match begun {
-                Some(run) if run.is_function() && self.is_of_file(&run, caller.folder.join(file)).await => Ok(run),
+                Some(run) if run.kind() == Kind::Function && self.is_of_file(&run, caller.folder.join(file)).await => {
+                    Ok(run)
+                }
                 Some(run) => another(&run, key.as_ref()),
                 None => self.shared.begin_function(caller, &verb, FunctionFrom::File(file), given, key).await,
             };
@@ -283,7 +286,7 @@ impl Runs {
         let asked = match self.shared.asked(caller, &verb).await {
             Ok(Asked::Function(workflow)) => {
                 return match begun {
-                    Some(run) if run.is_function() && run.about.workflow == workflow.id => Ok(run),
+                    Some(run) if run.kind() == Kind::Function && run.about.workflow == workflow.id => Ok(run),
                     Some(run) => another(&run, key.as_ref()),
                     None => {
                         let from = FunctionFrom::Library(&workflow);
@@ -345,7 +348,7 @@ impl Runs {
         key: Option<StartKey>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
         match begun {
-            Some(run) if run.is_remote() && run.about.workflow == tool.name => Ok(run),
+            Some(run) if run.kind() == Kind::Remote && run.about.workflow == tool.name => Ok(run),
             Some(run) => another(&run, key.as_ref()),
             None => {
                 check(&tool, &input).map_err(|error| not_started("validation_failed", error))?;
@@ -539,7 +542,7 @@ impl Runs {
 
     async fn report(&self, run: &Arc<Run>) -> RunReply {
         let (gate, progress) = (self.pending_gates(run).into_iter().next(), run.progress());
-        let next_step = report::next_step(&run.id, &progress, gate.as_ref(), &self.shared.secrets);
+        let next_step = machine::next_step(&run.id, &progress, gate.as_ref(), &self.shared.secrets);
         let unreadable = |error: &dyn std::fmt::Display| RunReply {
             run_id: run.id.to_string(),
             status: run.state().name().to_owned(),
@@ -547,21 +550,7 @@ impl Runs {
             error: Some(format!("the history of the run can not be read: {error}")),
             ..RunReply::default()
         };
-        let records = match self.shared.journal.read(&run.id, 1).await {
-            Ok(records) => records,
-            Err(error) => return unreadable(&error),
-        };
-        let (told, secrets) = (run.clone(), self.shared.secrets.clone());
-        let report = self.shared.at_length(move || {
-            if told.is_remote() {
-                remote::report(&told, &records, &secrets)
-            } else if told.is_function() {
-                function::report(&told, &records, &secrets).map(|report| RunReply { pending_gate: gate, ..report })
-            } else {
-                report::of(&told, progress, records, gate, &secrets)
-            }
-        });
-        let report = report.await.unwrap_or_else(|error| unreadable(&error));
+        let report = self.shared.report_of(run, gate).await.unwrap_or_else(|error| unreadable(&error));
         RunReply { next_step: report.next_step.or(next_step), ..report }
     }
 }

@@ -9,10 +9,8 @@
 //! meant for such use inside of a program (Unicode 16, section 23.7); one that came
 //! in with foreign text is written as a mark without a number.
 //!
-//! Entries of machines are sealed by the names of their fields. Those of functions and
-//! of remote runs are [`SealedEntry`]s, which know their foreign texts, and are sealed by
-//! a [`LiveSeal`]: it takes every secret that the daemon knows and that stands in one of
-//! them, whenever it was learned.
+//! A [`SealedEntry`] knows its foreign texts. A [`LiveSeal`] seals the entries of a run that is under way: the secrets of the run,
+//! and every secret of the daemon that stands in one of them, whenever it was learned.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +20,7 @@ use serde_json::{Map, Value};
 use steplatch_access::{MASK, Secrets, hideable, hides_in_names, rename};
 use steplatch_ids::RunId;
 use steplatch_store::{Journal as _, Record};
-use steplatch_workflow::{Definition, filtered_forms};
+use steplatch_workflow::{Definition, Event, filtered_forms};
 
 use crate::shared::Shared;
 
@@ -51,7 +49,7 @@ const FOREIGN: [&str; 15] = [
 
 /// The secrets of one run.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Seal {
+pub(crate) struct Seal {
     secrets: Vec<String>,
     /// Fields of these names hold secrets, however short: variables that the contract calls so.
     names: Vec<String>,
@@ -59,19 +57,19 @@ pub(super) struct Seal {
 
 impl Seal {
     /// Returns a seal that knows these secrets already, in this order.
-    pub(super) fn knowing(secrets: Vec<String>) -> Self {
+    pub(crate) fn knowing(secrets: Vec<String>) -> Self {
         Self { secrets, names: Vec::new() }
     }
 
     /// Returns the same for a run of `definition`.
-    pub(super) fn of(self, definition: &Definition) -> Self {
+    pub(crate) fn of(self, definition: &Definition) -> Self {
         let contract = definition.arguments().iter().chain(definition.return_values());
         let secret = contract.filter(|variable| variable.is_secret());
         Self { names: secret.map(|variable| variable.name().to_owned()).collect(), ..self }
     }
 
     /// Hides the variables that are secret by their names.
-    pub(super) fn hide_named(&self, variables: &mut Map<String, Value>) {
+    pub(crate) fn hide_named(&self, variables: &mut Map<String, Value>) {
         for name in &self.names {
             if let Some(value) = variables.get_mut(name).filter(|value| !value.is_null()) {
                 *value = MASK.into();
@@ -80,12 +78,12 @@ impl Seal {
     }
 
     /// Returns all that it knows, in the order in which it came.
-    pub(super) fn secrets(&self) -> &[String] {
+    pub(crate) fn secrets(&self) -> &[String] {
         &self.secrets
     }
 
     /// Learns a secret, line by line, and in the forms that filters write. Returns what is new of it.
-    pub(super) fn learn(&mut self, secret: &str) -> Vec<String> {
+    pub(crate) fn learn(&mut self, secret: &str) -> Vec<String> {
         let before = self.secrets.len();
         if !secret.is_empty() && hideable(secret).next().is_none() && !self.secrets.iter().any(|known| known == secret)
         {
@@ -104,12 +102,12 @@ impl Seal {
     }
 
     /// Whether a secret stands in a text, of those that are looked for in texts.
-    pub(super) fn hides_some_of(&self, text: &str) -> bool {
+    pub(crate) fn hides_some_of(&self, text: &str) -> bool {
         self.looked_for().any(|(_, secret)| text.contains(secret))
     }
 
     /// Returns an entry as it is stored.
-    pub(super) fn close(&self, entry: &impl Serialize) -> String {
+    pub(crate) fn close(&self, entry: &impl Serialize) -> String {
         if self.secrets.is_empty() {
             let text = serde_json::to_string(entry).expect("an entry has only JSON in it");
             if !text.contains(OPEN) {
@@ -145,19 +143,19 @@ impl Seal {
     }
 
     /// Hides the secrets in a text.
-    pub(super) fn close_text(&self, text: &mut String) {
+    pub(crate) fn close_text(&self, text: &mut String) {
         if text.contains(OPEN) || self.hides_some_of(text) {
             *text = closed(text, || self.looked_for());
         }
     }
 
     /// Hides the secrets in a text, if there is one.
-    pub(super) fn close_if(&self, text: Option<&mut String>) {
+    pub(crate) fn close_if(&self, text: Option<&mut String>) {
         text.into_iter().for_each(|text| self.close_text(text));
     }
 
     /// Hides the secrets in every text of these fields, and in their names as [`hides_in_names`] says.
-    pub(super) fn close_all(&self, fields: &mut Map<String, Value>) {
+    pub(crate) fn close_all(&self, fields: &mut Map<String, Value>) {
         fields.values_mut().for_each(|field| self.close_in(field));
         rename(fields, |name| self.closed_name(name));
     }
@@ -170,7 +168,7 @@ impl Seal {
     }
 
     /// Hides the secrets in every text of a value, and in the names of fields as [`hides_in_names`] says.
-    pub(super) fn close_in(&self, value: &mut Value) {
+    pub(crate) fn close_in(&self, value: &mut Value) {
         match value {
             Value::String(text) => self.close_text(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.close_in(item)),
@@ -192,7 +190,7 @@ impl Seal {
     }
 
     /// Returns the entry that was stored as `text`, in JSON; a mark that stands for nothing known shows as hidden.
-    pub(super) fn open(&self, text: String) -> String {
+    pub(crate) fn open(&self, text: String) -> String {
         if !text.contains(OPEN) {
             return text;
         }
@@ -249,14 +247,21 @@ fn closed<'a, S: Iterator<Item = (usize, &'a String)>>(text: &str, secrets: impl
 const LONGEST_NUMBER: usize = 9;
 
 /// An entry that knows which of its texts are foreign: not written by this program.
-pub(super) trait SealedEntry: Clone + Serialize + DeserializeOwned + Send + 'static {
-    /// Hides the secrets in every foreign text. The entry stays readable without them.
-    fn close(&mut self, seal: &Seal);
+pub(crate) trait SealedEntry: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// Returns the entry in JSON with marks in the place of the secrets in every foreign text. It stays readable without them.
+    fn sealed_text(&self, seal: &Seal) -> String;
 }
 
-/// The seal of a function's run, or of a remote one, that is under way.
+/// Entries of machines name their foreign texts by the fields that hold them.
+impl SealedEntry for Event {
+    fn sealed_text(&self, seal: &Seal) -> String {
+        seal.close(self)
+    }
+}
+
+/// The seal of a run that is under way.
 #[derive(Debug, Default)]
-pub(super) struct LiveSeal {
+pub(crate) struct LiveSeal {
     seal: Seal,
     /// The number of secrets that the daemon had learned when all entries were searched for them.
     searched: u64,
@@ -266,28 +271,33 @@ pub(super) struct LiveSeal {
 
 /// Entries as they are stored, and what has to be stored besides.
 #[derive(Debug)]
-pub(super) struct Closed {
-    pub(super) texts: Vec<String>,
+pub(crate) struct SealedEntries {
+    pub(crate) texts: Vec<String>,
     /// Earlier entries that hold secrets which were learned later.
-    pub(super) redacted: Vec<(u64, String)>,
+    pub(crate) redacted: Vec<(u64, String)>,
     /// Whether the run has secrets now that are not stored with it.
-    pub(super) has_learned: bool,
+    pub(crate) has_learned: bool,
 }
 
 impl LiveSeal {
+    /// Returns the seal of a run that begins.
+    pub(crate) fn new(seal: Seal) -> Self {
+        Self { seal, searched: 0, stored: 0 }
+    }
+
     /// Returns the seal of a run that another daemon left. The daemon learns its secrets.
-    pub(super) fn found(seal: Seal, daemon: &Secrets) -> Self {
+    pub(crate) fn found(seal: Seal, daemon: &Secrets) -> Self {
         seal.secrets().iter().for_each(|secret| daemon.add(secret));
         let stored = seal.secrets().len();
         Self { seal, searched: 0, stored }
     }
 
-    pub(super) fn seal(&self) -> &Seal {
+    pub(crate) fn seal(&self) -> &Seal {
         &self.seal
     }
 
     /// Whether a value holds a secret of the run.
-    pub(super) fn hides(&self, value: &Value) -> bool {
+    pub(crate) fn hides(&self, value: &Value) -> bool {
         let mut closed = value.clone();
         self.seal.close_in(&mut closed);
         closed != *value
@@ -295,14 +305,14 @@ impl LiveSeal {
 
     /// Closes new entries of `run`, which come after number `last`. `own` are secrets of the run wherever they stand; of
     /// all others that the daemon knows, those that stand in an entry become the run's.
-    pub(super) async fn close<E: SealedEntry>(
+    pub(crate) async fn close<E: SealedEntry>(
         &mut self,
         shared: &Shared,
         run: &RunId,
         last: u64,
         entries: &[E],
         own: &BTreeSet<String>,
-    ) -> Closed {
+    ) -> SealedEntries {
         for secret in own.iter().filter(|secret| hideable(secret).next().is_some()) {
             self.learn(&shared.secrets, secret);
         }
@@ -321,17 +331,16 @@ impl LiveSeal {
         };
         for (text, entry) in texts.iter_mut().zip(entries) {
             if text.contains(OPEN) || !self.seal.secrets.is_empty() {
-                let mut entry = entry.clone();
-                entry.close(&self.seal);
-                *text = plain(&entry);
+                *text = entry.sealed_text(&self.seal);
             }
         }
         let has_learned = self.stored < self.seal.secrets.len();
         self.stored = self.seal.secrets.len();
-        Closed { texts, redacted, has_learned }
+        SealedEntries { texts, redacted, has_learned }
     }
 
-    fn learn(&mut self, daemon: &Secrets, secret: &str) {
+    /// Learns a secret of the run, and has the daemon hide it.
+    pub(crate) fn learn(&mut self, daemon: &Secrets, secret: &str) {
         for form in self.seal.learn(secret) {
             daemon.add(&form);
         }
@@ -370,10 +379,8 @@ fn redact<E: SealedEntry>(mut seal: Seal, fresh: &[String], records: Vec<Record>
     }
     // The new ones come last, so whatever was sealed before is sealed again as it was.
     let redacted = records.into_iter().zip(opened).filter_map(|(record, opened)| {
-        let mut entry: E = serde_json::from_str(&opened).ok()?;
-        let before = plain(&entry);
-        entry.close(&seal);
-        let text = plain(&entry);
+        let entry: E = serde_json::from_str(&opened).ok()?;
+        let (before, text) = (plain(&entry), entry.sealed_text(&seal));
         // One that holds nothing secret stays as an older daemon wrote it.
         (text != before && text != record.text).then_some((record.seq, text))
     });
@@ -464,8 +471,10 @@ mod tests {
     }
 
     impl SealedEntry for LogLine {
-        fn close(&mut self, seal: &Seal) {
-            seal.close_text(&mut self.said);
+        fn sealed_text(&self, seal: &Seal) -> String {
+            let mut line = self.clone();
+            seal.close_text(&mut line.said);
+            plain(&line)
         }
     }
 

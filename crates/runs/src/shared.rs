@@ -24,12 +24,15 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::drive::ENTRY_VERSION;
 use super::function::OwnFile;
 use super::locked::LockedRuns;
 use super::run::{Progress, Run, RunState};
+use crate::engine::ENTRY_VERSION;
 use crate::nodes::{Hands, Nodes};
 use crate::runs::{RunListener, Surroundings};
+
+/// Runs that may be under way at once: each takes memory for as long as it lasts.
+const MOST: usize = 10_000;
 
 /// How long what a run kept for itself may stay in the log after its end.
 const EMPTIED_WITHIN: Duration = Duration::from_secs(2);
@@ -167,6 +170,30 @@ impl Shared {
 
     pub(super) fn broken(&self) -> MutexGuard<'_, HashMap<RunId, String>> {
         self.broken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a run is under way. Returns the one that is already, under the same id.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub(super) fn register(&self, run: &Arc<Run>) -> Result<Option<Arc<Run>>, String> {
+        let mut driven = self.lock();
+        if let Some(run) = driven.get(&run.id) {
+            return Ok(Some(run.clone()));
+        }
+        if driven.len() >= MOST {
+            return Err(format!("{MOST} runs are under way, which is the limit; cancel one with cancel_run"));
+        }
+        driven.insert(run.id.clone(), run.clone());
+        Ok(None)
+    }
+
+    pub(super) async fn known(&self, id: &RunId) -> Result<Arc<Run>, String> {
+        match self.find(id).await {
+            Ok(Some(run)) => Ok(run),
+            Ok(None) => Err(format!("run {id} was forgotten just now; ask again")),
+            Err(error) => Err(format!("what is known of run {id} can not be read: {error}")),
+        }
     }
 
     /// Returns a run that is under way.
@@ -336,6 +363,19 @@ impl Shared {
         let mut append = Append::new(run.id.clone(), progress.seq, ENTRY_VERSION, Vec::new());
         append.summary = Some(progress.summary(&run.about));
         self.journal.write(append).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Does work that takes its time on a thread that may, a few at once.
+    pub(super) async fn at_length<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let turn = self.readers.clone().acquire_owned().await.expect("the semaphore is never closed");
+        let working = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            work()
+        });
+        match working.await {
+            Ok(done) => done,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
     }
 
     /// Whether the run above is locked.

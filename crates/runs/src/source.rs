@@ -16,6 +16,7 @@ use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{Definition, LONGEST_DOCUMENT, Timestamp};
 
 use super::pins;
+use crate::kind::Kind;
 use crate::runs::not_started;
 use crate::seal::Seal;
 use crate::shared::Shared;
@@ -114,14 +115,13 @@ impl Source {
         Self::SavedFunction { folder: library.clone(), file: loaded.name.clone(), hash: loaded.hash.clone() }
     }
 
-    /// Whether it is a function, which is driven in another way.
-    pub(super) fn is_function(&self) -> bool {
-        matches!(self, Self::Function | Self::SavedFunction { .. })
-    }
-
-    /// Whether it is a workflow of a remote service, which does its work.
-    pub(super) fn is_remote(&self) -> bool {
-        matches!(self, Self::Remote { .. })
+    /// Returns the kind of a run that has its definition from here.
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Self::Function | Self::SavedFunction { .. } => Kind::Function,
+            Self::Remote { .. } => Kind::Remote,
+            Self::Given | Self::ToKeep { .. } | Self::Saved { .. } => Kind::Machine,
+        }
     }
 
     /// Returns what a reply says about the saving of the definition; `unsaved` is why it was not.

@@ -1,64 +1,33 @@
 //! How runs of functions begin: from a file or the library, or left behind by another daemon.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, Weak};
 
 use serde_json::{Map, Value};
-use steplatch_access::{Caller, OpeningKey};
+use steplatch_access::Caller;
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
 use steplatch_project::{Function, FunctionWorkflow, Project, python};
 use steplatch_protocol::{RunReply, RunWorkflow};
 use steplatch_python_api::{Declaration, Kind, Limits, Start};
-use steplatch_store::{Append, Journal as _, KnownRun};
 use steplatch_workflow::substitute;
 
-use super::cancel::Ending;
-use super::drive::{Driver, OwnFile};
 use super::entry::{Entry, Started};
 use super::frame::Frame;
-use super::history::{Folded, ROOT, child_step};
+use super::history::Folded;
 use super::node::Declared;
-use super::work::Work;
-use crate::drive::ENTRY_VERSION;
-use crate::locked::PrivateForm;
-use crate::origin::Origin;
+use super::run::{FunctionRun, OwnFile};
+use crate::engine::{LaunchParts, uncancelled};
+use crate::origin::Environment;
 use crate::pins::{References, callable, check_nodes};
-use crate::run::{About, Progress, Run, RunState};
+use crate::run::{About, Run};
 use crate::runs::not_started;
-use crate::seal::{LiveSeal, Seal};
+use crate::seal::Seal;
 use crate::shared::Shared;
 use crate::source::{Source, read};
 use crate::start_key::StartKey;
-
-/// A run that another daemon left, ready to go on.
-pub(crate) struct FoundFunction(Driver);
-
-impl FoundFunction {
-    pub(crate) fn id(&self) -> &RunId {
-        &self.0.run
-    }
-
-    /// Whether it waits for the run that this step starts.
-    pub(crate) fn awaits(&self, step: &StepId) -> bool {
-        let Driver { run, folded, .. } = &self.0;
-        folded.open.iter().any(|(number, _)| child_step(run, number) == *step)
-    }
-
-    /// Publishes how far it is.
-    pub(crate) fn publish(&self) {
-        if self.0.folded.end.is_none() {
-            self.0.publish();
-        }
-    }
-
-    /// Goes on with it, to its end or until the daemon stops.
-    pub(crate) async fn resume(self) {
-        self.0.drive(true).await;
-    }
-}
 
 /// What a function is given, of any kind that JSON has.
 pub(crate) struct Given {
@@ -179,12 +148,10 @@ impl Shared {
         parent: Option<StepId>,
         key: Option<StartKey>,
     ) -> Result<Arc<Run>, String> {
-        // Whoever asked may go away at any moment, and a run that is written down must be driven.
-        let beginning = tokio::spawn(self.begin_to_its_end(caller, started, source, parent, key));
-        beginning.await.unwrap_or_else(|error| Err(format!("the run could not be started: {error}")))
+        uncancelled(self.launch_function(caller, started, source, parent, key)).await
     }
 
-    async fn begin_to_its_end(
+    async fn launch_function(
         self: Arc<Self>,
         caller: Arc<Caller>,
         started: Started,
@@ -209,135 +176,21 @@ impl Shared {
             source,
         };
         about.mask(&self.secrets);
-        let (run, inputs, progress) = Run::driven(started.run.clone(), about.clone());
-        let run = Arc::new(run);
-        if let Some(known) = self.register(&run)? {
-            return Ok(known);
-        }
-        let mut append = Append::new(run.id.clone(), 0, ENTRY_VERSION, Vec::new());
-        let beginning = Progress { state: RunState::Running, ..Progress::default() };
-        append.summary = Some(beginning.summary(&about));
-        append.key = key.map(StartKey::into_text);
-        let (file, depth) = (self.file_of(&started), started.depth);
-        let (frame, timeout) = (self.frame_of(&started, file.as_deref()), started.limit());
-        let entry = Entry::Started(Box::new(started));
-        let mut folded = Folded::default();
-        folded.apply(&entry);
-        let mut seal = LiveSeal::default();
-        append.texts = seal.close(&self, &run.id, 0, &[entry], &BTreeSet::new()).await.texts;
-        append.private = Some(Origin::whole(&caller, seal.seal()).text());
-        match self.begun(&run, append).await? {
-            Ok(last) => {
-                let driver = Driver {
-                    shared: self.clone(),
-                    caller,
-                    run: run.id.clone(),
-                    cancelling: run.cancelling.clone(),
-                    taken: run.taken.clone(),
-                    learned: self.secrets.learned(),
-                    key_changes: self.locked.key_changes(),
-                    about,
-                    seal,
-                    private: PrivateForm::default(),
-                    inputs,
-                    progress,
-                    declared,
-                    frames: HashMap::from([(ROOT, frame)]),
-                    folded,
-                    seq: last,
-                    told: Some(RunState::Running),
-                    work: Work::default(),
-                    below: HashMap::new(),
-                    to_begin: Vec::new(),
-                    depth,
-                    timeout,
-                    file,
-                    counted: false,
-                    ending: Ending::default(),
-                };
-                self.drivers.spawn(driver.drive(false));
-                Ok(run)
-            }
-            Err(known) => Ok(known),
-        }
-    }
-
-    /// Makes a run of a function out of what the journal has of it. `callers` are those who are known already, by what
-    /// the journal has of them: many runs were begun by few.
-    pub(crate) async fn found_function(
-        self: &Arc<Self>,
-        known: KnownRun,
-        key: Option<&OpeningKey>,
-        callers: &mut HashMap<String, (Arc<Caller>, Seal)>,
-    ) -> Result<FoundFunction, String> {
-        let id = known.run.clone();
-        let unreadable = |error: &dyn std::fmt::Display| format!("its history can not be read: {error}");
-        let (text, private) = self.private_part(&id, key).await?;
-        let (caller, seal) = match callers.get(&text) {
-            Some(known) => known.clone(),
-            None => {
-                let origin: Origin = serde_json::from_str(&text)
-                    .map_err(|error| format!("what it needs to go on can not be read: {error}"))?;
-                let (caller, seal) = origin.into_parts();
-                callers.entry(text).or_insert((Arc::new(caller), seal)).clone()
-            }
-        };
-        let records = self.journal.read(&id, 1).await.map_err(|error| unreadable(&error))?;
-        let mut entries = Vec::with_capacity(records.len());
-        for record in &records {
-            entries.push(Entry::read(record, &seal).map_err(|error| unreadable(&error))?);
-        }
-        let mut folded = Folded::default();
-        entries.iter().for_each(|entry| folded.apply(entry));
-        let Some(Entry::Started(started)) = entries.into_iter().next() else {
-            return Err("its history does not begin with its start".to_owned());
-        };
-        let declared = Declared::read(&started.nodes, &self.hands, &id)?;
-        declared.adopt(std::mem::take(&mut folded.terminals));
         let file = self.file_of(&started);
         let frame = self.frame_of(&started, file.as_deref());
-        let (run, inputs, progress) = self.driverless(&known);
-        let about = run.about.clone();
-        // Looked up before any run goes on: a run that was over may have been counted, and others are counted after it.
-        let counted = match (&about.source, &folded.end) {
-            (Source::SavedFunction { folder, file, .. }, Some(_)) => {
-                self.workflows.has_counted(folder, file, &about.workflow, &id).await
-            }
-            _ => false,
-        };
-        let (cancelling, taken) = (run.cancelling.clone(), run.taken.clone());
-        self.lock().insert(id.clone(), run);
-        Ok(FoundFunction(Driver {
-            shared: self.clone(),
-            caller,
-            run: id,
-            cancelling,
-            taken,
-            learned: self.secrets.learned(),
-            key_changes: self.locked.key_changes(),
-            about,
-            seal: LiveSeal::found(seal, &self.secrets),
-            private,
-            inputs,
-            progress,
-            declared: Arc::new(declared),
-            frames: HashMap::from([(ROOT, frame)]),
-            folded,
-            seq: records.len() as u64,
-            told: None,
-            work: Work::default(),
-            below: HashMap::new(),
-            to_begin: Vec::new(),
-            depth: started.depth,
-            timeout: started.limit(),
-            file,
-            counted,
-            ending: Ending::default(),
-        }))
+        let (environment, seal, run) = (Environment::Whole, Seal::default(), started.run.clone());
+        let parts = LaunchParts { caller, run, about, environment, seal, key };
+        self.launch(parts, |recorder| {
+            let mut run = FunctionRun::new(recorder, &started, Folded::default(), declared, file, frame);
+            let entry = Entry::Started(Box::new(started));
+            run.folded.apply(&entry);
+            (run, vec![entry])
+        })
+        .await
     }
 
     /// Returns the file of a run, which all runs of the same text share; none where it is a call of a node.
-    fn file_of(&self, started: &Started) -> Option<Arc<OwnFile>> {
+    pub(super) fn file_of(&self, started: &Started) -> Option<Arc<OwnFile>> {
         if started.is_call {
             return None;
         }
@@ -353,7 +206,7 @@ impl Shared {
     }
 
     /// Returns what the run itself is: a function, or a call of a node.
-    fn frame_of(&self, started: &Started, file: Option<&OwnFile>) -> Frame {
+    pub(super) fn frame_of(&self, started: &Started, file: Option<&OwnFile>) -> Frame {
         let Started { workflow, input, params, limits, .. } = started;
         let (id, input, params) = (workflow.clone(), input.clone(), params.clone());
         match file {
@@ -402,7 +255,7 @@ impl Shared {
 
 impl Started {
     /// Returns the seconds that the run may be at work; those of a call are for the call.
-    fn limit(&self) -> Option<f64> {
+    pub(super) fn limit(&self) -> Option<f64> {
         self.timeout.filter(|_| !self.is_call)
     }
 }

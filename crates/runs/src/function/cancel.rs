@@ -12,10 +12,10 @@ use steplatch_clock as clock;
 use steplatch_python_api::{FailureKind, State};
 use steplatch_workflow::Timestamp;
 
-use super::drive::Driver;
 use super::entry::Entry;
 use super::frame::{Frame, Told};
 use super::history::ROOT;
+use super::run::FunctionRun;
 use super::work::until;
 
 /// How long a cancelled run waits for the end of its calls before it raises in its function.
@@ -49,7 +49,7 @@ pub(super) struct Ending {
     raised: Option<FailureKind>,
 }
 
-impl Driver {
+impl FunctionRun {
     /// Cancels the run. Raises in its function, if that waits; a second cancel ends the run at once. Returns false when this
     /// run is not ours to go on with.
     pub(super) async fn cancel(&mut self, at: Timestamp, reason: String) -> bool {
@@ -69,7 +69,7 @@ impl Driver {
 
     /// Ends the run without telling its function.
     pub(super) async fn cancel_at_once(&mut self, at: Timestamp, reason: String) -> bool {
-        let entries = self.folded.ended_by(&self.run, at, Entry::Cancelled { at, reason });
+        let entries = self.folded.ended_by(&self.recorder.run.id, at, Entry::Cancelled { at, reason });
         self.append(entries).await
     }
 
@@ -93,7 +93,7 @@ impl Driver {
         self.to_begin.clear();
         tokio::select! {
             () = self.work.settle(ENDS_WITHIN) => {}
-            () = self.shared.stopping.cancelled() => return false,
+            () = self.recorder.shared.stopping.cancelled() => return false,
         }
         if let Some(Frame::Function { held, .. }) = self.frames.get_mut(&ROOT) {
             held.clear();
@@ -104,7 +104,7 @@ impl Driver {
 
     /// Waits until a function may not compute any longer because its run is cancelled.
     pub(super) fn out_of_patience(&self) -> impl Future<Output = ()> + use<> {
-        let (cancelling, cleans_up_until) = (self.cancelling.clone(), self.ending.cleans_up_until);
+        let (cancelling, cleans_up_until) = (self.recorder.run.cancelling.clone(), self.ending.cleans_up_until);
         async move {
             match cleans_up_until {
                 Some(at) => until(at).await,

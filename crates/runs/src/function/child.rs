@@ -14,28 +14,24 @@ use steplatch_python_api::{Answer, Declaration, Limits};
 use steplatch_services::check;
 use steplatch_sessions::TerminalTools;
 use steplatch_store::Journal as _;
-use steplatch_workflow::{Definition, History, Input, Limits as RunLimits, Outcome, Timestamp, child_outcome};
-use tokio::sync::mpsc;
+use steplatch_workflow::{Definition, Input, Limits as RunLimits, Outcome, Timestamp};
 use tokio_util::sync::CancellationToken;
 
 use super::begin::Given;
-use super::drive::OwnFile;
 use super::entry::{Entry, Started};
+use super::run::OwnFile;
 use super::work::{Came, after};
-use crate::begin::Beginning;
 use crate::child::{Watched, give_up, outcome_with, tell_of_waits};
-use crate::remote;
+use crate::machine::Beginning;
+use crate::quota::DescendantQuota;
 use crate::remote::BeginsRemote;
-use crate::run::{Progress, Run, RunState};
+use crate::run::{Progress, Run, RunInbox, RunState};
 use crate::seal::Seal;
 use crate::shared::Shared;
 use crate::source::{Named, Source};
 
 /// How deep runs that functions start may be nested.
 const MOST_LEVELS: u32 = 16;
-
-/// Runs that may be under way at once below the one that somebody started: as many as can be looked after.
-const MOST_BELOW: usize = 500;
 
 /// A run that a call wants.
 pub(super) struct Wanted {
@@ -68,7 +64,7 @@ pub(crate) struct Begins {
 pub(super) fn perform(
     shared: Arc<Shared>,
     caller: Arc<Caller>,
-    parent: mpsc::UnboundedSender<Box<Input>>,
+    parent: RunInbox,
     file: Option<Arc<OwnFile>>,
     wanted: Wanted,
     interrupt: CancellationToken,
@@ -78,9 +74,12 @@ pub(super) fn perform(
         let Wanted { ref step, at, timeout, .. } = wanted;
         let (step, workflow) = (step.clone(), wanted.workflow.clone());
         let known = shared.find(&id).await;
-        let Some(_counted) = Below::count(&shared, &step, matches!(known, Ok(Some(_)))) else {
-            let message = format!("{MOST_BELOW} runs are under way below one run, which is the most");
-            return Came::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message });
+        let _counted = match DescendantQuota::take(&shared, &step, matches!(known, Ok(Some(_)))) {
+            Ok(counted) => counted,
+            Err(full) => {
+                let message = full.to_string();
+                return Came::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message });
+            }
         };
         let run = match known {
             Ok(Some(run)) => run,
@@ -96,7 +95,7 @@ pub(super) fn perform(
         };
         let began = Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() };
         // A parent that is paused pauses it as well; one that is gone needs to know nothing.
-        let _ = parent.send(Box::new(began));
+        parent.send(began);
         // Whoever stops waiting for the child, stops the child; a daemon that stops leaves both to the next one.
         let _watched = Watched::new(&shared, run.clone());
         tokio::select! {
@@ -238,7 +237,7 @@ async fn begin_machine(
 }
 
 /// Returns what the run of a function that completed returned. Its secrets are in it only while it is in memory.
-async fn returned(shared: &Shared, run: &Run) -> Result<Value, String> {
+pub(crate) async fn returned(shared: &Shared, run: &Run) -> Result<Value, String> {
     if let Some(returned) = run.progress().returned {
         return Ok(Value::clone(&returned));
     }
@@ -277,44 +276,6 @@ pub(crate) async fn outcome_of(shared: &Shared, run: &Run) -> Outcome {
     outcome_with(run, returned)
 }
 
-/// One of the runs below a run that nobody's run started, counted for as long as this is there.
-struct Below {
-    shared: Arc<Shared>,
-    root: RunId,
-}
-
-impl Below {
-    /// Counts the run that `step` starts. `None` when there are too many; one that is found again is counted whatever
-    /// there are.
-    fn count(shared: &Arc<Shared>, step: &StepId, again: bool) -> Option<Self> {
-        let root = {
-            let driven = shared.lock();
-            let parent = |run: &RunId| driven.get(run)?.about.parent.as_ref().map(|step| step.run.clone());
-            std::iter::successors(Some(step.run.clone()), parent).last().unwrap_or_else(|| step.run.clone())
-        };
-        let mut below = shared.below();
-        let count = below.entry(root.clone()).or_default();
-        if *count >= MOST_BELOW && !again {
-            return None;
-        }
-        *count += 1;
-        drop(below);
-        Some(Self { shared: shared.clone(), root })
-    }
-}
-
-impl Drop for Below {
-    fn drop(&mut self) {
-        let mut below = self.shared.below();
-        if let Some(count) = below.get_mut(&self.root) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                below.remove(&self.root);
-            }
-        }
-    }
-}
-
 /// Returns why a run failed, on the last line of a traceback with the name of the exception before its text.
 fn raised(failed: &Progress) -> String {
     let error = failed.error.clone().unwrap_or_default();
@@ -333,24 +294,5 @@ async fn came_of(shared: &Shared, run: &Run, workflow: &str) -> Came {
         RunState::Cancelled => return failed("was cancelled".to_owned()),
         _ => return failed(format!("failed: {}", raised(&run.progress()))),
     }
-    if run.is_function() {
-        return match returned(shared, run).await {
-            Ok(result) => Came::value(result),
-            Err(error) => failed(error),
-        };
-    }
-    if run.is_remote() {
-        return match remote::result_of(shared, run).await {
-            Ok(result) => Came::value(result),
-            Err(error) => failed(error),
-        };
-    }
-    let events = match shared.events_of(&run.id, 1, &Seal::default()).await {
-        Ok(events) => events,
-        Err(error) => return failed(format!("is over, and its result can not be read: {error}")),
-    };
-    match child_outcome(&History::from_iter(&events), run.state().name()) {
-        Outcome::Finished { result } => Came::value(result),
-        _ => failed("came to nothing".to_owned()),
-    }
+    shared.value_of(run).await.map_or_else(failed, Came::value)
 }

@@ -17,9 +17,9 @@ use steplatch_store::Journal as _;
 use steplatch_workflow::{By, Timestamp};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::drive::Driver;
 use super::entry::Entry;
 use super::history::{Open, ROOT, What};
+use super::run::FunctionRun;
 use super::work::{Came, until};
 
 /// Somebody who makes calls.
@@ -115,7 +115,7 @@ pub(super) enum Told {
     Cancelled,
 }
 
-impl Driver {
+impl FunctionRun {
     /// Has a function go on; writes down `entries` and what it asks, and has that done. Returns false when this run is
     /// not ours to go on with.
     pub(super) async fn function_goes_on(&mut self, number: u64, mut entries: Vec<Entry>, told: Told) -> bool {
@@ -233,7 +233,7 @@ impl Driver {
                 };
                 entries.iter().any(closes)
             };
-            let mut ending = self.folded.ended_by(&self.run, at, end);
+            let mut ending = self.folded.ended_by(&self.recorder.run.id, at, end);
             ending.retain(|entry| !matches!(entry, Entry::Abandoned { number, .. } if is_closed(*number)));
             entries.extend(ending);
             return self.append(entries).await;
@@ -393,7 +393,7 @@ impl Driver {
         self.work.interrupt(number);
         self.frames.remove(&number);
         if let Some(open) = self.folded.open.get(number) {
-            entries.push(Entry::Abandoned { at, number, asked: open.asked(&self.run, number) });
+            entries.push(Entry::Abandoned { at, number, asked: open.asked(&self.recorder.run.id, number) });
         }
         entries
     }
@@ -406,7 +406,7 @@ impl Driver {
             self.work.interrupt(below);
             self.frames.remove(&below);
             if let Some(open) = self.folded.open.get(below) {
-                entries.push(Entry::Abandoned { at, number: below, asked: open.asked(&self.run, below) });
+                entries.push(Entry::Abandoned { at, number: below, asked: open.asked(&self.recorder.run.id, below) });
             }
         }
         entries
@@ -464,8 +464,9 @@ impl Driver {
 
     async fn entries(&self) -> Result<Vec<Entry>, String> {
         let unreadable = |error: &dyn std::fmt::Display| format!("the history of the run can not be read: {error}");
-        let records = self.shared.journal.read(&self.run, 1).await.map_err(|error| unreadable(&error))?;
-        let read = |record| Entry::read(record, self.seal.seal()).map_err(|error| unreadable(&error));
+        let records =
+            self.recorder.shared.journal.read(&self.recorder.run.id, 1).await.map_err(|error| unreadable(&error))?;
+        let read = |record| Entry::read(record, self.recorder.live_seal().seal()).map_err(|error| unreadable(&error));
         records.iter().map(read).collect()
     }
 
@@ -475,7 +476,7 @@ impl Driver {
         self.work.interrupt(number);
         let mut entries = self.abandoned_below(number, at);
         self.frames.remove(&number);
-        let asked = open.asked(&self.run, number);
+        let asked = open.asked(&self.recorder.run.id, number);
         let timeout = open.timeout().filter(|_| matches!(came, Came::TimedOut(_)));
         match (self.frames.get_mut(&open.frame), open.what) {
             (Some(Frame::Function { held, .. }), What::Call(call)) => {

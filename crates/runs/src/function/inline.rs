@@ -12,10 +12,10 @@ use steplatch_nodes::{ErrorType, Node, NodeKind, NodeResult};
 use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_workflow::Timestamp;
 
-use super::drive::Driver;
 use super::entry::Entry;
 use super::frame::{Frame, Told};
 use super::history::{Folded, Open, What};
+use super::run::FunctionRun;
 use super::work::Came;
 
 /// How far a call is that its caller executes itself.
@@ -27,7 +27,7 @@ pub(super) enum InlineExecution {
     Ended(Box<CallKind>),
 }
 
-impl Driver {
+impl FunctionRun {
     /// Whether the function that makes this call executes the node itself: both stand in the same file.
     pub(super) fn is_inline(&self, number: u64, node: &Node) -> bool {
         let NodeKind::Function(function) = &node.kind else { return false };

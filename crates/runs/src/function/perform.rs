@@ -7,20 +7,20 @@ use steplatch_clock as clock;
 use steplatch_nodes::{Call as NodeCall, ErrorType, Node, NodeId, NodeKind, NodeResult, NodeType, Seconds};
 use steplatch_project::Function;
 use steplatch_python_api::{Answer, CallKind, Limits, Start};
-use steplatch_workflow::{Input, Timestamp};
-use tokio::sync::mpsc;
+use steplatch_workflow::Timestamp;
 
 use super::child;
-use super::drive::Driver;
 use super::frame::{Called, Frame, OfGraph};
 use super::gate::complaint;
 use super::history::{Open, ROOT, What};
+use super::run::FunctionRun;
 use super::work::{Came, after};
+use crate::run::RunInbox;
 
 /// How deep functions and graphs may call each other within one run.
 const MOST_LEVELS: usize = 16;
 
-impl Driver {
+impl FunctionRun {
     /// Begins what a call asks for, which was written down `at` that time. `again` is whether another daemon may have
     /// begun it.
     pub(super) fn perform(&mut self, number: u64, at: Timestamp, call: CallKind, again: bool) {
@@ -63,7 +63,7 @@ impl Driver {
             CallKind::RunWorkflow { workflow, input, params, timeout } => {
                 let interrupt = self.work.interrupt_for(number);
                 let wanted = child::Wanted {
-                    step: super::history::child_step(&self.run, number),
+                    step: super::history::child_step(&self.recorder.run.id, number),
                     workflow,
                     input,
                     params,
@@ -72,8 +72,8 @@ impl Driver {
                     timeout,
                 };
                 let child = child::perform(
-                    self.shared.clone(),
-                    self.caller.clone(),
+                    self.recorder.shared.clone(),
+                    self.recorder.caller.clone(),
                     self.parent(),
                     self.file.clone(),
                     wanted,
@@ -141,7 +141,8 @@ impl Driver {
                 if matches!(node.kind, NodeKind::Pty(_)) {
                     self.declared.adopt_unseen(id);
                 }
-                let (hands, step) = (self.shared.hands.clone(), super::history::call_step(&self.run, number));
+                let (hands, step) =
+                    (self.recorder.shared.hands.clone(), super::history::call_step(&self.recorder.run.id, number));
                 self.work.spawn(number, async move {
                     hands.end_left(&step.to_string()).await;
                     Came::node(result)
@@ -149,8 +150,8 @@ impl Driver {
             }
             _ => {
                 let interrupt = self.work.interrupt_for(number);
-                let (declared, caller) = (self.declared.clone(), self.caller.clone());
-                let step = super::history::call_step(&self.run, number).to_string();
+                let (declared, caller) = (self.declared.clone(), self.recorder.caller.clone());
+                let step = super::history::call_step(&self.recorder.run.id, number).to_string();
                 let message = too_long("Node", id, timeout);
                 self.work.spawn(number, async move {
                     let call = NodeCall { input, interrupt: interrupt.clone(), ..NodeCall::default() };
@@ -208,7 +209,7 @@ impl Driver {
             }
             _ => match self.function_of(&node, at, &input, params) {
                 Ok(function) => Frame::Function {
-                    execution: Box::new(self.shared.workers.execution(function)),
+                    execution: Box::new(self.recorder.shared.workers.execution(function)),
                     of: Some(Box::new(Called { node, input })),
                     held: Vec::new(),
                 },
@@ -248,10 +249,10 @@ impl Driver {
         true
     }
 
-    fn parent(&self) -> mpsc::UnboundedSender<Box<Input>> {
-        let run = self.shared.driven(&self.run);
+    fn parent(&self) -> RunInbox {
+        let run = self.recorder.shared.driven(&self.recorder.run.id);
         // One that nobody knows is told nothing, which nobody minds.
-        run.map_or_else(|| mpsc::unbounded_channel().0, |run| run.inputs())
+        run.map_or_else(|| RunInbox::new().0, |run| run.inputs())
     }
 
     fn function_of(

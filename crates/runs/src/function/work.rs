@@ -27,7 +27,7 @@ pub(super) struct Work {
 
 /// What came of a call, or what goes on in a frame.
 #[derive(Debug)]
-pub(super) enum Came {
+pub(crate) enum Came {
     /// The result of a node.
     Node(Box<NodeResult>),
     /// Anything else that a function is answered.

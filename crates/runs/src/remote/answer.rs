@@ -9,9 +9,10 @@ use steplatch_remote::{
     result,
 };
 
-use super::drive::Driver;
 use super::entry::Entry;
+use super::run::RemoteRun;
 use super::state::Phase;
+use crate::engine::RunKind as _;
 
 /// Changes at its service that are written down of one run: what it waits for may change as often as the service likes.
 const MOST_TOLD: u32 = 1_000;
@@ -24,7 +25,7 @@ const MOST_CHOICES: usize = 50;
 /// Times in a row that a service may not know a run which it started.
 const MOST_UNKNOWN: u32 = 3;
 
-impl Driver {
+impl RemoteRun {
     pub(super) async fn started(&mut self, answer: Result<Started, StartError>) -> bool {
         let at = clock::now();
         match answer {

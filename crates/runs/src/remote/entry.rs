@@ -12,7 +12,7 @@ use crate::seal::{Seal, SealedEntry};
 /// One entry. Its tag is none that entries of other kinds of runs have. Fields may be added with a default.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "remote", rename_all = "snake_case")]
-pub(super) enum Entry {
+pub(crate) enum Entry {
     /// The run began. Always the first entry.
     Began(Box<Began>),
     /// As many as the service may have are under way; this one stands in line.
@@ -128,6 +128,14 @@ pub(crate) struct Began {
 }
 
 impl SealedEntry for Entry {
+    fn sealed_text(&self, seal: &Seal) -> String {
+        let mut entry = self.clone();
+        entry.close(seal);
+        serde_json::to_string(&entry).expect("an entry has only JSON in it")
+    }
+}
+
+impl Entry {
     fn close(&mut self, seal: &Seal) {
         match self {
             Self::Began(began) => seal.close_all(&mut began.input),

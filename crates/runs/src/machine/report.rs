@@ -10,12 +10,13 @@ use steplatch_protocol::{GateInfo, RunReply};
 use steplatch_store::Record;
 use steplatch_workflow::{Told, workflow_signature};
 
-use super::event::{Unreadable, read};
-use super::run::{Progress, Run, RunState};
+use super::history::read;
+use crate::event::Unreadable;
+use crate::run::{Progress, Run, RunState};
 use crate::seal::Seal;
 
 /// Characters of a text in a report, at the most; its head and tail are kept.
-pub(super) const LONGEST_TEXT: usize = 2000;
+pub(crate) const LONGEST_TEXT: usize = 2000;
 
 /// … and at the least, in the report of a long run.
 const SHORTEST_CUT: usize = 200;
@@ -39,7 +40,7 @@ const VARIABLES: usize = 300;
 ///
 /// # Errors
 /// When an entry can not be read.
-pub(super) fn of(
+pub(crate) fn of(
     run: &Run,
     progress: Progress,
     records: Vec<Record>,
@@ -108,7 +109,7 @@ pub(super) fn of(
 }
 
 /// Says what to do about a run that has neither completed nor failed. `gate` is the oldest that it waits at.
-pub(super) fn next_step(
+pub(crate) fn next_step(
     run: &RunId,
     progress: &Progress,
     gate: Option<&GateInfo>,
@@ -198,7 +199,7 @@ fn read_log(records: Vec<Record>) -> Result<(Told, Vec<Value>), Unreadable> {
 }
 
 /// Cuts texts that are longer than `longest`, keeping their ends and saying what is missing.
-pub(super) fn shorten(value: &mut Value, longest: usize) {
+pub(crate) fn shorten(value: &mut Value, longest: usize) {
     match value {
         Value::String(text) => {
             let length = text.chars().count();

@@ -1,24 +1,23 @@
-//! The task that drives a run of a remote workflow: decide, append, ask, and again.
+//! A remote workflow as a kind of run: what its service is asked is recorded, then asked.
 
-use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use steplatch_clock as clock;
+use steplatch_ids::{RunId, StepId};
 use steplatch_remote::{AskError, Cancelled, Config, LocalEnd, Pace, StartError, Started, Status};
 use steplatch_services::{Ended, Service, Setup, Turn};
-use steplatch_store::Append;
+use steplatch_store::Record;
 use steplatch_workflow::Input;
-use tokio::sync::{mpsc, watch};
 
 use super::entry::{Began, Entry};
 use super::state::{Next, Phase, State};
-use crate::drive::ENTRY_VERSION;
+use crate::engine::{Attempt, Handled, Recorder, Recovery, RunKind, StoredRun};
 use crate::function::{due, until};
-use crate::origin::Origin;
-use crate::run::{About, Progress, RunState};
-use crate::seal::{Closed, LiveSeal};
+use crate::origin::Environment;
+use crate::run::{About, Progress, RunInputs, RunState};
+use crate::seal::Seal;
 use crate::shared::Shared;
 
 /// How long the answer to a start is waited for when the daemon stops: without it, nobody knows what became of it.
@@ -27,17 +26,11 @@ const LAST_ANSWER: Duration = Duration::from_secs(8);
 /// How long a service may take to answer a cancel: somebody waits for it.
 const CANCELS_WITHIN: Duration = Duration::from_secs(8);
 
-/// What drives one run.
-pub(super) struct Driver {
-    pub(super) shared: Arc<Shared>,
+/// One run of a remote workflow.
+pub(crate) struct RemoteRun {
+    pub(super) recorder: Recorder,
     pub(super) began: Began,
-    pub(super) about: About,
-    pub(super) inputs: mpsc::UnboundedReceiver<Box<Input>>,
-    pub(super) progress: watch::Sender<Progress>,
     pub(super) state: State,
-    pub(super) seq: u64,
-    /// The state that lists tell of.
-    pub(super) told: Option<RunState>,
     pub(super) service: Arc<Service>,
     /// The right to be under way at the service.
     pub(super) turn: Option<Turn>,
@@ -52,16 +45,8 @@ pub(super) struct Driver {
     pub(super) longest: Duration,
     /// Why it can not go on just now.
     pub(super) trouble: Option<String>,
-    sealing: Sealing,
-    /// Changes whenever the daemon learns a secret.
-    learned: watch::Receiver<u64>,
-}
-
-/// What hides the secrets of a run in its history.
-pub(super) struct Sealing {
-    pub(super) seal: LiveSeal,
-    /// What is stored beside the run, with its secrets.
-    pub(super) origin: Origin,
+    /// What is being asked.
+    asking: Option<Asking>,
 }
 
 /// What is being asked, and waited for.
@@ -79,7 +64,7 @@ enum What {
 }
 
 /// What came of it.
-enum Came {
+pub(crate) enum Came {
     Turn(Turn),
     Start(Result<Started, StartError>),
     Look(Box<Result<Status, AskError>>),
@@ -87,29 +72,159 @@ enum Came {
     Cancel(Option<Result<Cancelled, AskError>>),
 }
 
-impl Driver {
-    pub(super) fn new(
-        shared: Arc<Shared>,
-        began: Began,
-        about: About,
-        inputs: mpsc::UnboundedReceiver<Box<Input>>,
-        progress: watch::Sender<Progress>,
-        (state, seq): (State, u64),
-        sealing: Sealing,
-    ) -> Self {
-        let service = shared.remotes.service(&began.service);
+/// What a run of a remote workflow waits for besides inputs.
+pub(crate) enum RemoteEvent {
+    Came(Came),
+    Late,
+}
+
+/// What the journal has of a run of a remote workflow.
+pub(crate) struct RemoteHistory {
+    began: Began,
+    state: State,
+}
+
+impl Recovery for RemoteRun {
+    type History = RemoteHistory;
+
+    const GOES_ON_WITHOUT_CALLER: bool = true;
+
+    async fn read(
+        _: &Arc<Shared>,
+        _: &About,
+        _: &RunId,
+        records: Vec<Record>,
+        seal: Seal,
+    ) -> Result<StoredRun<RemoteHistory>, String> {
+        let (mut state, mut began) = (State::default(), None);
+        for record in &records {
+            let entry = Entry::read(record, &seal).map_err(|error| format!("its history can not be read: {error}"))?;
+            state.apply(&entry);
+            if let Entry::Began(first) = entry {
+                began = Some(*first);
+            }
+        }
+        let began = began.ok_or_else(|| "its history does not begin with its start".to_owned())?;
+        Ok(StoredRun { history: RemoteHistory { began, state }, seal, environment: Environment::Empty })
+    }
+
+    fn resume(history: RemoteHistory, recorder: Recorder) -> Self {
+        Self::new(recorder, history.began, history.state)
+    }
+
+    /// It starts no runs.
+    fn awaits(&self, _: &StepId) -> bool {
+        false
+    }
+}
+
+impl RunKind for RemoteRun {
+    type Entry = Entry;
+    type Event = RemoteEvent;
+
+    fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    fn recorder_mut(&mut self) -> &mut Recorder {
+        &mut self.recorder
+    }
+
+    fn is_over(&self) -> bool {
+        self.state.end.is_some()
+    }
+
+    fn leaves_work(&self) -> bool {
+        false
+    }
+
+    fn progress(&self) -> Progress {
+        let end = self.state.end.as_ref();
+        Progress {
+            state: self.state.run_state(),
+            ended: end.map(|end| end.at),
+            error: self.recorder.shared.secrets.masked_if(end.and_then(|end| end.error.clone())),
+            result: end.filter(|end| end.state == RunState::Completed).map(|end| {
+                let mut result = end.result.clone();
+                self.recorder.shared.secrets.mask_in(&mut result);
+                Arc::new(result)
+            }),
+            returned: end.map(|end| Arc::new(end.result.clone())),
+            paused: self.state.paused.clone(),
+            asks_elsewhere: end.is_none() && self.state.gate().is_some(),
+            trouble: self.trouble.clone().filter(|_| end.is_none()),
+            ..Progress::default()
+        }
+    }
+
+    async fn start(&mut self, _: Attempt) -> bool {
+        self.state.begins_by(clock::now());
+        // Of a run that is recovered, the last daemon may have learned a secret without living to seal it.
+        self.record(&[]).await && self.ask_next().await
+    }
+
+    async fn next_event(&mut self) -> RemoteEvent {
+        let late = self.state.at_work_for(self.limit());
+        tokio::select! {
+            biased;
+            came = answer(&mut self.asking) => {
+                self.asking = None;
+                RemoteEvent::Came(came)
+            }
+            () = due(late) => RemoteEvent::Late,
+        }
+    }
+
+    async fn handle_event(&mut self, event: RemoteEvent) -> bool {
+        let goes_on = match event {
+            RemoteEvent::Came(came) => self.came(came).await,
+            RemoteEvent::Late => self.late().await,
+        };
+        goes_on && self.ask_next().await
+    }
+
+    async fn handle_input(&mut self, input: Input) -> Handled {
+        match self.input_recorded(input).await {
+            Handled::Recorded => Handled::recorded(self.ask_next().await),
+            handled => handled,
+        }
+    }
+
+    async fn close(&mut self, _: &mut RunInputs) -> bool {
+        self.turn = None;
+        self.report_end();
+        true
+    }
+
+    async fn settle(&mut self) {}
+
+    /// The answer to a start is recorded if it comes soon.
+    async fn stop(&mut self) {
+        if self.asking.as_ref().is_some_and(|asking| asking.what == What::Start)
+            && let Ok(came) = tokio::time::timeout(LAST_ANSWER, answer(&mut self.asking)).await
+        {
+            self.asking = None;
+            self.came(came).await;
+        }
+        // The next daemon may not know the secrets that this one has learned.
+        self.record(&[]).await;
+    }
+
+    fn release(&mut self) {
+        self.turn = None;
+    }
+}
+
+impl RemoteRun {
+    pub(super) fn new(recorder: Recorder, began: Began, state: State) -> Self {
         // Those that are there already count before others begin.
+        let service = recorder.shared.remotes.service(&began.service);
         let turn = state.there.is_some().then(|| service.enter_anyway());
-        let (pace, learned) = (Pace::new(Duration::from_secs(5)), shared.secrets.learned());
-        let driver = Self {
-            shared,
+        let pace = Pace::new(Duration::from_secs(5));
+        Self {
+            recorder,
             began,
-            about,
-            inputs,
-            progress,
             state,
-            seq,
-            told: None,
             service,
             turn,
             look_after: pace.first(),
@@ -118,56 +233,20 @@ impl Driver {
             unknown: 0,
             longest: Config::default().execution_timeout,
             trouble: None,
-            sealing,
-            learned,
-        };
-        driver.publish();
-        driver
+            asking: None,
+        }
     }
 
-    /// Drives the run to its end, or until the daemon stops.
-    pub(super) async fn drive(mut self) {
-        let mut asking: Option<Asking> = None;
-        let stopping = self.shared.stopping.clone();
-        self.state.begins_by(clock::now());
-        // Of a run that is found, the last daemon may have learned of a secret and not have lived to seal it.
-        if !self.write(&[]).await {
-            return;
+    /// Asks what is to be asked next, unless something is. Returns false when the run is not this daemon's to drive any more.
+    async fn ask_next(&mut self) -> bool {
+        if let Some(setup) = self.service.setup() {
+            self.longest = setup.config.execution_timeout;
         }
-        while self.state.end.is_none() {
-            if let Some(setup) = self.service.setup() {
-                self.longest = setup.config.execution_timeout;
-            }
-            if asking.is_none() && !self.begin_next(&mut asking).await {
-                return;
-            }
-            if self.state.end.is_some() {
-                break;
-            }
-            let late = self.state.at_work_for(self.limit());
-            let goes_on = tokio::select! {
-                biased;
-                () = stopping.cancelled() => return self.leave(asking).await,
-                input = self.inputs.recv() => match input {
-                    Some(input) => self.heard(*input, &mut asking).await,
-                    None => return self.leave(asking).await,
-                },
-                came = answer(&mut asking) => {
-                    asking = None;
-                    self.came(came, &mut asking).await
-                }
-                () = due(late) => self.late(&mut asking).await,
-                Ok(()) = self.learned.changed() => self.write(&[]).await,
-            };
-            if !goes_on {
-                return;
-            }
-        }
-        self.finish().await;
+        self.asking.is_some() || self.is_over() || self.begin_next().await
     }
 
     /// Begins to ask what is to be asked next. Returns false when this run is not ours to go on with.
-    async fn begin_next(&mut self, asking: &mut Option<Asking>) -> bool {
+    async fn begin_next(&mut self) -> bool {
         match self.state.next(false) {
             Next::Nothing | Next::Rest => true,
             Next::Unknown => {
@@ -190,7 +269,7 @@ impl Driver {
                     return false;
                 }
                 let service = self.service.clone();
-                *asking = Some(Asking {
+                self.asking = Some(Asking {
                     what: What::Turn,
                     answer: Box::pin(async move {
                         if let Some(not_before) = not_before {
@@ -209,7 +288,7 @@ impl Driver {
             Next::Look => {
                 self.tell_of_service();
                 let (after, instance) = (self.look_after, self.instance());
-                *asking = Some(self.asks(What::Look, after, move |setup, workflow| async move {
+                self.asking = Some(self.asks(What::Look, after, move |setup, workflow| async move {
                     Came::Look(Box::new(setup.client.status(&workflow, &instance).await))
                 }));
                 true
@@ -219,7 +298,7 @@ impl Driver {
             }
             Next::Cancel => {
                 let instance = self.instance();
-                *asking = Some(self.asks(What::Cancel, Duration::ZERO, move |setup, workflow| async move {
+                self.asking = Some(self.asks(What::Cancel, Duration::ZERO, move |setup, workflow| async move {
                     let asked = setup.client.cancel(&workflow, &instance);
                     Came::Cancel(tokio::time::timeout(CANCELS_WITHIN, asked).await.ok())
                 }));
@@ -243,11 +322,11 @@ impl Driver {
         Asking { what, answer }
     }
 
-    /// Does what somebody outside wants. Returns false when this run is not ours to go on with.
-    async fn heard(&mut self, input: Input, asking: &mut Option<Asking>) -> bool {
+    /// Records an input.
+    async fn input_recorded(&mut self, input: Input) -> Handled {
         let at = clock::now();
         let entry = match input {
-            Input::Cancel { .. } if matches!(self.state.phase, Phase::Cancelling { .. }) => return true,
+            Input::Cancel { .. } if matches!(self.state.phase, Phase::Cancelling { .. }) => return Handled::Ignored,
             Input::Cancel { reason } if matches!(self.state.phase, Phase::ToStart | Phase::ToStartAt(_)) => {
                 // It was never started.
                 let result = self.result(Some(LocalEnd { status: "CANCELLED", error: &reason }));
@@ -258,26 +337,26 @@ impl Driver {
             Input::Resume { by, above } => match &self.state.paused {
                 // One that somebody paused for itself goes on with nobody else.
                 Some(pause) if !above || pause.above => Entry::Resumed { at, by },
-                _ => return true,
+                _ => return Handled::Ignored,
             },
-            _ => return true,
+            _ => return Handled::Ignored,
         };
         // What may have been done already is not let go of.
-        if asking.as_ref().is_some_and(|asking| asking.what != What::Start) {
-            *asking = None;
+        if self.asking.as_ref().is_some_and(|asking| asking.what != What::Start) {
+            self.asking = None;
         }
-        self.append(entry).await
+        Handled::recorded(self.append(entry).await)
     }
 
-    async fn late(&mut self, asking: &mut Option<Asking>) -> bool {
+    async fn late(&mut self) -> bool {
         let seconds = self.limit().as_secs_f64();
         let reason = format!("It took longer than {seconds} s, which is its limit");
-        *asking = None;
+        self.asking = None;
         self.append(Entry::Cancelling { at: clock::now(), reason, late: true }).await
     }
 
     /// Goes on with an answer. Returns false when this run is not ours to go on with.
-    async fn came(&mut self, came: Came, asking: &mut Option<Asking>) -> bool {
+    async fn came(&mut self, came: Came) -> bool {
         self.trouble = None;
         match came {
             Came::Turn(turn) => {
@@ -287,7 +366,7 @@ impl Driver {
                     return false;
                 }
                 let (key, input) = (self.began.run.to_string(), self.began.input.clone());
-                *asking = Some(self.asks(What::Start, Duration::ZERO, move |setup, workflow| async move {
+                self.asking = Some(self.asks(What::Start, Duration::ZERO, move |setup, workflow| async move {
                     Came::Start(setup.client.start(&workflow, &input, &key).await)
                 }));
                 true
@@ -327,38 +406,11 @@ impl Driver {
     /// Writes, and tells who follows. Returns false when this run is not ours to go on with.
     pub(super) async fn append(&mut self, entry: Entry) -> bool {
         self.state.apply(&entry);
-        self.write(&[entry]).await
+        self.record(&[entry]).await
     }
 
-    /// Writes entries that are applied already, and seals what the daemon has learned to be secret. Returns false when this
-    /// run is not ours to go on with.
-    async fn write(&mut self, entries: &[Entry]) -> bool {
-        let (run, none) = (self.began.run.clone(), BTreeSet::new());
-        let closed = self.sealing.seal.close(&self.shared, &run, self.seq, entries, &none).await;
-        let Closed { texts, redacted, has_learned } = closed;
-        if texts.is_empty() && redacted.is_empty() && !has_learned {
-            return true;
-        }
-        let mut append = Append { redacted, ..Append::new(run, self.seq, ENTRY_VERSION, texts) };
-        if has_learned {
-            self.about.mask(&self.shared.secrets);
-            append.private = Some(self.sealing.origin.sealed_by(self.sealing.seal.seal()).text());
-        }
-        let state = self.state.run_state();
-        if self.told != Some(state) || has_learned {
-            self.told = Some(state);
-            append.summary = Some(self.now().summary(&self.about));
-        }
-        let Some(last) = self.shared.written(append, &self.progress).await else { return false };
-        self.seq = last;
-        if self.state.end.is_none() {
-            self.publish();
-        }
-        true
-    }
-
-    async fn finish(mut self) {
-        self.turn = None;
+    /// Counts and logs the end of the run.
+    fn report_end(&self) {
         if let Some(end) = &self.state.end {
             let how = match end.state {
                 RunState::Completed => Ended::Completed,
@@ -374,49 +426,11 @@ impl Driver {
                 workflow_id = self.began.workflow_id,
                 instance = self.instance(),
                 outcome = end.state.name(),
-                error = self.shared.secrets.masked_if(end.error.clone()),
+                error = self.recorder.shared.secrets.masked_if(end.error.clone()),
                 seconds = took.as_secs_f64(),
                 "a run of a remote workflow ended"
             );
         }
-        self.publish();
-        self.shared.ended(&self.began.run, !self.sealing.seal.seal().secrets().is_empty());
-    }
-
-    /// Leaves the run to the next daemon. The answer to a start is written down if it comes soon.
-    async fn leave(mut self, mut asking: Option<Asking>) {
-        if asking.as_ref().is_some_and(|asking| asking.what == What::Start)
-            && let Ok(came) = tokio::time::timeout(LAST_ANSWER, answer(&mut asking)).await
-        {
-            self.came(came, &mut asking).await;
-        }
-        // The next daemon may not know what this one has learned.
-        self.write(&[]).await;
-    }
-
-    fn now(&self) -> Progress {
-        let end = self.state.end.as_ref();
-        Progress {
-            seq: self.seq,
-            state: self.state.run_state(),
-            ended: end.map(|end| end.at),
-            error: self.shared.secrets.masked_if(end.and_then(|end| end.error.clone())),
-            result: end.filter(|end| end.state == RunState::Completed).map(|end| {
-                let mut result = end.result.clone();
-                self.shared.secrets.mask_in(&mut result);
-                Arc::new(result)
-            }),
-            returned: end.map(|end| Arc::new(end.result.clone())),
-            paused: self.state.paused.clone(),
-            asks_elsewhere: end.is_none() && self.state.gate().is_some(),
-            trouble: self.trouble.clone().filter(|_| end.is_none()),
-            ..Progress::default()
-        }
-    }
-
-    pub(super) fn publish(&self) {
-        self.progress.send_replace(self.now());
-        self.shared.listener.run_changed(&self.began.run);
     }
 }
 

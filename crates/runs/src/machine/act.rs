@@ -11,7 +11,8 @@ use steplatch_sessions::{action_catalog, actions};
 use steplatch_workflow::{Outcome, Timestamp};
 use tokio::sync::oneshot;
 
-use super::call;
+use crate::call;
+use crate::engine::Attempt;
 use crate::shared::Shared;
 
 /// What a step does.
@@ -22,18 +23,20 @@ pub(super) struct Action {
     pub(super) step: String,
     pub(super) limit: Option<Duration>,
     /// Whether it may have been done before this daemon began.
-    pub(super) again: bool,
+    pub(super) attempt: Attempt,
 }
 
 /// Performs an action within its limit.
 pub(super) async fn perform(shared: Arc<Shared>, caller: Arc<Caller>, action: Action) -> Outcome {
-    let Action { tool, params, step, limit, again } = action;
+    let Action { tool, params, step, limit, attempt } = action;
     if let "run_node" | "run_graph" = tool.as_str() {
         let graph = tool == "run_graph";
-        let called = call::perform(&shared, &caller, call::Wanted { graph, params, step, again });
+        let called = call::perform(&shared, &caller, call::Wanted { graph, params, step, attempt });
         return limited(limit, called).await.unwrap_or(Outcome::TimedOut);
     }
-    if again && let Some(outcome) = done_before(&shared, &tool, &params).await {
+    if attempt.is_repeated()
+        && let Some(outcome) = done_before(&shared, &tool, &params).await
+    {
         return outcome;
     }
     let Some(verb) = action_catalog::verb(&tool) else {

@@ -1,0 +1,14 @@
+//! What all kinds of runs have in common: how they begin, are driven, stored, found again and finished.
+//!
+//! A kind of run is a [`RunKind`]: what its entries mean and what follows from them. [`runner`] drives it, [`recorder`] stores it,
+//! [`launch`] begins it and [`recovery`] finds it after a restart. The engine knows no kind.
+
+mod launch;
+mod recorder;
+mod recovery;
+mod runner;
+
+pub(crate) use launch::{LaunchParts, uncancelled};
+pub(crate) use recorder::{ENTRY_VERSION, Recorder};
+pub(crate) use recovery::{RecoveredRun, Recovery, StoredRun};
+pub(crate) use runner::{Attempt, Handled, RunKind};

@@ -1,0 +1,245 @@
+//! What is stored and published of one run, whatever its kind.
+//!
+//! Owns the position in the history, the secrets that are sealed in it, the private part, the summary that lists show, and the
+//! channel on which followers see the progress. A driver appends entries in two steps: [`Recorder::seal`] learns which secrets stand
+//! in them, then [`Recorder::write`] stores them with the progress of the run, from which these secrets are redacted.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use steplatch_access::Caller;
+use steplatch_store::{Append, AppendError, Appended};
+use steplatch_workflow::SEMANTICS_VERSION;
+use tokio::sync::watch;
+
+use crate::kind::Kind;
+use crate::locked::PrivateForm;
+use crate::origin::{Environment, Origin};
+use crate::run::{About, Progress, Run, RunState};
+use crate::seal::{LiveSeal, SealedEntries, SealedEntry};
+use crate::shared::Shared;
+
+/// Version of the layout of entries.
+pub(crate) const ENTRY_VERSION: u16 = SEMANTICS_VERSION as u16;
+
+/// Whether an append that ends a run may store it as finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Settlement {
+    /// Nothing is left to be done.
+    Settled,
+    /// The end of the run takes more: terminals are closed, the library counts it.
+    Unsettled,
+}
+
+/// What became of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Written {
+    Stored,
+    /// All of it was stored already.
+    Nothing,
+    /// The run is not this daemon's to drive any more.
+    Lost,
+}
+
+/// Stores and publishes one run.
+pub(crate) struct Recorder {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) run: Arc<Run>,
+    pub(crate) about: About,
+    progress: watch::Sender<Progress>,
+    seal: LiveSeal,
+    private: PrivateForm,
+    environment: Environment,
+    /// Number of the last entry.
+    seq: u64,
+    /// The state in the stored summary; none before this daemon has stored one.
+    listed: Option<RunState>,
+}
+
+/// What a recorder starts from.
+pub(crate) struct RecorderParts {
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) run: Arc<Run>,
+    pub(crate) about: About,
+    pub(crate) progress: watch::Sender<Progress>,
+    /// How much of the caller's environment the run needs after a restart.
+    pub(crate) environment: Environment,
+    pub(crate) seal: LiveSeal,
+    /// In which form the private part is stored.
+    pub(crate) private: PrivateForm,
+    /// Number of the last entry; 0 for a new run.
+    pub(crate) seq: u64,
+}
+
+impl Recorder {
+    pub(crate) fn new(shared: Arc<Shared>, parts: RecorderParts) -> Self {
+        let RecorderParts { caller, run, about, progress, environment, seal, private, seq } = parts;
+        Self { shared, caller, run, about, progress, seal, private, environment, seq, listed: None }
+    }
+
+    pub(crate) fn live_seal(&self) -> &LiveSeal {
+        &self.seal
+    }
+
+    /// Adds a secret of the run. Everything that leaves the daemon hides it from here on.
+    pub(crate) fn learn(&mut self, secret: &str) {
+        self.seal.learn(&self.shared.secrets, secret);
+    }
+
+    /// Whether the stored summary has another state.
+    pub(crate) fn is_listed_as(&self, state: RunState) -> bool {
+        self.listed == Some(state)
+    }
+
+    /// The run as followers see it now.
+    pub(crate) fn published(&self) -> watch::Ref<'_, Progress> {
+        self.progress.borrow()
+    }
+
+    /// Shows followers how far the run is.
+    pub(crate) fn publish(&self, now: Progress) {
+        self.progress.send_replace(Progress { seq: self.seq, ..now });
+        self.shared.listener.run_changed(&self.run.id);
+    }
+
+    /// Shows followers that a run which is over waits no longer. It counts as over for them once what it has left behind is cleared
+    /// away, so they do not see its last entries yet.
+    pub(super) fn publish_closing(&self) {
+        let is_changed = self.progress.send_if_modified(|shown| {
+            let waits = shown.state == RunState::Waiting;
+            if waits {
+                let Progress { seq, below, .. } = std::mem::take(shown);
+                *shown = Progress { seq, below, ..Progress::default() };
+            }
+            waits
+        });
+        if is_changed {
+            self.shared.listener.run_changed(&self.run.id);
+        }
+    }
+
+    /// Writes the marks of secrets into new entries. `own` are secrets of the run wherever they stand. The header hides what was
+    /// learned.
+    pub(super) async fn seal<E: SealedEntry>(&mut self, entries: &[E], own: &BTreeSet<String>) -> SealedEntries {
+        let sealed = self.seal.close(&self.shared, &self.run.id, self.seq, entries, own).await;
+        if sealed.has_learned {
+            self.about.mask(&self.shared.secrets);
+        }
+        sealed
+    }
+
+    /// Stores the first entries of a run. `key` is a name under which only one run begins.
+    ///
+    /// # Errors
+    /// When the journal does not take them.
+    pub(super) async fn write_first(
+        &mut self,
+        sealed: SealedEntries,
+        now: &Progress,
+        settlement: Settlement,
+        key: Option<String>,
+    ) -> Result<Appended, AppendError> {
+        let append = self.append_of(sealed, now, settlement).await;
+        let appended = self.shared.write_first(Append { key, ..append }).await?;
+        if let Appended::Written { last } = &appended {
+            self.seq = *last;
+        }
+        Ok(appended)
+    }
+
+    /// Stores entries and the progress that follows from them. Waits while the journal has no room. Does nothing where all of it is
+    /// stored already.
+    pub(super) async fn write(&mut self, sealed: SealedEntries, now: &Progress, settlement: Settlement) -> Written {
+        let append = self.append_of(sealed, now, settlement).await;
+        if append.texts.is_empty() && append.redacted.is_empty() && append.private.is_none() {
+            return Written::Nothing;
+        }
+        match self.shared.written(append, &self.progress).await {
+            Some(last) => {
+                self.seq = last;
+                Written::Stored
+            }
+            None => Written::Lost,
+        }
+    }
+
+    /// Stores the run as finished, unless it is already. Returns false when the run is not this daemon's to drive.
+    pub(super) async fn write_finished(&mut self, now: &Progress) -> bool {
+        if self.is_listed_as(now.state) {
+            return true;
+        }
+        self.listed = Some(now.state);
+        let mut append = Append::new(self.run.id.clone(), self.seq, ENTRY_VERSION, Vec::new());
+        append.summary = Some(now.summary(&self.about));
+        self.shared.written(append, &self.progress).await.is_some()
+    }
+
+    /// Returns whether a run that ended like `now` may be stored as finished with its last entry.
+    pub(super) fn settlement(&self, now: &Progress, leaves_work: bool) -> Settlement {
+        let is_awaited =
+            self.shared.is_parent_locked(self.about.parent.as_ref()) || self.hands_secrets_over(now).is_some();
+        if now.state.is_over() && (leaves_work || is_awaited) { Settlement::Unsettled } else { Settlement::Settled }
+    }
+
+    /// Returns the function that started this run, if it has to store a result with secrets before the run is finished: what their
+    /// marks stand for is gone then.
+    fn hands_secrets_over(&self, now: &Progress) -> Option<Arc<Run>> {
+        let returned = now.returned.as_deref().filter(|returned| self.seal.hides(returned));
+        let parent = returned.and(self.about.parent.as_ref()).and_then(|step| self.shared.driven(&step.run));
+        parent.filter(|parent| parent.kind() == Kind::Function)
+    }
+
+    async fn append_of(&mut self, sealed: SealedEntries, now: &Progress, settlement: Settlement) -> Append {
+        let SealedEntries { texts, redacted, has_learned } = sealed;
+        let private = self.private_anew(now.asks_person, has_learned || self.seq == 0).await;
+        let mut append = Append { redacted, ..Append::new(self.run.id.clone(), self.seq, ENTRY_VERSION, texts) };
+        if !now.state.is_over() || settlement == Settlement::Settled {
+            if !self.is_listed_as(now.state) || private.is_some() {
+                self.listed = Some(now.state);
+                append.summary = Some(now.summary(&self.about));
+            }
+        } else if self.listed.is_none() {
+            self.listed = Some(RunState::Running);
+            append.summary = Some(Progress { state: RunState::Running, ..Progress::default() }.summary(&self.about));
+        }
+        append.private = private;
+        append
+    }
+
+    /// Returns the private part as it is to be stored, if that changes.
+    async fn private_anew(&mut self, asks_person: bool, has_changed: bool) -> Option<String> {
+        let seal = self.seal.seal();
+        let text = || Origin::new(&self.caller, self.environment, seal).text();
+        let private = self.private.stored_anew(&self.shared, &self.run.id, (asks_person, has_changed), text).await;
+        self.shared.hide_for_next_daemon(private.as_deref(), seal).await;
+        private
+    }
+
+    /// Waits until the runs above can take the end of this one: until a locked parent is open, and until a parent has stored a result
+    /// that holds secrets. Returns false when the daemon stops before.
+    pub(super) async fn wait_for_parents(&self, now: &Progress) -> bool {
+        let parent = self.about.parent.as_ref();
+        if self.shared.is_parent_locked(parent) {
+            self.publish(now.clone());
+            if !self.shared.parent_is_open(parent).await {
+                return false;
+            }
+        }
+        let Some(parent) = self.hands_secrets_over(now) else { return true };
+        self.publish(now.clone());
+        let mut above = parent.follow();
+        tokio::select! {
+            () = self.run.taken.cancelled() => true,
+            // It does not wait for this run, or not any more.
+            _ = above.wait_for(|progress| progress.state.is_over()) => true,
+            () = self.run.cancelling.cancelled() => true,
+            () = self.shared.stopping.cancelled() => false,
+        }
+    }
+
+    /// Ends the run for the daemon.
+    pub(super) fn finish(&self) {
+        self.shared.ended(&self.run.id, !self.seal.seal().secrets().is_empty());
+    }
+}

@@ -1,0 +1,132 @@
+//! How a run of any kind is found again by the next daemon.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use steplatch_access::{Caller, OpeningKey};
+use steplatch_ids::{RunId, StepId};
+use steplatch_store::{Journal as _, KnownRun, Record};
+
+use super::recorder::{Recorder, RecorderParts};
+use super::runner::{Attempt, RunKind, drive};
+use crate::origin::{Environment, Origin};
+use crate::run::{About, Run, RunInputs};
+use crate::seal::{LiveSeal, Seal};
+use crate::shared::Shared;
+
+/// How a kind of run is found again.
+pub(crate) trait Recovery: Send + Sized + 'static {
+    /// What the history says.
+    type History: Send;
+
+    /// Whether a run goes on without its caller, where older daemons stored none.
+    const GOES_ON_WITHOUT_CALLER: bool = false;
+
+    /// Reads a history.
+    ///
+    /// # Errors
+    /// In a whole sentence, when it cannot be read.
+    fn read(
+        shared: &Arc<Shared>,
+        about: &About,
+        run: &RunId,
+        records: Vec<Record>,
+        seal: Seal,
+    ) -> impl Future<Output = Result<StoredRun<Self::History>, String>> + Send;
+
+    /// Returns the run at the end of its history.
+    fn resume(history: Self::History, recorder: Recorder) -> Self;
+
+    /// Whether it waits for the run that this step starts.
+    fn awaits(&self, step: &StepId) -> bool;
+}
+
+/// What a journal has of a run.
+pub(crate) struct StoredRun<H> {
+    pub(crate) history: H,
+    /// Knows the secrets of the run, and the names of fields that hold secrets.
+    pub(crate) seal: Seal,
+    pub(crate) environment: Environment,
+}
+
+/// A run of any kind that another daemon left, ready to go on.
+pub(crate) trait RecoveredRun: Send {
+    fn run(&self) -> &Arc<Run>;
+
+    /// Whether it waits for the run that this step starts.
+    fn awaits(&self, step: &StepId) -> bool;
+
+    /// Shows followers how far the run is.
+    fn publish(&self);
+
+    /// Drives the run to its end, or until the daemon stops.
+    fn resume(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+}
+
+struct Recovered<K> {
+    kind: K,
+    inputs: RunInputs,
+}
+
+impl<K: RunKind> RecoveredRun for Recovered<K> {
+    fn run(&self) -> &Arc<Run> {
+        &self.kind.recorder().run
+    }
+
+    fn awaits(&self, step: &StepId) -> bool {
+        self.run().id == step.run && self.kind.awaits(step)
+    }
+
+    fn publish(&self) {
+        // One that is over counts as over once what it left behind is cleared away.
+        if !self.kind.is_over() {
+            self.kind.publish();
+        }
+    }
+
+    fn resume(self: Box<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(drive(self.kind, self.inputs, Attempt::AfterRestart))
+    }
+}
+
+/// Callers of runs by their stored form: many runs were begun by few.
+pub(crate) type KnownCallers = HashMap<String, (Arc<Caller>, Seal)>;
+
+impl Shared {
+    /// Makes a run out of what the journal has of it. `key` opens a private part that is sealed.
+    ///
+    /// # Errors
+    /// In a whole sentence, when it cannot go on.
+    pub(crate) async fn recover_run<K: RunKind>(
+        self: &Arc<Self>,
+        known: KnownRun,
+        key: Option<&OpeningKey>,
+        callers: &mut KnownCallers,
+    ) -> Result<Box<dyn RecoveredRun>, String> {
+        let (text, private) = self.private_part(&known.run, key).await?;
+        let (caller, seal) = match callers.get(&text) {
+            Some(known) => known.clone(),
+            None => {
+                let origin = match serde_json::from_str::<Origin>(&text) {
+                    Ok(origin) => origin,
+                    Err(_) if K::GOES_ON_WITHOUT_CALLER => Origin::default(),
+                    Err(error) => return Err(format!("what it needs to go on can not be read: {error}")),
+                };
+                let (caller, seal) = origin.into_parts();
+                callers.entry(text).or_insert((Arc::new(caller), seal)).clone()
+            }
+        };
+        let unreadable = |error: &dyn std::fmt::Display| format!("its history can not be read: {error}");
+        let records = self.journal.read(&known.run, 1).await.map_err(|error| unreadable(&error))?;
+        let seq = records.len() as u64;
+        let about = Run::told(known.clone()).about;
+        let StoredRun { history, seal, environment } = K::read(self, &about, &known.run, records, seal).await?;
+        let (run, inputs, progress) = self.driverless(&known);
+        self.lock().insert(known.run, run.clone());
+        let seal = LiveSeal::found(seal, &self.secrets);
+        let parts = RecorderParts { caller, run, about, progress, environment, seal, private, seq };
+        let kind = K::resume(history, Recorder::new(self.clone(), parts));
+        Ok(Box::new(Recovered { kind, inputs }))
+    }
+}

@@ -1,0 +1,261 @@
+//! The task that drives one run of any kind.
+
+use std::collections::BTreeSet;
+
+use steplatch_store::{AppendError, Appended};
+use steplatch_workflow::Input;
+use tokio::sync::watch;
+
+use super::recorder::{Recorder, Settlement, Written};
+use super::recovery::Recovery;
+use crate::run::{Disposition, Progress, RunInput, RunInputs};
+use crate::seal::{SealedEntries, SealedEntry};
+
+/// Whether effects may have been performed before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    First,
+    /// Another daemon drove the run, and may have performed what it stored.
+    AfterRestart,
+}
+
+impl Attempt {
+    pub(crate) fn is_repeated(self) -> bool {
+        self == Self::AfterRestart
+    }
+}
+
+/// What a kind of run made of an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Handled {
+    /// It is stored, with what follows from it.
+    Recorded,
+    /// It means nothing to the run as it is now.
+    Ignored,
+    /// The run is not this daemon's to drive any more.
+    Lost,
+}
+
+impl Handled {
+    /// From whether the run is still this daemon's to drive.
+    pub(crate) fn recorded(is_ours: bool) -> Self {
+        if is_ours { Self::Recorded } else { Self::Lost }
+    }
+}
+
+/// One kind of run: what its entries mean and what follows from them.
+///
+/// Methods that return whether the run goes on return false when it is not this daemon's to drive any more.
+pub(crate) trait RunKind: Recovery {
+    /// What is stored of it.
+    type Entry: SealedEntry;
+    /// What it waits for besides inputs.
+    type Event: Send;
+
+    fn recorder(&self) -> &Recorder;
+
+    fn recorder_mut(&mut self) -> &mut Recorder;
+
+    /// Returns how far the run is.
+    fn progress(&self) -> Progress;
+
+    fn is_over(&self) -> bool;
+
+    /// Whether the end of the run takes more than its last entry.
+    fn leaves_work(&self) -> bool;
+
+    /// Returns secrets of the run that are sealed wherever they stand in an entry.
+    fn own_secrets(&self) -> BTreeSet<String> {
+        BTreeSet::new()
+    }
+
+    /// Shows followers how far the run is.
+    fn publish(&self) {
+        self.recorder().publish(self.progress());
+    }
+
+    /// Performs what follows from the entries that are stored.
+    fn start(&mut self, attempt: Attempt) -> impl Future<Output = bool> + Send;
+
+    /// Waits for an event. Safe to drop and call again.
+    fn next_event(&mut self) -> impl Future<Output = Self::Event> + Send;
+
+    /// Handles an event: applies and records what follows, and performs it.
+    fn handle_event(&mut self, event: Self::Event) -> impl Future<Output = bool> + Send;
+
+    /// Handles an input: applies and records what follows, and performs it.
+    fn handle_input(&mut self, input: Input) -> impl Future<Output = Handled> + Send;
+
+    /// Ends what the run has started, once it is over. Returns false when the daemon stops before.
+    fn close(&mut self, inputs: &mut RunInputs) -> impl Future<Output = bool> + Send;
+
+    /// Does what depends on the end, before the run is stored as finished: the library keeps or counts it.
+    fn settle(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// Prepares for the next daemon.
+    fn stop(&mut self) -> impl Future<Output = ()> + Send {
+        // The next daemon may not know the secrets that this one has learned.
+        async {
+            self.record(&[]).await;
+        }
+    }
+
+    /// Ends tasks whose results nobody waits for any more.
+    fn release(&mut self) {}
+
+    /// Stores the first entries, which are applied already. `key` is a name under which only one run begins.
+    ///
+    /// # Errors
+    /// When the journal does not take them.
+    fn record_first(
+        &mut self,
+        entries: &[Self::Entry],
+        key: Option<String>,
+    ) -> impl Future<Output = Result<Appended, AppendError>> + Send {
+        async move {
+            let (sealed, now, settlement) = self.sealed(entries).await;
+            let appended = self.recorder_mut().write_first(sealed, &now, settlement, key).await?;
+            if matches!(appended, Appended::Written { .. }) && !self.is_over() {
+                self.publish();
+            }
+            Ok(appended)
+        }
+    }
+
+    /// Stores entries that are applied already, and everything else that has changed about the run: secrets that the daemon has
+    /// learned, and the form of the private part. Returns false when the run is not this daemon's to drive any more.
+    fn record(&mut self, entries: &[Self::Entry]) -> impl Future<Output = bool> + Send {
+        async move {
+            let (sealed, now, settlement) = self.sealed(entries).await;
+            let asks_person = now.asks_person;
+            let is_changed = match self.recorder_mut().write(sealed, &now, settlement).await {
+                Written::Stored => true,
+                Written::Nothing => asks_person != self.recorder().published().asks_person,
+                Written::Lost => return false,
+            };
+            match self.is_over() {
+                false if is_changed => self.publish(),
+                false => {}
+                true => self.recorder().publish_closing(),
+            }
+            true
+        }
+    }
+
+    /// Writes the marks of secrets into entries, and returns the progress, from which these secrets are redacted.
+    #[doc(hidden)]
+    fn sealed(
+        &mut self,
+        entries: &[Self::Entry],
+    ) -> impl Future<Output = (SealedEntries, Progress, Settlement)> + Send {
+        async move {
+            let own = self.own_secrets();
+            let sealed = self.recorder_mut().seal(entries, &own).await;
+            let now = self.progress();
+            let settlement = self.recorder().settlement(&now, self.leaves_work());
+            (sealed, now, settlement)
+        }
+    }
+}
+
+/// What a run reacts to.
+enum Message<E> {
+    Stopping,
+    Input(Box<RunInput>),
+    /// The daemon has learned a secret, or the approver's passphrase was changed.
+    Changed,
+    Event(E),
+}
+
+/// Drives a run to its end, or until the daemon stops.
+pub(crate) async fn drive<K: RunKind>(mut run: K, mut inputs: RunInputs, attempt: Attempt) {
+    if !Box::pin(drive_to_end(&mut run, &mut inputs, attempt)).await {
+        run.release();
+    }
+}
+
+/// Returns false when the run is left as it is.
+async fn drive_to_end<K: RunKind>(run: &mut K, inputs: &mut RunInputs, attempt: Attempt) -> bool {
+    let shared = run.recorder().shared.clone();
+    let (mut learned, mut key_changes) = (shared.secrets.learned(), shared.locked.key_changes());
+    if !Box::pin(run.start(attempt)).await {
+        return false;
+    }
+    while !run.is_over() {
+        let message = next(run, inputs, &mut learned, &mut key_changes).await;
+        // A run at rest keeps no room for what it does when something happens.
+        if !Box::pin(handle(run, message)).await {
+            return false;
+        }
+    }
+    Box::pin(finish(run, inputs)).await
+}
+
+/// Waits for the next message. Events come last: a run whose events are all there at once is still paused and cancelled.
+async fn next<K: RunKind>(
+    run: &mut K,
+    inputs: &mut RunInputs,
+    learned: &mut watch::Receiver<u64>,
+    key_changes: &mut watch::Receiver<u64>,
+) -> Message<K::Event> {
+    let stopping = run.recorder().shared.stopping.clone();
+    tokio::select! {
+        biased;
+        () = stopping.cancelled() => Message::Stopping,
+        input = inputs.recv() => input.map_or(Message::Stopping, Message::Input),
+        Ok(()) = learned.changed() => Message::Changed,
+        Ok(()) = key_changes.changed() => Message::Changed,
+        event = run.next_event() => Message::Event(event),
+    }
+}
+
+/// Handles a message. Returns false when the run is left as it is.
+async fn handle<K: RunKind>(run: &mut K, message: Message<K::Event>) -> bool {
+    match message {
+        Message::Stopping => {
+            run.stop().await;
+            false
+        }
+        Message::Input(input) => {
+            let RunInput { input, reply } = *input;
+            let handled = run.handle_input(input).await;
+            if let Some(reply) = reply {
+                // The requester may have gone.
+                let _ = match handled {
+                    Handled::Recorded => reply.send(Disposition::Recorded),
+                    Handled::Ignored => reply.send(Disposition::Ignored),
+                    Handled::Lost => Ok(()),
+                };
+            }
+            handled != Handled::Lost
+        }
+        Message::Changed => run.record(&[]).await,
+        Message::Event(event) => run.handle_event(event).await,
+    }
+}
+
+/// Ends the run once everything that it leaves behind is cleared away. Returns false when it is left to the next daemon.
+async fn finish<K: RunKind>(run: &mut K, inputs: &mut RunInputs) -> bool {
+    if !run.close(inputs).await {
+        return false;
+    }
+    if !run.recorder().is_listed_as(run.progress().state) {
+        // Before the summary: a run that is finished is not looked at by the next daemon.
+        run.settle().await;
+        if !run.record(&[]).await {
+            return false;
+        }
+        if !run.recorder().wait_for_parents(&run.progress()).await {
+            run.stop().await;
+            return false;
+        }
+        let now = run.progress();
+        if !run.recorder_mut().write_finished(&now).await {
+            return false;
+        }
+    }
+    run.release();
+    run.publish();
+    run.recorder().finish();
+    true
+}

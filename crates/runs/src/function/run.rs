@@ -1,0 +1,444 @@
+//! A function, or a call of a node, as a kind of run: its calls and their answers are recorded, then performed.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use steplatch_clock as clock;
+use steplatch_ids::{RunId, StepId};
+use steplatch_nodes::graph::GraphInput;
+use steplatch_python_api::{Answer, Call, CallKind};
+use steplatch_store::Record;
+use steplatch_workflow::{By, Input};
+
+use super::cancel::Ending;
+use super::entry::{Asked, Entry, Started};
+use super::frame::Frame;
+use super::gate::{answer_of, is_for_person, open_gate, step};
+use super::history::{Folded, Open, ROOT, What, child_of, child_step};
+use super::node::Declared;
+use super::work::{Came, Work, due};
+use crate::engine::{Attempt, Handled, Recorder, Recovery, RunKind, StoredRun};
+use crate::origin::Environment;
+use crate::run::{About, Progress, RunInputs, RunState};
+use crate::seal::Seal;
+use crate::shared::Shared;
+use crate::source::Source;
+
+/// One run of functions and graphs.
+pub(crate) struct FunctionRun {
+    pub(super) recorder: Recorder,
+    pub(super) declared: Arc<Declared>,
+    /// Who makes calls, by the numbers of the calls that they are the answers to.
+    pub(super) frames: HashMap<u64, Frame>,
+    pub(super) folded: Folded,
+    pub(super) work: Work,
+    /// Runs below this one that wait for somebody, by the calls that started them.
+    pub(super) below: HashMap<u64, RunId>,
+    /// Frames that are to begin once the run is not paused any more.
+    pub(super) to_begin: Vec<u64>,
+    pub(super) depth: u32,
+    /// Seconds that the run may be at work.
+    pub(super) timeout: Option<f64>,
+    /// The file of the run, as it is executed; none where it is a call of a node.
+    pub(super) file: Option<Arc<OwnFile>>,
+    /// Whether the library has counted the run, whose end another daemon saw.
+    pub(super) counted: bool,
+    /// What is known of its end while it is cancelled.
+    pub(super) ending: Ending,
+}
+
+/// The file that a run was begun with.
+#[derive(Debug)]
+pub(crate) struct OwnFile {
+    pub(super) name: String,
+    pub(super) text: Arc<str>,
+}
+
+/// What makes a run go on.
+pub(crate) enum Happened {
+    Came { number: u64, came: Came, by: Option<By> },
+    Child { number: u64, waits: Option<RunId> },
+    Cancelled { reason: String },
+    CleanedUpTooLong,
+    Paused { by: String, above: bool },
+    Resumed { by: String },
+    ChildBegan { number: u64 },
+    OutOfTime,
+}
+
+/// What the journal has of a function.
+pub(crate) struct FunctionHistory {
+    started: Box<Started>,
+    folded: Folded,
+    declared: Declared,
+    file: Option<Arc<OwnFile>>,
+    frame: Frame,
+    counted: bool,
+}
+
+impl Recovery for FunctionRun {
+    type History = FunctionHistory;
+
+    async fn read(
+        shared: &Arc<Shared>,
+        about: &About,
+        run: &RunId,
+        records: Vec<Record>,
+        seal: Seal,
+    ) -> Result<StoredRun<FunctionHistory>, String> {
+        let mut entries = Vec::with_capacity(records.len());
+        for record in &records {
+            let entry = Entry::read(record, &seal);
+            entries.push(entry.map_err(|error| format!("its history can not be read: {error}"))?);
+        }
+        let mut folded = Folded::default();
+        entries.iter().for_each(|entry| folded.apply(entry));
+        let Some(Entry::Started(started)) = entries.into_iter().next() else {
+            return Err("its history does not begin with its start".to_owned());
+        };
+        let declared = Declared::read(&started.nodes, &shared.hands, run)?;
+        declared.adopt(std::mem::take(&mut folded.terminals));
+        let file = shared.file_of(&started);
+        let frame = shared.frame_of(&started, file.as_deref());
+        // Looked up before any run goes on: a run that was over may have been counted, and others are counted after it.
+        let counted = match (&about.source, &folded.end) {
+            (Source::SavedFunction { folder, file, .. }, Some(_)) => {
+                shared.workflows.has_counted(folder, file, &about.workflow, run).await
+            }
+            _ => false,
+        };
+        let history = FunctionHistory { started, folded, declared, file, frame, counted };
+        Ok(StoredRun { history, seal, environment: Environment::Whole })
+    }
+
+    fn resume(history: FunctionHistory, recorder: Recorder) -> Self {
+        let FunctionHistory { started, folded, declared, file, frame, counted } = history;
+        let run = Self::new(recorder, &started, folded, Arc::new(declared), file, frame);
+        Self { counted, ..run }
+    }
+
+    fn awaits(&self, step: &StepId) -> bool {
+        self.folded.open.iter().any(|(number, _)| child_step(&self.recorder.run.id, number) == *step)
+    }
+}
+
+impl RunKind for FunctionRun {
+    type Entry = Entry;
+    type Event = Happened;
+
+    fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    fn recorder_mut(&mut self) -> &mut Recorder {
+        &mut self.recorder
+    }
+
+    fn is_over(&self) -> bool {
+        self.folded.end.is_some()
+    }
+
+    /// It counts as over once what it started has ended.
+    fn leaves_work(&self) -> bool {
+        true
+    }
+
+    fn own_secrets(&self) -> BTreeSet<String> {
+        self.declared.secrets()
+    }
+
+    fn progress(&self) -> Progress {
+        let end = self.folded.end.as_ref();
+        let state = match self.folded.state() {
+            RunState::Running if !self.below.is_empty() => RunState::Waiting,
+            state => state,
+        };
+        Progress {
+            state,
+            ended: end.map(|end| end.at),
+            error: self.recorder.shared.secrets.masked_if(end.and_then(|end| end.error.clone())),
+            traceback: self.recorder.shared.secrets.masked_if(end.and_then(|end| end.traceback.clone())),
+            result: end.filter(|end| end.state == RunState::Completed).map(|end| {
+                let mut result = end.result.clone().unwrap_or_default();
+                self.recorder.shared.secrets.mask_in(&mut result);
+                Arc::new(result)
+            }),
+            paused: self.folded.paused.clone(),
+            gates: self
+                .folded
+                .open
+                .waiting()
+                .filter_map(|(number, open)| open_gate(&self.recorder.run.id, number, open))
+                .collect(),
+            below: self.below.values().cloned().collect(),
+            asks_person: self.asks_person(),
+            returned: end.and_then(|end| end.result.clone()).map(Arc::new),
+            ..Progress::default()
+        }
+    }
+
+    async fn start(&mut self, attempt: Attempt) -> bool {
+        if attempt == Attempt::First {
+            self.work.came(ROOT, Came::Begin);
+            self.publish();
+            return true;
+        }
+        self.folded.begins_by(clock::now());
+        if let Err(error) = Box::pin(self.take_up()).await {
+            tracing::error!(run = %self.recorder.run.id, error, "a run can not be taken up");
+            if !self.append(vec![Entry::Failed { at: clock::now(), error, traceback: None }]).await {
+                return false;
+            }
+        }
+        // The last daemon may have learned of a secret and not have lived to seal it.
+        if !self.record(&[]).await || !Box::pin(self.resume_cancel()).await {
+            return false;
+        }
+        self.publish();
+        true
+    }
+
+    async fn next_event(&mut self) -> Happened {
+        let out_of_time = self.timeout.and_then(|timeout| self.folded.at_work_for(timeout));
+        if out_of_time.is_some_and(|at| at <= clock::now()) {
+            return Happened::OutOfTime;
+        }
+        loop {
+            // Ready results are polled last, so that a function whose calls all complete at once does not starve its limits.
+            let is_ready = self.work.is_ready();
+            tokio::select! {
+                biased;
+                Some((number, came)) = self.work.next() => return Happened::Came { number, came, by: None },
+                () = due(out_of_time) => return Happened::OutOfTime,
+                () = due(self.ending.cleans_up_until) => return Happened::CleanedUpTooLong,
+                () = std::future::ready(()), if is_ready => if let Some((number, came)) = self.work.next_ready() {
+                    return Happened::Came { number, came, by: None };
+                },
+            }
+        }
+    }
+
+    async fn handle_event(&mut self, event: Happened) -> bool {
+        self.take(event).await
+    }
+
+    async fn handle_input(&mut self, input: Input) -> Handled {
+        match self.heard(input) {
+            Some(happened) => Handled::recorded(self.take(happened).await),
+            None => Handled::Ignored,
+        }
+    }
+
+    async fn close(&mut self, _: &mut RunInputs) -> bool {
+        self.work.end().await;
+        self.declared.close(&self.recorder.caller).await;
+        true
+    }
+
+    /// Has the library count the run, if it has the workflow.
+    async fn settle(&mut self) {
+        let Source::SavedFunction { folder, file, hash } = &self.recorder.about.source else { return };
+        let Some(end) = self.folded.end.as_ref().filter(|_| !self.counted) else { return };
+        let succeeded = end.state == RunState::Completed;
+        let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(end.at.0).unwrap_or(0));
+        let of = (self.recorder.about.workflow.as_str(), &self.recorder.run.id);
+        self.recorder.shared.workflows.note_function(folder, file, of, hash, succeeded, at).await;
+    }
+}
+
+impl FunctionRun {
+    pub(super) fn new(
+        recorder: Recorder,
+        started: &Started,
+        folded: Folded,
+        declared: Arc<Declared>,
+        file: Option<Arc<OwnFile>>,
+        frame: Frame,
+    ) -> Self {
+        Self {
+            recorder,
+            declared,
+            frames: HashMap::from([(ROOT, frame)]),
+            folded,
+            work: Work::default(),
+            below: HashMap::new(),
+            to_begin: Vec::new(),
+            depth: started.depth,
+            timeout: started.limit(),
+            file,
+            counted: false,
+            ending: Ending::default(),
+        }
+    }
+
+    /// Returns what an input means to the run as it is now.
+    fn heard(&self, input: Input) -> Option<Happened> {
+        match input {
+            Input::Cancel { reason } => Some(Happened::Cancelled { reason }),
+            Input::GateAnswered { step: gate, choice, by } => {
+                let number = u64::from(gate.visit);
+                // Somebody else was first, or it is another run's.
+                let What::Call(Call { kind: kind @ CallKind::Gate { .. }, .. }) = &self.folded.open.get(number)?.what
+                else {
+                    return None;
+                };
+                let came = Came::Answer(answer_of(kind, choice));
+                (step(&self.recorder.run.id, number)? == gate).then_some(Happened::Came { number, came, by: Some(by) })
+            }
+            Input::ChildWaits { step, waits } => {
+                let run = waits.then(|| RunId::started_by(&step));
+                Some(Happened::Child { number: u64::from(step.visit), waits: run })
+            }
+            Input::Pause { by, above } => {
+                let is_running = self.folded.paused.is_none() && self.folded.cancel.is_none();
+                is_running.then_some(Happened::Paused { by, above })
+            }
+            // A run that was paused directly is not resumed with its parent.
+            Input::Resume { by, above } => {
+                let pause = self.folded.paused.as_ref().filter(|pause| !above || pause.above);
+                pause.map(|_| Happened::Resumed { by })
+            }
+            Input::ChildBegan { step, .. } => Some(Happened::ChildBegan { number: u64::from(step.visit) }),
+            // Functions are told nothing else from outside.
+            _ => None,
+        }
+    }
+
+    /// Records and performs what follows from it. Returns false when the run is not this daemon's to drive any more.
+    async fn take(&mut self, happened: Happened) -> bool {
+        let at = clock::now();
+        match happened {
+            Happened::Cancelled { reason } => self.cancel(at, reason).await,
+            Happened::CleanedUpTooLong => self.cancel_at_once(at, String::new()).await,
+            Happened::OutOfTime => {
+                let seconds = self.timeout.unwrap_or_default();
+                let error = format!("the run was at work for {seconds} s, which is its limit");
+                let entries =
+                    self.folded.ended_by(&self.recorder.run.id, at, Entry::Failed { at, error, traceback: None });
+                self.append(entries).await
+            }
+            Happened::Paused { by, above } => {
+                if !self.append(vec![Entry::Paused { at, by: by.clone(), above }]).await {
+                    return false;
+                }
+                self.tell_children(|| Input::Pause { by: by.clone(), above: true });
+                true
+            }
+            Happened::ChildBegan { number } => {
+                if let Some(pause) = self.folded.paused.clone()
+                    && let Some(child) = self.recorder.shared.driven(&child_of(&self.recorder.run.id, number))
+                {
+                    child.send(Input::Pause { by: pause.by, above: true });
+                }
+                true
+            }
+            Happened::Resumed { by } => {
+                if !self.append(vec![Entry::Resumed { at, by: by.clone() }]).await {
+                    return false;
+                }
+                self.tell_children(|| Input::Resume { by: by.clone(), above: true });
+                for number in std::mem::take(&mut self.to_begin) {
+                    self.work.came(number, Came::Begin);
+                }
+                self.go_on_all().await
+            }
+            Happened::Child { number, waits } => {
+                match waits.filter(|_| self.folded.open.contains(number)) {
+                    Some(run) => drop(self.below.insert(number, run)),
+                    None => drop(self.below.remove(&number)),
+                }
+                self.publish();
+                self.record(&[]).await
+            }
+            Happened::Came { number, came: Came::Begin, .. } => {
+                if self.folded.paused.is_some() {
+                    self.to_begin.push(number);
+                    return true;
+                }
+                self.begin_frame(number).await
+            }
+            Happened::Came { number, came: Came::DelayOver(step), .. } => {
+                self.graph_goes_on(number, Vec::new(), GraphInput::DelayOver { step }, None).await
+            }
+            Happened::Came { number, came, by } => {
+                self.below.remove(&number);
+                let open = self.folded.open.get(number).cloned();
+                let starts_run = |open: &Open| matches!(open.asked(&self.recorder.run.id, number), Asked::Run { .. });
+                let child = open.as_ref().is_none_or(starts_run).then(|| child_of(&self.recorder.run.id, number));
+                let goes_on = match open {
+                    Some(open) => self.answer(number, open, came, by).await,
+                    // The call was interrupted; its late result is dropped.
+                    None => true,
+                };
+                if let Some(child) = child.and_then(|child| self.recorder.shared.driven(&child)).filter(|_| goes_on) {
+                    child.taken.cancel();
+                }
+                goes_on
+            }
+        }
+    }
+
+    /// Does again what a run waits for that another daemon left. What may have been done is not done again.
+    async fn take_up(&mut self) -> Result<(), String> {
+        let open: Vec<_> = self.folded.open.iter().map(|(number, open)| (number, open.clone())).collect();
+        // Those that make calls come before their calls, as they began.
+        for (number, open) in open {
+            match open.what {
+                What::Call(call) => self.perform(number, open.at, call.kind, true),
+                What::Step { step, node, input, .. } => {
+                    let timeout = self.limit_of(open.frame, &step, &node);
+                    self.call_node(number, open.at, node.as_str(), input, timeout, true);
+                }
+            }
+        }
+        // The cancel is raised in the function next. Held answers are dropped.
+        if self.folded.cancel.as_ref().is_some_and(|cancel| !cancel.is_told) {
+            return Ok(());
+        }
+        let frames: Vec<u64> = self.frames.keys().copied().collect();
+        for number in frames {
+            self.resume_frame(number).await?;
+        }
+        // It was let go on, and the daemon did not live to see to it.
+        if self.folded.was_paused && self.folded.paused.is_none() && self.folded.end.is_none() {
+            self.go_on_all().await;
+        }
+        Ok(())
+    }
+
+    /// Applies entries and records them. Returns false when the run is not this daemon's to drive any more.
+    pub(super) async fn append(&mut self, entries: Vec<Entry>) -> bool {
+        if entries.is_empty() {
+            return true;
+        }
+        let entries = self.with_cancelled_end(entries);
+        for entry in &entries {
+            self.folded.apply(entry);
+        }
+        self.record(&entries).await
+    }
+
+    /// Whether a person has to answer a question of the run, or of one below it.
+    fn asks_person(&self) -> bool {
+        let mut waiting = self.folded.open.waiting();
+        waiting.any(|(_, open)| matches!(&open.what, What::Call(call) if is_for_person(&call.kind)))
+            || self.recorder.shared.ask_person(self.below.values())
+    }
+
+    /// Tells the runs below this one something.
+    fn tell_children(&self, input: impl Fn() -> Input) {
+        for (number, open) in self.folded.open.iter() {
+            if matches!(&open.what, What::Call(Call { kind: CallKind::RunWorkflow { .. }, .. }))
+                && let Some(child) = self.recorder.shared.driven(&child_of(&self.recorder.run.id, number))
+            {
+                child.send(input());
+            }
+        }
+    }
+
+    /// Returns an answer that says what is not there.
+    pub(super) fn not_found(what: &str, id: &str) -> Came {
+        Came::Answer(Answer::refused(format!("{what} '{id}' not found in session")))
+    }
+}

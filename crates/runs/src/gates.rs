@@ -1,0 +1,327 @@
+//! Gates of runs: which wait, how each is shown, and how an answer reaches its run.
+
+mod answer;
+mod closed_gate;
+mod open_gate;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use steplatch_access::{Caller, NoPerson};
+use steplatch_clock as clock;
+use steplatch_ids::{RunId, StepId};
+use steplatch_protocol::{AnswerGateReply, GateInfo, GetGate, GetGateReply};
+use steplatch_workflow::{By, Input, Proof, Timestamp};
+
+use crate::locked::NotOpened;
+use crate::run::{Disposition, Run, RunState};
+use crate::runs::Runs;
+pub use answer::GateAnswer;
+use answer::{AnswerError, VerifiedAnswer};
+pub(crate) use closed_gate::{ClosedGate, GateEnd};
+pub(crate) use open_gate::OpenGate;
+use open_gate::reported;
+
+/// How long an answer may take to be stored.
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+
+/// The fewest digits of a digest that name a question.
+const SHORTEST_DIGEST: usize = 8;
+
+/// Runs that are looked at for their gates, below one run.
+const MOST_LOOKED_AT: usize = 1000;
+
+/// Says that a run waits for no answer, or can not take one.
+fn not_waiting(run: &Run) -> AnswerError {
+    if let Some(trouble) = run.progress().trouble.filter(|_| run.state() == RunState::Waiting) {
+        return refused(trouble);
+    }
+    refused(format!("Run is not waiting for input (state: {})", run.state().name()))
+}
+
+fn refused(why: String) -> AnswerError {
+    AnswerError::Refused(why)
+}
+
+/// Says what an answer lacks that has no such proof.
+fn unproved(required: Proof) -> String {
+    let how = match required {
+        Proof::None => "given by a person",
+        Proof::Dialog => "given in a dialog of an MCP client, or in a terminal of your own",
+        Proof::Terminal => "typed in a terminal of your own, with 'steplatch gates answer'",
+        Proof::Passphrase => "given with the approver's passphrase, which 'steplatch approver set' sets",
+    };
+    format!("This gate takes an answer only if it is {how} (setting gates.require = \"{}\")", required.name())
+}
+
+/// Says who was first.
+fn already_answered(by: &By, at: Timestamp, answer: &str) -> String {
+    format!("The gate was already answered by {by} at {}: {answer}", clock::to_iso8601(at))
+}
+
+/// Says that the journal did not take an answer yet.
+fn not_written(run: &Run) -> AnswerError {
+    let why = run.progress().trouble.map(|trouble| format!(": {trouble}")).unwrap_or_default();
+    refused(format!("The answer is not written down yet{why}; look with get_run"))
+}
+
+impl Runs {
+    /// Returns a run, and those below it that wait for somebody.
+    pub(super) fn family(&self, run: &Arc<Run>) -> Vec<Arc<Run>> {
+        let (mut family, mut at) = (vec![run.clone()], 0);
+        // None of them is below itself, and through more gates than that nobody looks.
+        while let Some(run) = family.get(at).filter(|_| family.len() < MOST_LOOKED_AT) {
+            let below = run.progress().below;
+            family.extend(below.iter().filter_map(|below| self.shared.driven(below)));
+            at += 1;
+        }
+        family
+    }
+
+    /// Returns those of them that ask somebody themselves.
+    fn asking(&self, run: &Arc<Run>) -> Vec<Arc<Run>> {
+        let asks = |run: &Arc<Run>| !run.progress().gates.is_empty();
+        self.family(run).into_iter().filter(asks).collect()
+    }
+
+    /// Returns whether somebody has to answer before a run, or one below it, goes on.
+    pub(super) fn asks(&self, run: &Arc<Run>) -> bool {
+        !self.asking(run).is_empty()
+    }
+
+    /// Returns the gates that a run and those below it wait at, as far as reports tell them, the oldest first.
+    pub(super) fn pending_gates(&self, run: &Arc<Run>) -> Vec<GateInfo> {
+        self.whole_gates(run).into_iter().map(reported).collect()
+    }
+
+    /// Returns the gates that a run and those below it wait at, the oldest first.
+    fn whole_gates(&self, run: &Arc<Run>) -> Vec<GateInfo> {
+        let secrets = &self.shared.secrets;
+        let gates = |run: &Arc<Run>| -> Vec<GateInfo> {
+            let held = self.shared.sessions.held();
+            let info = |gate: &OpenGate| {
+                let info = gate.info(run, secrets);
+                GateInfo { typed: held.typed(&run.id, &info.gate_id), ..info }
+            };
+            run.progress().gates.iter().map(info).collect()
+        };
+        let mut pending: Vec<GateInfo> = self.asking(run).iter().flat_map(gates).collect();
+        pending.sort_by(|one, other| one.created_at.cmp(&other.created_at));
+        pending
+    }
+
+    /// Returns the run that an answer is for: this one, or the one below it whose gate is meant.
+    async fn meant(&self, asked: Arc<Run>, gate_id: Option<&str>) -> Result<Arc<Run>, String> {
+        let asking = self.asking(&asked);
+        if let Some(step) = gate_id.and_then(|gate| gate.parse::<StepId>().ok()) {
+            let is_meant = |run: &&Arc<Run>| run.id == step.run;
+            if let Some(run) = asking.iter().find(is_meant) {
+                return Ok(run.clone());
+            }
+            // One that asks no more knows who answered it.
+            return Ok(self.find(step.run.as_str()).await.unwrap_or(asked));
+        }
+        match &asking[..] {
+            [] => Ok(asked),
+            [only] => Ok(only.clone()),
+            _ => {
+                let ids: Vec<String> = self.pending_gates(&asked).into_iter().map(|gate| gate.gate_id).collect();
+                Err(format!("Several gates wait; say which with gate_id: {}", ids.join(", ")))
+            }
+        }
+    }
+
+    /// Shows a question whole.
+    pub async fn gate(&self, verb: &GetGate) -> GetGateReply {
+        let refused = |error: String| GetGateReply { error: Some(error), ..GetGateReply::default() };
+        let run = match self.find(&verb.run_id).await {
+            Ok(run) => run,
+            Err(error) => return refused(error),
+        };
+        let gates = self.whole_gates(&run);
+        let gate = match (&verb.gate_id, &gates[..]) {
+            (Some(id), _) => gates.iter().find(|gate| gate.gate_id == *id),
+            (None, [only]) => Some(only),
+            (None, []) => None,
+            (None, several) => {
+                let ids: Vec<&str> = several.iter().map(|gate| gate.gate_id.as_str()).collect();
+                return refused(format!("Several gates wait; say which with gate_id: {}", ids.join(", ")));
+            }
+        };
+        match gate {
+            Some(gate) => {
+                // One of a run below it is not the first that anyone was asked in its name.
+                let asked_before = gate.run_id != run.id.as_str() || self.asked_before(&run).await;
+                GetGateReply { success: true, gate: Some(gate.clone()), asked_before, error: None }
+            }
+            None => {
+                let gate = verb.gate_id.as_deref();
+                let before = self.answered_before(&run, gate).await;
+                refused(before.unwrap_or_else(|| not_waiting(&run).to_string()))
+            }
+        }
+    }
+
+    /// Whether a gate of a run is over, however it ended. One whose history can not be read may have asked.
+    async fn asked_before(&self, run: &Run) -> bool {
+        self.shared.closed_gates(run).await.is_none_or(|gates| !gates.is_empty())
+    }
+
+    /// Passes an answer on to the run that waits for it. Returns once it is written down.
+    pub async fn answer(&self, caller: &Caller, given: GateAnswer) -> AnswerGateReply {
+        let run_id = given.run_id.clone();
+        if let Err(why) = self.unlock_for(caller, &given).await {
+            let error = Some(why.to_string());
+            let (passphrase_wanted, retry_after_seconds) = match why {
+                NotOpened::NotPassed(why) => (why.wants_another(), why.retry_after_seconds()),
+                NotOpened::Unreadable(_) => (false, None),
+            };
+            let status = RunState::Waiting.name().to_owned();
+            let refused = AnswerGateReply { run_id, status, error, ..AnswerGateReply::default() };
+            return AnswerGateReply { passphrase_wanted, retry_after_seconds, ..refused };
+        }
+        let unmeant = |error: String| AnswerGateReply {
+            run_id: run_id.clone(),
+            error: Some(error),
+            ..AnswerGateReply::default()
+        };
+        let asked = match self.find(&run_id).await {
+            Ok(asked) => asked,
+            Err(error) => return unmeant(error),
+        };
+        let status = asked.state().name().to_owned();
+        let run = match self.meant(asked, given.gate_id.as_deref()).await {
+            Ok(run) => run,
+            Err(error) => return AnswerGateReply { status, ..unmeant(error) },
+        };
+        // Of two that answer at once, the second finds what the first one left.
+        let _first = run.answering.lock().await;
+        let taken = self.answer_gate(caller, &run, &given).await;
+        let passphrase_wanted = matches!(&taken, Err(AnswerError::NotApproved(why)) if why.wants_another());
+        AnswerGateReply {
+            success: taken.is_ok(),
+            run_id,
+            status: run.state().name().to_owned(),
+            passphrase_wanted,
+            retry_after_seconds: match &taken {
+                Err(AnswerError::NotApproved(why)) => why.retry_after_seconds(),
+                _ => None,
+            },
+            misread: matches!(taken, Err(AnswerError::Misread(_))),
+            error: taken.err().map(|why| why.to_string()),
+        }
+    }
+
+    /// Opens the locked runs if an answer is for one of them and can be a person's.
+    ///
+    /// # Errors
+    /// When it carries no passphrase, or one that is not the approver's.
+    async fn unlock_for(&self, caller: &Caller, given: &GateAnswer) -> Result<(), NotOpened> {
+        let is_meant = |id: &str| id.parse::<RunId>().is_ok_and(|id| self.is_locked(&id));
+        let gate = given.gate_id.as_deref().and_then(|gate| gate.split_once('/')).map(|(run, _)| run);
+        if !is_meant(&given.run_id) && !gate.is_some_and(is_meant) {
+            return Ok(());
+        }
+        match caller.no_person().await {
+            None | Some(NoPerson::Hidden) if !given.decides => {
+                self.unlock_with(given.passphrase.as_ref(), caller.source()).await.map(drop)
+            }
+            // It is refused below, in its own words.
+            _ => Ok(()),
+        }
+    }
+
+    /// Passes an answer on to the run whose gate it is for. Returns once it is stored.
+    async fn answer_gate(&self, caller: &Caller, run: &Arc<Run>, given: &GateAnswer) -> Result<(), AnswerError> {
+        let open = run.progress().gates;
+        let gate = match (given.gate_id.as_deref(), &open[..]) {
+            (Some(id), _) => open.iter().find(|gate| gate.step.to_string() == id),
+            (None, [only]) => Some(only),
+            (None, []) => None,
+            (None, several) => {
+                let ids: Vec<String> = several.iter().map(|gate| gate.step.to_string()).collect();
+                return Err(refused(format!("Several gates wait; say which with gate_id: {}", ids.join(", "))));
+            }
+        };
+        let Some(gate) = gate else {
+            let before = self.answered_before(run, given.gate_id.as_deref()).await;
+            return Err(match (before, given.gate_id.as_deref(), &open[..]) {
+                (Some(answered), ..) => refused(answered),
+                (None, Some(id), [only]) => {
+                    refused(format!("Gate '{id}' is not the one that waits, which is '{}'", only.step))
+                }
+                (None, Some(id), [_, ..]) => refused(format!("Gate '{id}' does not wait in run '{}'", run.id)),
+                (None, ..) => not_waiting(run),
+            });
+        };
+        let info = gate.info(run, &self.shared.secrets);
+        let VerifiedAnswer { choice, by } = self.admitted(caller, gate, &info, given).await?;
+        let input = Input::GateAnswered { step: gate.step.clone(), choice, by };
+        match run.request(input, TAKEN_WITHIN).await {
+            Some(Disposition::Recorded) => Ok(()),
+            Some(Disposition::Ignored) => {
+                let before = self.answered_before(run, Some(&info.gate_id)).await;
+                let is_over = || format!("Gate '{}' waits no longer: the run is {}", info.gate_id, run.state().name());
+                Err(refused(before.unwrap_or_else(is_over)))
+            }
+            None => Err(not_written(run)),
+        }
+    }
+
+    /// Looks at an answer, and at who gives it. Returns what the run is told.
+    async fn admitted(
+        &self,
+        caller: &Caller,
+        gate: &OpenGate,
+        info: &GateInfo,
+        given: &GateAnswer,
+    ) -> Result<VerifiedAnswer, AnswerError> {
+        let approver = &self.shared.approver;
+        let human = gate.is_for_person();
+        // An agent that asks for leave does not give it to itself.
+        if human && given.decides {
+            return Err(refused(NoPerson::Agent.to_string()));
+        }
+        match caller.no_person().await.filter(|_| human) {
+            // What the kernel hides, the passphrase proves.
+            Some(NoPerson::Hidden) if approver.told().await.is_set => {}
+            Some(why) => return Err(refused(why.to_string())),
+            None => {}
+        }
+        let is_of_another =
+            |digest: &String| digest.len() < SHORTEST_DIGEST || !info.digest.starts_with(digest.as_str());
+        if given.digest.as_ref().is_some_and(is_of_another) {
+            return Err(refused(format!(
+                "Gate '{0}' is shown otherwise than when this answer was given; read it again: steplatch gates show {0}",
+                info.gate_id
+            )));
+        }
+        let choice = gate.read(info, given).map_err(AnswerError::Misread)?;
+        let mut proof = None;
+        if human {
+            let passed = approver.passes(given.passphrase.as_ref(), caller.source()).await;
+            let knows_passphrase = passed.map_err(AnswerError::NotApproved)?;
+            let shown = if knows_passphrase { Proof::Passphrase } else { caller.proof().await };
+            let required = approver.requires();
+            if shown < required {
+                return Err(refused(unproved(required)));
+            }
+            proof = Some(shown);
+        }
+        Ok(VerifiedAnswer { choice, by: given.by(caller, proof).await })
+    }
+
+    /// Returns a sentence about the end of this gate, or about the last answer where none is named.
+    async fn answered_before(&self, run: &Run, gate_id: Option<&str>) -> Option<String> {
+        let gates = self.shared.closed_gates(run).await?;
+        gates.into_iter().rev().find_map(|gate| match (gate.end, gate_id) {
+            (GateEnd::Answered { at, answer, by }, id) if id.is_none_or(|id| id == gate.step.to_string()) => {
+                Some(already_answered(&by, at, &answer))
+            }
+            (GateEnd::Expired, Some(id)) if id == gate.step.to_string() => {
+                Some(format!("Gate '{id}' waits no longer: nobody answered it in time"))
+            }
+            _ => None,
+        })
+    }
+}

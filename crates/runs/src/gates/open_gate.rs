@@ -1,0 +1,88 @@
+//! A gate that waits for its answer, whatever kind of run opened it.
+
+use serde_json::{Map, Value};
+use steplatch_access::{MASK, Secrets};
+use steplatch_clock as clock;
+use steplatch_ids::StepId;
+use steplatch_library::Signature;
+use steplatch_protocol::GateInfo;
+use steplatch_workflow::{AnsweredBy, Gate, Timestamp};
+
+use crate::machine::{LONGEST_TEXT, shorten};
+use crate::run::Run;
+
+/// The hexadecimal digits of a digest: 128 bits, so that two questions with the same digest can not be made.
+const DIGEST_DIGITS: usize = 32;
+
+/// A gate that waits for its answer.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenGate {
+    /// The name that answers carry.
+    pub(crate) step: StepId,
+    pub(crate) opened_at: Timestamp,
+    pub(crate) prompt: String,
+    /// What can be answered; without any, every text can.
+    pub(crate) choices: Vec<String>,
+    /// What is to be filled in instead.
+    pub(crate) form: Option<Value>,
+    pub(crate) answered_by: AnsweredBy,
+    pub(crate) context: Map<String, Value>,
+    /// Until when an answer counts.
+    pub(crate) expires_at: Option<Timestamp>,
+}
+
+impl From<&Gate> for OpenGate {
+    fn from(gate: &Gate) -> Self {
+        Self {
+            step: gate.step.clone(),
+            opened_at: gate.opened_at,
+            prompt: gate.prompt(),
+            choices: gate.choices().into_iter().map(str::to_owned).collect(),
+            form: gate.form().cloned(),
+            answered_by: gate.answered_by(),
+            context: gate.context.clone(),
+            expires_at: gate.expires_at(),
+        }
+    }
+}
+
+impl OpenGate {
+    pub(crate) fn is_for_person(&self) -> bool {
+        self.answered_by == AnsweredBy::Human
+    }
+
+    /// Returns the gate whole, as it is shown: secrets hidden, with a digest of what is shown of it and of the definition that says what
+    /// follows. A secret that is learned later changes the digest.
+    pub(crate) fn info(&self, run: &Run, secrets: &Secrets) -> GateInfo {
+        let mut info = GateInfo {
+            gate_id: self.step.to_string(),
+            run_id: self.step.run.to_string(),
+            prompt: secrets.masked(self.prompt.clone()),
+            choices: self.choices.iter().cloned().map(|choice| secrets.masked(choice)).collect(),
+            form: self.form.clone(),
+            answered_by: self.answered_by.name().to_owned(),
+            created_at: clock::to_iso8601(self.opened_at),
+            expires_at: self.expires_at.map(clock::to_iso8601),
+            context: self.context.clone(),
+            ..GateInfo::default()
+        };
+        secrets.mask_fields(&mut info.context);
+        if let Some(form) = &mut info.form {
+            secrets.mask_in(form);
+        }
+        let definition = (&run.about.signature, &run.about.pins);
+        let GateInfo { gate_id, prompt, choices, form, answered_by, context, .. } = &info;
+        let all = serde_json::json!([gate_id, prompt, choices, form, answered_by, context, definition]).to_string();
+        info.masked = all.contains(MASK);
+        info.digest = Signature::of_text(&all).as_str()[..DIGEST_DIGITS].to_owned();
+        info
+    }
+}
+
+/// Shortens a gate to what reports have room for.
+pub(super) fn reported(mut info: GateInfo) -> GateInfo {
+    let mut context = info.context.clone();
+    context.values_mut().for_each(|field| shorten(field, LONGEST_TEXT));
+    info.shortened = context != info.context;
+    GateInfo { context, ..info }
+}

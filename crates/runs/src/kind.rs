@@ -1,0 +1,164 @@
+//! The kinds of runs. Every choice between them is made here.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+use steplatch_access::OpeningKey;
+use steplatch_ids::RunId;
+use steplatch_protocol::{GateInfo, RunEvent, RunReply};
+use steplatch_store::{Journal as _, KnownRun, RunFilter};
+use steplatch_workflow::Outcome;
+
+use crate::child::LEFT_ALONE;
+use crate::engine::RecoveredRun;
+use crate::event::Unreadable;
+use crate::function::{self, FunctionRun};
+use crate::gates::ClosedGate;
+use crate::machine::{self, MachineRun};
+use crate::remote::{self, RemoteRun};
+use crate::run::Run;
+use crate::shared::Shared;
+
+/// The kinds of runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Machine,
+    Function,
+    Remote,
+}
+
+impl Shared {
+    /// Returns the events that followers of a run see, for at most so many entries from number `from` on. Some entries are no event.
+    pub(super) async fn events_for_followers(
+        &self,
+        run: &Run,
+        from: u64,
+        at_most: usize,
+    ) -> Result<Vec<Option<RunEvent>>, Unreadable> {
+        let records = self.journal.read_some(&run.id, from, at_most).await?;
+        match run.kind() {
+            Kind::Machine => self.machine_events(run, from, records).await,
+            Kind::Function => records.iter().map(|record| function::event(run, record)).collect(),
+            Kind::Remote => records.iter().map(|record| remote::event(run, record)).collect(),
+        }
+    }
+
+    /// Returns the report of a run that waits at `gate`, if it waits at one.
+    pub(super) async fn report_of(&self, run: &Arc<Run>, gate: Option<GateInfo>) -> Result<RunReply, Unreadable> {
+        let records = self.journal.read(&run.id, 1).await?;
+        let (run, secrets) = (run.clone(), self.secrets.clone());
+        self.at_length(move || match run.kind() {
+            Kind::Machine => machine::report(&run, run.progress(), records, gate, &secrets),
+            Kind::Function => {
+                function::report(&run, &records, &secrets).map(|report| RunReply { pending_gate: gate, ..report })
+            }
+            Kind::Remote => remote::report(&run, &records, &secrets),
+        })
+        .await
+    }
+
+    /// Returns what a run that is over came to, for a machine that waits for it.
+    pub(super) async fn outcome_of(&self, run: &Run) -> Outcome {
+        match run.kind() {
+            Kind::Machine => machine::outcome(self, run).await,
+            Kind::Function => function::outcome_of(self, run).await,
+            Kind::Remote => remote::outcome_of(self, run).await,
+        }
+    }
+
+    /// Returns what a run that is completed returned, for a function that waits for it.
+    ///
+    /// # Errors
+    /// In the rest of a sentence about the run, when its result cannot be read.
+    pub(super) async fn value_of(&self, run: &Run) -> Result<Value, String> {
+        match run.kind() {
+            Kind::Machine => machine::value(self, run).await,
+            Kind::Function => function::returned(self, run).await,
+            Kind::Remote => remote::result_of(self, run).await,
+        }
+    }
+
+    /// Returns the gates of a run that wait no longer, in the order in which they ended. `None` where its history cannot be read.
+    pub(super) async fn closed_gates(&self, run: &Run) -> Option<Vec<ClosedGate>> {
+        let records = self.journal.read(&run.id, 1).await.ok()?;
+        let closed_gate = match run.kind() {
+            Kind::Machine => machine::closed_gate,
+            Kind::Function => function::closed_gate,
+            Kind::Remote => return Some(Vec::new()),
+        };
+        records.iter().filter_map(|record| closed_gate(&run.id, record).transpose()).collect::<Result<_, _>>().ok()
+    }
+
+    /// Resumes everything that another daemon left.
+    pub(super) async fn recover(self: &Arc<Self>) {
+        let unfinished = RunFilter { finished: Some(false), ..RunFilter::default() };
+        let left = match self.journal.runs(unfinished).await {
+            Ok(left) => left,
+            Err(error) => {
+                tracing::error!(%error, "the runs of the last daemon are not resumed: the journal cannot be read");
+                return;
+            }
+        };
+        // The oldest first, as they began.
+        let left: Vec<KnownRun> = left.into_iter().rev().collect();
+        let cleared = self.approver.cleared_key().await;
+        if cleared.is_none()
+            && let Err(error) = self.lock_sealed(&left).await
+        {
+            tracing::error!(%error, "the runs of the last daemon are not resumed: the journal cannot be read");
+            return;
+        }
+        let locked = self.locked.ids();
+        let left = left.into_iter().filter(|known| !locked.contains(&known.run)).collect();
+        self.resume_all(left, cleared.as_ref(), &locked).await;
+    }
+
+    /// Resumes runs that another daemon left, which are in the order in which they began. `key` opens those that are sealed. A run
+    /// below one that is `locked` is waited for.
+    pub(super) async fn resume_all(
+        self: &Arc<Self>,
+        left: Vec<KnownRun>,
+        key: Option<&OpeningKey>,
+        locked: &HashSet<RunId>,
+    ) {
+        let mut callers = HashMap::new();
+        let mut recovered: Vec<Box<dyn RecoveredRun>> = Vec::with_capacity(left.len());
+        for known in left {
+            let id = known.run.clone();
+            let run = Run::told(known.clone());
+            let found = match run.kind() {
+                Kind::Machine => self.recover_run::<MachineRun>(known, key, &mut callers).await,
+                Kind::Function => self.recover_run::<FunctionRun>(known, key, &mut callers).await,
+                Kind::Remote => self.recover_run::<RemoteRun>(known, key, &mut callers).await,
+            };
+            match found {
+                Ok(found) => recovered.push(found),
+                Err(reason) => {
+                    tracing::error!(run = %id, reason, "a run is not resumed");
+                    self.broken().insert(id, reason);
+                }
+            }
+        }
+        // The youngest first: what a run above shows depends on those below it.
+        recovered.iter().rev().for_each(|run| run.publish());
+        // All of them are known before the first goes on: one may wait for another.
+        let by_id: HashMap<&RunId, &Box<dyn RecoveredRun>> =
+            recovered.iter().map(|found| (&found.run().id, found)).collect();
+        let is_orphan = |run: &&Arc<Run>| {
+            run.about.parent.as_ref().is_some_and(|step| {
+                !by_id.get(&step.run).is_some_and(|parent| parent.awaits(step)) && !locked.contains(&step.run)
+            })
+        };
+        let orphans: Vec<Arc<Run>> = recovered.iter().map(|found| found.run()).filter(is_orphan).cloned().collect();
+        if !recovered.is_empty() {
+            tracing::info!(runs = recovered.len(), "runs of the last daemon are resumed");
+        }
+        for run in recovered {
+            self.drivers.spawn(run.resume());
+        }
+        for run in orphans {
+            run.cancel(LEFT_ALONE);
+        }
+    }
+}

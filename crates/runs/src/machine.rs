@@ -1,0 +1,16 @@
+//! Machines: what `workflow` decides, recorded and performed.
+
+mod act;
+mod begin;
+mod contract;
+mod gate;
+mod history;
+mod outcome;
+mod report;
+mod run;
+
+pub(crate) use begin::Beginning;
+pub(crate) use gate::closed_gate;
+pub(crate) use outcome::{outcome, value};
+pub(crate) use report::{LONGEST_TEXT, next_step, of as report, shorten};
+pub(crate) use run::MachineRun;

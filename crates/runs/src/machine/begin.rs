@@ -1,0 +1,93 @@
+//! How a run of a machine begins.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use steplatch_access::Caller;
+use steplatch_clock as clock;
+use steplatch_library::Signature;
+use steplatch_workflow::{Definition, Start};
+
+use super::run::MachineRun;
+use crate::engine::{LaunchParts, uncancelled};
+use crate::function::Given;
+use crate::origin::Environment;
+use crate::pins::References;
+use crate::run::{About, Run};
+use crate::seal::Seal;
+use crate::shared::Shared;
+use crate::source::Source;
+use crate::start_key::StartKey;
+
+/// What a new run is made of.
+pub(crate) struct Beginning {
+    pub(crate) definition: Definition,
+    pub(crate) source: Source,
+    pub(crate) start: Start,
+    /// A name under which only one run begins.
+    pub(crate) key: Option<StartKey>,
+}
+
+impl Shared {
+    /// Begins a run, which goes on by itself from here, or finds the one that began under the same key or id.
+    /// Returns once it is written down.
+    ///
+    /// # Errors
+    /// In whole sentences, when it can not begin.
+    pub(crate) async fn begin(
+        self: &Arc<Self>,
+        caller: &Arc<Caller>,
+        beginning: Beginning,
+    ) -> Result<Arc<Run>, String> {
+        self.begin_with(caller, beginning, None).await
+    }
+
+    /// Begins a run as [`Self::begin`]. `given` is what its variables were made of, where that was no map of texts.
+    ///
+    /// # Errors
+    /// In whole sentences, when it can not begin.
+    pub(crate) async fn begin_with(
+        self: &Arc<Self>,
+        caller: &Arc<Caller>,
+        beginning: Beginning,
+        given: Option<Given>,
+    ) -> Result<Arc<Run>, String> {
+        let (shared, caller) = (self.clone(), caller.clone());
+        uncancelled(async move { shared.begin_machine(caller, beginning, given).await }).await
+    }
+
+    async fn begin_machine(
+        self: Arc<Self>,
+        caller: Arc<Caller>,
+        beginning: Beginning,
+        given: Option<Given>,
+    ) -> Result<Arc<Run>, String> {
+        let Beginning { definition, source, start, key } = beginning;
+        if self.stopping.is_cancelled() {
+            return Err("the daemon is stopping; ask again".to_owned());
+        }
+        let caller = self.pinned(caller, || References::of_machine(definition.document())).await?;
+        let id = start.run.clone();
+        let variables = || Given { input: Value::Object(start.variables.clone()), params: Map::new() };
+        let Given { mut input, mut params } = given.unwrap_or_else(variables);
+        let named = Seal::default().of(&definition);
+        named.hide_named(&mut params);
+        if let Value::Object(fields) = &mut input {
+            named.hide_named(fields);
+        }
+        let about = About {
+            workflow: definition.name().map_or_else(|| "unnamed".to_owned(), ToString::to_string),
+            started: clock::now(),
+            input,
+            params,
+            parent: start.parent.clone(),
+            signature: Some(Signature::of(definition.document())),
+            pins: caller.pins.as_ref().and_then(|pins| pins.signature()),
+            request: StartKey::request(key.as_ref()),
+            source,
+        };
+        let (seal, environment) = (named, Environment::of_machine(&definition));
+        let parts = LaunchParts { caller, run: id, about, environment, seal, key };
+        self.launch(parts, |recorder| MachineRun::begin(recorder, definition, start)).await
+    }
+}

@@ -1,0 +1,180 @@
+//! The history of a machine, read for its driver and for followers.
+
+use serde_json::{Value, json};
+use steplatch_clock as clock;
+use steplatch_ids::{RunId, StepId};
+use steplatch_protocol::RunEvent;
+use steplatch_store::{Journal as _, Record};
+use steplatch_workflow::{ChildEnd, Event, History, Outcome};
+
+use crate::event::{Unreadable, envelope, tell_by};
+use crate::run::{Progress, Run};
+use crate::seal::Seal;
+use crate::shared::Shared;
+
+/// Reads an entry of a history. What a seal does not know stays hidden.
+pub(crate) fn read(record: Record, seal: &Seal) -> Result<Event, Unreadable> {
+    let text = seal.open(record.text);
+    serde_json::from_str(&text).map_err(|cause| Unreadable::Unknown { seq: record.seq, cause })
+}
+
+/// Text of entries that is read at once; more of it is read where it holds up nobody.
+const READ_AT_ONCE: usize = 256 * 1024;
+
+impl Shared {
+    /// Returns what happened in a run, from entry number `from` on. What a seal does not know stays hidden.
+    pub(crate) async fn events_of(&self, run: &RunId, from: u64, seal: &Seal) -> Result<Vec<Event>, Unreadable> {
+        let records = self.journal.read(run, from).await?;
+        self.read_all(records, seal).await
+    }
+
+    pub(crate) async fn read_all(&self, records: Vec<Record>, seal: &Seal) -> Result<Vec<Event>, Unreadable> {
+        let all = |records: Vec<Record>, seal: &Seal| records.into_iter().map(|record| read(record, seal)).collect();
+        if records.iter().map(|record| record.text.len()).sum::<usize>() < READ_AT_ONCE {
+            return all(records, seal);
+        }
+        let seal = seal.clone();
+        self.at_length(move || all(records, &seal)).await
+    }
+
+    /// Returns the events that followers of a machine see for these records, the first of which is entry number `from`.
+    pub(crate) async fn machine_events(
+        &self,
+        run: &Run,
+        from: u64,
+        records: Vec<Record>,
+    ) -> Result<Vec<Option<RunEvent>>, Unreadable> {
+        let events = self.read_all(records, &Seal::default()).await?;
+        let mut all = Vec::with_capacity(events.len());
+        for (seq, event) in (from..).zip(events) {
+            // What stands in earlier entries is looked up, which few events need.
+            let looked_up = match &event {
+                Event::GateExpired { step, .. } => Some(("timeout", self.limit_of_gate(&run.id, step).await?)),
+                Event::Completed { .. } => Some(("result", self.returned_by(run).await?)),
+                _ => None,
+            };
+            let mut event = told(run, seq, event);
+            if let (Some(event), Some((name, value))) = (&mut event, looked_up) {
+                event.data.insert(name.to_owned(), value);
+            }
+            all.push(event);
+        }
+        Ok(all)
+    }
+
+    /// Returns the seconds for which a gate of a machine waited for its answer.
+    async fn limit_of_gate(&self, run: &RunId, gate: &StepId) -> Result<Value, Unreadable> {
+        let asked = self.events_of(run, 1, &Seal::default()).await?.into_iter().find_map(|event| match event {
+            Event::GateAsked { at, step, expires_at, .. } if step == *gate => expires_at.map(|until| until.since(at)),
+            _ => None,
+        });
+        Ok(json!(asked.map(|limit| limit.as_secs_f64())))
+    }
+
+    /// Returns the return values of a machine that is completed.
+    async fn returned_by(&self, run: &Run) -> Result<Value, Unreadable> {
+        let Progress { result, result_shortened, .. } = run.progress();
+        match result.filter(|_| !result_shortened) {
+            Some(result) => Ok(Value::clone(&result)),
+            None => {
+                let events = self.events_of(&run.id, 1, &Seal::default()).await?;
+                Ok(json!(History::from_iter(&events).return_values()))
+            }
+        }
+    }
+}
+
+fn told(run: &Run, seq: u64, event: Event) -> Option<RunEvent> {
+    let timestamp = clock::to_iso8601(event.at());
+    let (event_type, data) = match event {
+        Event::Started { variables, limits, session_id, parent, .. } => (
+            "workflow_started",
+            json!({"input": variables, "session_id": session_id, "max_states": limits.max_states(),
+                   "parent_run_id": parent.map(|step| step.run)}),
+        ),
+        Event::StateEntered { step, tool, params, .. } => {
+            let mut data = json!({"state": step.place, "visit": step.visit, "tool": tool, "params": params});
+            if tool == "run_workflow" {
+                data["child_run_id"] = RunId::started_by(&step).as_str().into();
+            }
+            ("state_entered", data)
+        }
+        Event::StateCompleted { step, outcome, elapsed, .. } => {
+            let (outcome, result) = match outcome {
+                Outcome::Finished { result } => ("finished", Value::Object(result)),
+                Outcome::TimedOut => ("timed_out", Value::Null),
+                Outcome::Unknown => ("unknown", Value::Null),
+            };
+            (
+                "state_completed",
+                json!({"state": step.place, "visit": step.visit, "outcome": outcome, "result": result,
+                       "elapsed_time": elapsed.as_secs_f64()}),
+            )
+        }
+        Event::Transitioned { from, to, because, .. } => {
+            ("transition", json!({"from": from, "to": to, "because": because}))
+        }
+        Event::GateOpened { step, choices, context, .. } => {
+            let choices: Vec<_> = choices.into_iter().map(|choice| choice.description).collect();
+            (
+                "gate_waiting",
+                json!({"gate_id": step.to_string(), "state": step.place, "choices": choices, "context": context}),
+            )
+        }
+        Event::GateAsked { step, question, context, expires_at, .. } => (
+            "gate_waiting",
+            json!({"gate_id": step.to_string(), "state": step.place, "prompt": question.prompt,
+                   "choices": Some(question.choices).filter(|choices| !choices.is_empty()), "form": question.form, "answered_by": question.answered_by,
+                   "expires_at": expires_at.map(clock::to_iso8601), "context": context}),
+        ),
+        Event::GateExpired { step, .. } => ("gate_timeout", json!({"gate_id": step.to_string(), "state": step.place})),
+        Event::GateAnswered { step, choice, by, .. } => {
+            let mut data = json!({"gate_id": step.to_string(), "state": step.place, "answer": choice});
+            tell_by(&mut data, Some(by));
+            ("gate_answered", data)
+        }
+        Event::GateCancelled { step, .. } => {
+            ("gate_cancelled", json!({"gate_id": step.to_string(), "state": step.place}))
+        }
+        Event::ChildStarted { step, workflow, .. } => {
+            ("nested_workflow_started", nested(&step, json!({"workflow_id": workflow})))
+        }
+        Event::ChildEnded { step, workflow, end, error, .. } => {
+            let event_type = match end {
+                ChildEnd::Completed => "nested_workflow_completed",
+                ChildEnd::Failed => "nested_workflow_failed",
+                ChildEnd::Cancelled => "nested_workflow_cancelled",
+            };
+            let data = match error {
+                Some(error) => json!({"workflow_id": workflow, "error": error}),
+                None => json!({"workflow_id": workflow}),
+            };
+            (event_type, nested(&step, data))
+        }
+        Event::ChildWaits { step, .. } => ("nested_workflow_waiting", nested(&step, json!({}))),
+        Event::ChildGoesOn { step, .. } => ("nested_workflow_resumed", nested(&step, json!({}))),
+        // Each request would be told twice: what came of all of them is what matters. What is held back is told when it
+        // is let go.
+        Event::VariablesAsked { .. }
+        | Event::VariablesTold { .. }
+        | Event::HeldBack { .. }
+        | Event::ScreenRead { .. } => {
+            return None;
+        }
+        Event::ContractChecked { side, values, holds, error, .. } => {
+            ("contract_checked", json!({"side": side, "variables": values, "success": holds, "error": error}))
+        }
+        Event::Paused { by, .. } => ("workflow_paused", json!({"by": by})),
+        Event::Resumed { by, .. } => ("workflow_resumed", json!({"by": by})),
+        Event::Completed { .. } => ("workflow_completed", json!({})),
+        Event::Failed { reason, error, .. } => ("workflow_failed", json!({"reason": reason, "error": error})),
+        Event::Cancelled { reason, .. } => ("workflow_cancelled", json!({"reason": reason})),
+    };
+    Some(envelope(run, seq, event_type, data, timestamp))
+}
+
+fn nested(step: &StepId, mut data: Value) -> Value {
+    data["state"] = step.place.as_str().into();
+    data["child_run_id"] = RunId::started_by(step).as_str().into();
+    data
+}

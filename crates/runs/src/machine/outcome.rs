@@ -1,0 +1,59 @@
+//! What a machine that is over came to, for the run that started it.
+
+use serde_json::Value;
+use steplatch_workflow::{History, Outcome, child_outcome};
+
+use super::report::shorten;
+use crate::child::refused;
+use crate::run::Run;
+use crate::seal::Seal;
+use crate::shared::Shared;
+
+/// Characters of a variable in the result of a child, at the most: its head and tail are kept. A result is stored with the run
+/// above and reported with it; the child's own history has all of it.
+const LONGEST_VARIABLE: usize = 500;
+
+/// Returns what a machine that is over came to, for a machine that waits for it.
+pub(crate) async fn outcome(shared: &Shared, run: &Run) -> Outcome {
+    let events = match shared.events_of(&run.id, 1, &Seal::default()).await {
+        Ok(events) => events,
+        Err(error) => return refused(format!("what became of run {} can not be read: {error}", run.id)),
+    };
+    match child_outcome(&History::from_iter(&events), run.state().name()) {
+        Outcome::Finished { mut result } => {
+            let progress = run.progress();
+            let saving = run.about.source.saving(progress.kept.as_ref(), progress.unsaved.as_deref());
+            let mut tell = |name: &str, value: Value| drop(result.insert(name.to_owned(), value));
+            tell("workflow_name", run.about.workflow.clone().into());
+            tell("workflow_saved", saving.saved.is_some().into());
+            // A null overwrites no variable, so `{saved_workflow_name}` is one that was saved.
+            tell("saved_workflow_name", saving.saved.into());
+            if let Some(name) = saving.duplicate_of {
+                tell("duplicate_of", name.into());
+            }
+            // The error of the child is why it failed, and it did not.
+            if let Some(error) = saving.error {
+                tell("saving_error", error.into());
+            }
+            if let Some(variables) = result.get_mut("final_variables") {
+                shorten(variables, LONGEST_VARIABLE);
+                shared.secrets.mask_in(variables);
+            }
+            Outcome::Finished { result }
+        }
+        other => other,
+    }
+}
+
+/// Returns what a machine that is completed came to, for a function that waits for it.
+///
+/// # Errors
+/// In the rest of a sentence about the run, when its history cannot be read.
+pub(crate) async fn value(shared: &Shared, run: &Run) -> Result<Value, String> {
+    let events = shared.events_of(&run.id, 1, &Seal::default()).await;
+    let events = events.map_err(|error| format!("is over, and its result can not be read: {error}"))?;
+    match child_outcome(&History::from_iter(&events), run.state().name()) {
+        Outcome::Finished { result } => Ok(Value::Object(result)),
+        _ => Err("came to nothing".to_owned()),
+    }
+}

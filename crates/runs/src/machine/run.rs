@@ -1,0 +1,446 @@
+//! A machine as a kind of run: what `workflow` decides is recorded, then performed.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use serde_json::Value;
+use steplatch_access::Caller;
+use steplatch_clock as clock;
+use steplatch_ids::{RunId, StepId};
+use steplatch_protocol::ExitTerminal;
+use steplatch_sessions::{TerminalTools, TerminalUse};
+use steplatch_store::Record;
+use steplatch_workflow::{
+    AnsweredBy, Decision, Definition, Effect, Event, Gate, History, Input, Outcome, Start, Status, decide, resume,
+    wants_screen,
+};
+use tokio::task::{AbortHandle, JoinHandle};
+
+use super::{act, contract};
+use crate::child;
+use crate::engine::{Attempt, Handled, Recorder, Recovery, RunKind, StoredRun};
+use crate::gates::OpenGate;
+use crate::origin::Environment;
+use crate::run::{About, Progress, RunInputs, RunState};
+use crate::seal::Seal;
+use crate::shared::Shared;
+use crate::source::{Ending, Kept};
+
+/// How long reading a screen for a condition may take. After that, the pattern is searched in nothing.
+const SCREEN_WITHIN: Duration = Duration::from_secs(5);
+
+/// One run of a machine.
+pub(crate) struct MachineRun {
+    recorder: Recorder,
+    definition: Definition,
+    history: History,
+    /// What is to be performed once the first entries are stored.
+    first: Vec<Effect>,
+    /// Whether the end of the run leaves something to be done.
+    leaves_work: bool,
+    /// What is being performed, and the timer of the whole run.
+    in_flight: Option<(StepId, AbortHandle)>,
+    /// The step that is opening a terminal.
+    opening: Option<StepId>,
+    deadline: Option<AbortHandle>,
+    /// What has to be done before the run counts as over.
+    closing: Vec<JoinHandle<()>>,
+    /// Where the definition is now that it is over.
+    kept: Option<Kept>,
+    /// Why it could not be saved.
+    unsaved: Option<String>,
+    /// Whether another daemon saw the run end.
+    ended_before: bool,
+}
+
+/// What the journal has of a machine.
+pub(crate) struct MachineHistory {
+    definition: Definition,
+    history: History,
+}
+
+impl Recovery for MachineRun {
+    type History = MachineHistory;
+
+    async fn read(
+        shared: &Arc<Shared>,
+        _: &About,
+        _: &RunId,
+        records: Vec<Record>,
+        seal: Seal,
+    ) -> Result<StoredRun<MachineHistory>, String> {
+        let events = shared.read_all(records, &seal).await;
+        let events = events.map_err(|error| format!("its history can not be read: {error}"))?;
+        let history = History::from_iter(&events);
+        let document = history.definition().ok_or_else(|| "its history does not begin with its start".to_owned())?;
+        let definition = Definition::parse(document, &TerminalTools)
+            .map_err(|problems| format!("its definition is not valid for this version:\n{problems}"))?;
+        let (seal, environment) = (seal.of(&definition), Environment::of_machine(&definition));
+        Ok(StoredRun { history: MachineHistory { definition, history }, seal, environment })
+    }
+
+    fn resume(found: MachineHistory, recorder: Recorder) -> Self {
+        let MachineHistory { definition, history } = found;
+        let ended_before = history.is_over();
+        Self { history, ended_before, ..Self::new(recorder, definition) }
+    }
+
+    fn awaits(&self, step: &StepId) -> bool {
+        self.history.current().is_some_and(|current| current.step == *step)
+    }
+}
+
+impl RunKind for MachineRun {
+    type Entry = Event;
+    type Event = std::convert::Infallible;
+
+    fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    fn recorder_mut(&mut self) -> &mut Recorder {
+        &mut self.recorder
+    }
+
+    fn is_over(&self) -> bool {
+        self.history.is_over()
+    }
+
+    fn leaves_work(&self) -> bool {
+        self.leaves_work || self.ended_before
+    }
+
+    fn progress(&self) -> Progress {
+        let below = self.below();
+        let state = match self.history.status() {
+            Status::Running if below.is_some() => RunState::Waiting,
+            Status::NotStarted | Status::Running => RunState::Running,
+            Status::Waiting => RunState::Waiting,
+            Status::Completed => RunState::Completed,
+            Status::Failed { .. } => RunState::Failed,
+            Status::Cancelled { .. } => RunState::Cancelled,
+        };
+        Progress {
+            state,
+            ended: self.history.ended_at(),
+            error: self.recorder.shared.secrets.masked_if(self.history.error().map(str::to_owned)),
+            result: (state == RunState::Completed).then(|| {
+                let mut result = serde_json::json!(self.history.return_values());
+                self.recorder.shared.secrets.mask_in(&mut result);
+                Arc::new(result)
+            }),
+            gates: self.history.gate().map(OpenGate::from).into_iter().collect(),
+            below: below.into_iter().collect(),
+            asks_person: self.asks_person(),
+            paused: self.history.paused().cloned(),
+            kept: self.kept.clone(),
+            unsaved: self.unsaved.clone(),
+            ..Progress::default()
+        }
+    }
+
+    async fn start(&mut self, attempt: Attempt) -> bool {
+        let effects = match attempt {
+            Attempt::First => std::mem::take(&mut self.first),
+            Attempt::AfterRestart => resume(&self.history, clock::now()),
+        };
+        self.perform_all(effects, attempt).await;
+        // A passphrase may have been set while no daemon was there to seal what waits.
+        attempt == Attempt::First || self.record(&[]).await
+    }
+
+    /// Outcomes and deadlines come as inputs.
+    async fn next_event(&mut self) -> Self::Event {
+        std::future::pending().await
+    }
+
+    async fn handle_event(&mut self, event: Self::Event) -> bool {
+        match event {}
+    }
+
+    async fn handle_input(&mut self, input: Input) -> Handled {
+        let Some(input) = self.look(input) else { return Handled::Ignored };
+        if let Input::Outcome { step, .. } = &input {
+            self.opening.take_if(|opening| opening == step);
+        }
+        let decision = self.decide(input);
+        let handled = if decision.events.is_empty() { Handled::Ignored } else { Handled::Recorded };
+        if !self.record(&decision.events).await {
+            return Handled::Lost;
+        }
+        self.perform_all(decision.effects, Attempt::First).await;
+        handled
+    }
+
+    async fn close(&mut self, inputs: &mut RunInputs) -> bool {
+        let stopping = self.recorder.shared.stopping.clone();
+        tokio::select! {
+            () = self.close_what_is_opened(inputs) => true,
+            () = stopping.cancelled() => false,
+        }
+    }
+
+    async fn settle(&mut self) {
+        let ending = Ending {
+            completed: self.progress().state == RunState::Completed,
+            states: self.history.states_executed(),
+            at: self.history.ended_at().unwrap_or_else(clock::now),
+            again: self.ended_before,
+        };
+        let Recorder { shared, about, .. } = &self.recorder;
+        match shared.keep(&about.source, &self.definition, self.recorder.live_seal().seal(), ending).await {
+            Ok(kept) => self.kept = kept,
+            Err(why) => self.unsaved = Some(shared.secrets.masked(why)),
+        }
+    }
+
+    async fn stop(&mut self) {}
+
+    fn release(&mut self) {
+        for task in self.deadline.iter().chain(self.in_flight.iter().map(|(_, task)| task)) {
+            task.abort();
+        }
+    }
+
+    /// Shows followers how far the run is. While a person is asked, its terminals are held.
+    fn publish(&self) {
+        let is_for_person = |gate: &&Gate| gate.answered_by() == AnsweredBy::Human;
+        let held = self.recorder.shared.sessions.held();
+        match self.history.gate().filter(is_for_person) {
+            Some(gate) => {
+                held.hold(
+                    &self.recorder.run.id,
+                    gate.step.to_string(),
+                    self.history.sessions().map(str::to_owned).collect(),
+                );
+            }
+            None => match self.history.current() {
+                Some(current) => held.go_on(&self.recorder.run.id, &current.step, TerminalUse::of(&current.tool)),
+                None => held.release(&self.recorder.run.id),
+            },
+        }
+        self.recorder.publish(self.progress());
+    }
+}
+
+impl MachineRun {
+    /// Begins a run. Returns it with its first entries.
+    pub(super) fn begin(recorder: Recorder, definition: Definition, start: Start) -> (Self, Vec<Event>) {
+        let mut run = Self::new(recorder, definition);
+        let Decision { events, effects } = run.decide(Input::Start(start));
+        run.first = effects;
+        // Its secrets are known now.
+        let Recorder { shared, about, .. } = &mut run.recorder;
+        about.mask(&shared.secrets);
+        (run, events)
+    }
+
+    fn new(mut recorder: Recorder, definition: Definition) -> Self {
+        let id = recorder.run.id.clone();
+        recorder.caller = Arc::new(Caller { run: Some(id), ..(*recorder.caller).clone() });
+        Self {
+            recorder,
+            definition,
+            history: History::new(),
+            first: Vec::new(),
+            leaves_work: false,
+            in_flight: None,
+            opening: None,
+            deadline: None,
+            closing: Vec::new(),
+            kept: None,
+            unsaved: None,
+            ended_before: false,
+        }
+    }
+
+    /// Returns an input that can be decided now. An outcome that wants the screen returns `None`: the screen is read, and both are
+    /// sent to the driver again, the screen first.
+    fn look(&mut self, input: Input) -> Option<Input> {
+        let Input::Outcome { step, outcome } = &input else { return Some(input) };
+        let Some(session_id) = wants_screen(&self.definition, &self.history, step, outcome) else { return Some(input) };
+        let (inputs, sessions, step) =
+            (self.recorder.run.inputs(), self.recorder.shared.sessions.clone(), step.clone());
+        let reading = {
+            let step = step.clone();
+            async move {
+                let screen = tokio::time::timeout(SCREEN_WITHIN, sessions.screen(&session_id)).await.ok().flatten();
+                // Ignored if the run is over.
+                inputs.send(Input::ScreenRead { step, session_id, screen });
+                inputs.send(input);
+            }
+        };
+        self.in_flight = Some((step, tokio::spawn(reading).abort_handle()));
+        None
+    }
+
+    /// Waits for a terminal that was being opened when the run ended, and closes it: nobody else knows of it.
+    async fn close_what_is_opened(&mut self, inputs: &mut RunInputs) {
+        let Some(opening) = self.opening.take() else { return };
+        // It comes within the limit of its state.
+        while let Some(input) = inputs.recv().await {
+            let Input::Outcome { step, outcome } = input.input else { continue };
+            if step != opening {
+                continue;
+            }
+            let Outcome::Finished { result } = outcome else { return };
+            let opened = result.get("session_id").and_then(Value::as_str).filter(|_| !self.history.keep_terminals());
+            if let Some(session_id) = opened {
+                let exit = ExitTerminal { session_id: session_id.to_owned(), ..ExitTerminal::default() };
+                self.recorder.shared.sessions.exit(&self.recorder.caller, exit).await;
+            }
+            return;
+        }
+    }
+
+    fn decide(&mut self, input: Input) -> Decision {
+        // A secret must be known before the first follower of the run sees it.
+        let mut secrets = contract::secrets_of(&self.definition, &self.history, &input);
+        let decision = decide(&self.definition, &self.history, input, clock::now());
+        secrets.extend(decision.effects.iter().filter_map(typed_unseen));
+        for secret in secrets {
+            self.recorder.shared.secrets.add(&secret);
+            self.recorder.learn(&secret);
+        }
+        for event in &decision.events {
+            self.history.apply(event);
+        }
+        let completed = *self.history.status() == Status::Completed;
+        self.leaves_work = decision.effects.iter().any(leaves_work) || self.recorder.about.source.awaits(completed);
+        decision
+    }
+
+    /// Whether a person has to answer before the run goes on, here or in the run below it.
+    fn asks_person(&self) -> bool {
+        let is_for_person = |gate: &Gate| gate.answered_by() == AnsweredBy::Human;
+        self.history.gate().is_some_and(is_for_person) || self.recorder.shared.ask_person(&self.below())
+    }
+
+    /// Returns the run below this one that waits, if one does.
+    fn below(&self) -> Option<RunId> {
+        let current = self.history.current().filter(|_| self.history.child_waits());
+        current.map(|current| RunId::started_by(&current.step))
+    }
+
+    /// Performs what was decided.
+    async fn perform_all(&mut self, effects: Vec<Effect>, attempt: Attempt) {
+        for effect in effects {
+            self.perform(effect, attempt);
+        }
+        // A run counts as over once its terminals are closed: who waits for it may look for them.
+        for closed in std::mem::take(&mut self.closing) {
+            let _ = closed.await;
+        }
+    }
+
+    fn perform(&mut self, effect: Effect, attempt: Attempt) {
+        let (shared, caller) = (self.recorder.shared.clone(), self.recorder.caller.clone());
+        match effect {
+            Effect::Perform { step, tool, params, limit } => {
+                self.opening = (tool == "open_terminal").then(|| step.clone());
+                let action = act::Action { tool, params, step: step.to_string(), limit, attempt };
+                self.await_outcome(step, act::perform(shared, caller, action));
+            }
+            Effect::Sleep { step, until, limit } => self.await_outcome(step, act::sleep(until, limit)),
+            Effect::StartRun { step, child, limit } => {
+                let parent = self.recorder.run.inputs();
+                self.await_outcome(step.clone(), child::perform(shared, caller, parent, step, *child, limit));
+            }
+            Effect::Answer { step, outcome } => self.await_outcome(step, std::future::ready(outcome)),
+            // It is told as part of the run's progress; whoever answers is an input like any other.
+            Effect::OpenGate { .. } => {}
+            Effect::ExpireGate { step, at } => self.await_outcome(step, act::expire(at)),
+            Effect::SetVariables { step, session_id, variables } => {
+                let answering = async move { contract::set(&shared.sessions, &caller, session_id, variables).await };
+                self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: answering.await } });
+            }
+            Effect::ReadVariables { step, session_id, names } => {
+                let answering = async move { contract::read(&shared.sessions, &caller, session_id, names).await };
+                self.await_input(step.clone(), async { Input::ShellAnswered { step, answer: answering.await } });
+            }
+            Effect::PauseChild { step, by } => {
+                // One that has not begun yet is told when it has.
+                if let Some(run) = shared.driven(&RunId::started_by(&step)) {
+                    run.send(Input::Pause { by, above: true });
+                }
+            }
+            Effect::ResumeChild { step, by } => {
+                if let Some(run) = shared.driven(&RunId::started_by(&step)) {
+                    run.send(Input::Resume { by, above: true });
+                }
+            }
+            Effect::Abandon { step } => {
+                // A terminal that is being opened has to be closed, and its id comes with the outcome.
+                let opens = self.opening.as_ref() == Some(&step);
+                if let Some((_, task)) = self.in_flight.take_if(|(current, _)| *current == step && !opens) {
+                    task.abort();
+                }
+                // A run that it started ends before this one counts as over: its terminals are closed then.
+                if let Some(run) = shared.driven(&RunId::started_by(&step)) {
+                    self.closing.push(tokio::spawn(async move { child::give_up(&run).await }));
+                }
+            }
+            Effect::ArmDeadline { after } => {
+                let inputs = self.recorder.run.inputs();
+                let timer = tokio::spawn(async move {
+                    tokio::time::sleep(after).await;
+                    // A run that is over does not mind.
+                    inputs.send(Input::DeadlinePassed);
+                });
+                if let Some(before) = self.deadline.replace(timer.abort_handle()) {
+                    before.abort();
+                }
+            }
+            Effect::DisarmDeadline => {
+                if let Some(deadline) = self.deadline.take() {
+                    deadline.abort();
+                }
+            }
+            Effect::CloseTerminal { session_id } => {
+                self.closing.push(tokio::spawn(async move {
+                    // One that somebody closed before is closed, and one that a person holds is theirs.
+                    shared.sessions.exit(&caller, ExitTerminal { session_id, ..ExitTerminal::default() }).await;
+                }));
+            }
+            // This driver performs the opening: `close_what_is_opened` closes the terminal when its id arrives.
+            Effect::CloseOpened { step } if self.opening.as_ref() == Some(&step) => {}
+            Effect::CloseOpened { step } => {
+                self.closing.push(tokio::spawn(async move {
+                    shared.sessions.exit_opened_by(&caller, &step.to_string()).await;
+                }));
+            }
+        }
+    }
+
+    fn await_outcome(&mut self, step: StepId, outcome: impl Future<Output = Outcome> + Send + 'static) {
+        self.await_input(step.clone(), async { Input::Outcome { step, outcome: outcome.await } });
+    }
+
+    fn await_input(&mut self, step: StepId, input: impl Future<Output = Input> + Send + 'static) {
+        let inputs = self.recorder.run.inputs();
+        let mut input = Box::pin(input);
+        // What is known at once needs no task, and costs no other thread a turn.
+        if let Poll::Ready(input) = input.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            // A run that is over does not mind, here and below.
+            inputs.send(input);
+            return;
+        }
+        let task = tokio::spawn(async move {
+            inputs.send(input.await);
+        });
+        self.in_flight = Some((step, task.abort_handle()));
+    }
+}
+
+/// Whether an effect of a run that is over takes its time.
+fn leaves_work(effect: &Effect) -> bool {
+    matches!(effect, Effect::CloseTerminal { .. } | Effect::CloseOpened { .. } | Effect::Abandon { .. })
+}
+
+/// Returns the text that an action types as a secret.
+fn typed_unseen(effect: &Effect) -> Option<String> {
+    let Effect::Perform { params, .. } = effect else { return None };
+    let secret = params.get("secret").is_some_and(|secret| *secret == Value::Bool(true) || *secret == "true");
+    params.get("input_text").and_then(Value::as_str).filter(|_| secret).map(str::to_owned)
+}

@@ -23,7 +23,7 @@ pub struct Caller {
     /// The folder that the client works in.
     pub folder: PathBuf,
     /// The environment of the client.
-    pub environment: Vec<(OsString, OsString)>,
+    pub environment: Arc<[(OsString, OsString)]>,
     /// A person asks, who sees for themselves what changed while somebody held a terminal.
     pub person: bool,
     /// Through what they ask, in their words.

@@ -211,6 +211,7 @@ impl Service {
         step: Option<String>,
     ) -> (Answer, Option<Following>) {
         let sessions = &self.sessions;
+        // A command that waits takes its room for as long: what is large has room of its own, only while it is carried out.
         let answer = match command {
             Command::Hello(hello) => match self.hello(&hello) {
                 Ok(answer) => answer,
@@ -241,8 +242,8 @@ impl Service {
                 return (Answer::of(reply), events.map(|events| Following::Terminal(Box::new(events))));
             }
             Command::HandBackTerminal(verb) => Answer::of(sessions.hand_back(verb).await),
-            Command::RunWorkflow(verb) => Answer::of_run(self.runs.run(caller, verb, step).await),
-            Command::ExecuteWorkflow(verb) => Answer::of(self.runs.execute(caller, verb, step).await),
+            Command::RunWorkflow(verb) => Answer::of_run(Box::pin(self.runs.run(caller, verb, step)).await),
+            Command::ExecuteWorkflow(verb) => Answer::of(Box::pin(self.runs.execute(caller, verb, step)).await),
             Command::GetRun(verb) => Answer::of_run(self.runs.look_at(verb).await),
             Command::Decide(verb) => Answer::of(self.runs.answer(caller, verb.into()).await),
             Command::AnswerGate(verb) => Answer::of(self.runs.answer(caller, verb.into()).await),
@@ -285,12 +286,12 @@ impl Service {
             Command::DeleteWorkflow(verb) => Answer::of(self.workflows.delete(caller, verb).await),
             Command::ListNodes(verb) => Answer::of(self.projects().list_nodes(caller, &verb).await),
             Command::DescribeNode(verb) => Answer::of(self.projects().describe_node(caller, &verb).await),
-            Command::RunNode(verb) => Answer::of(self.runs.run_node(caller, verb, step).await),
+            Command::RunNode(verb) => Answer::of(Box::pin(self.runs.run_node(caller, verb, step)).await),
             Command::ListGraphs(verb) => Answer::of(self.projects().list_graphs(caller, &verb).await),
-            Command::RunGraph(verb) => Answer::of(self.runs.run_graph(caller, verb, step).await),
+            Command::RunGraph(verb) => Answer::of(Box::pin(self.runs.run_graph(caller, verb, step)).await),
             Command::ListTools(verb) => Answer::of(self.tools.list(caller, verb).await),
             Command::CallTool(verb) => match self.tools.called(caller, &verb.name, &verb.arguments).await {
-                Ok(tool) => Answer::of_run(self.runs.call_tool(caller, tool, verb, step).await),
+                Ok(tool) => Answer::of_run(Box::pin(self.runs.call_tool(caller, tool, verb, step)).await),
                 Err(not_called) => Answer::of_run(not_called.into_reply()),
             },
             Command::Watch(_) => {

@@ -112,12 +112,13 @@ impl Nodes {
 
     async fn perform(&self, kind: &NodeKind, filling: &Filling, call: &Call, cut: &Cut) -> Came {
         let Shared { surroundings, web, servers } = &*self.shared;
+        // What connects to a server is large, and every other call would have room for it.
         match kind {
             NodeKind::Identity(_) => Came::success(call.input.clone()),
             // It has to end its programs before it says that it is over.
             NodeKind::Bash(bash) => bash::run(bash, filling, surroundings, call.family.clone(), cut).await,
             NodeKind::Http(http) => within(cut, http::run(http, filling, web)).await,
-            NodeKind::Mcp(mcp) => within(cut, mcp::run(mcp, filling, servers, surroundings)).await,
+            NodeKind::Mcp(mcp) => within(cut, Box::pin(mcp::run(mcp, filling, servers, surroundings))).await,
             NodeKind::Llm(llm) => llm::run(llm, filling, web, call.on_text.as_ref(), cut).await,
             NodeKind::Pty(_) | NodeKind::Function(_) | NodeKind::Graph(_) => {
                 Failure::new(ErrorType::Unsupported, "Nodes of this kind are not run here.").into()

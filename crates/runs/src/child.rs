@@ -51,7 +51,7 @@ pub(super) fn perform(
         };
         let run = match known {
             Some(run) => run,
-            None => match begin(&shared, &caller, id, step.clone(), child).await {
+            None => match Box::pin(begin(&shared, &caller, id, step.clone(), child)).await {
                 Ok(run) => run,
                 Err(error) => return refused(error),
             },

@@ -48,7 +48,7 @@ impl Origin {
     pub(super) fn new(caller: &Caller, environment: Environment, seal: &Seal) -> Self {
         let Caller { name, folder, person, pins, .. } = caller;
         let (secrets, environment) = match environment {
-            Environment::Whole => (seal.secrets(), caller.environment.as_slice()),
+            Environment::Whole => (seal.secrets(), &caller.environment[..]),
             Environment::Empty => (seal.secrets(), &[][..]),
         };
         let text = |text: &OsString| text.to_str().map(str::to_owned);

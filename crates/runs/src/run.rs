@@ -353,7 +353,11 @@ impl Run {
     /// Sends an input to the run's driver, and returns what it made of it once that is stored. `None` where the time is up before, or the
     /// run is left to the next daemon.
     pub(super) async fn request(&self, input: Input, at_most: Duration) -> Option<Disposition> {
-        tokio::time::timeout(at_most, self.inputs.request(input)).await.ok()?.ok()
+        match tokio::time::timeout(at_most, self.inputs.request(input)).await.ok()? {
+            Ok(disposition) => Some(disposition),
+            // The driver ended before it came to this input.
+            Err(_) => self.state().is_over().then_some(Disposition::Ignored),
+        }
     }
 
     pub(super) fn cancel(&self, reason: &str) {

@@ -139,7 +139,7 @@ impl Runs {
             idempotency_key,
             ..RunWorkflow::default()
         };
-        let run = match self.start(caller, start, Some(given), step).await {
+        let run = match Box::pin(self.start(caller, start, Some(given), step)).await {
             Ok(run) => run,
             Err(reply) => return refused(reply.error),
         };
@@ -201,7 +201,7 @@ impl Runs {
     pub async fn run(&self, caller: &Arc<Caller>, verb: RunWorkflow, step: Option<String>) -> RunReply {
         let wait = verb.wait_seconds.unwrap_or(USUAL_WAIT).clamp(0.0, LONGEST_WAIT);
         let (workflow_name, session_id) = names_in(&verb);
-        let reply = match self.start(caller, verb, None, step).await {
+        let reply = match Box::pin(self.start(caller, verb, None, step)).await {
             Ok(run) => {
                 self.at_rest(&run, Duration::from_secs_f64(wait)).await;
                 self.report(&run).await

@@ -190,7 +190,7 @@ impl Sessions {
             arguments: arguments.into_iter().map(OsString::from).collect(),
             command: command.clone(),
             folder: caller.folder.join(folder),
-            inherited: caller.environment.clone(),
+            inherited: caller.environment.to_vec(),
             environment,
             size,
             name: verb.name,

@@ -20,7 +20,7 @@ fn caller(folder: &TempDir, name: &str) -> Caller {
     Caller {
         name: None,
         folder: folder.path().to_owned(),
-        environment: vec![("STEPLATCH_LIBRARY".into(), library.into())],
+        environment: [("STEPLATCH_LIBRARY".into(), library.into())].into(),
         person: false,
         surface: None,
         standing: Standing::internal(),

@@ -48,7 +48,8 @@ impl Shared {
         }
         let (seal, private, seq) = (LiveSeal::new(seal), PrivateForm::default(), 0);
         let parts = RecorderParts { caller, run: run.clone(), about, progress, environment, seal, private, seq };
-        let (mut kind, entries) = begin(Recorder::new(self.clone(), parts));
+        let (kind, entries) = begin(Recorder::new(self.clone(), parts));
+        let mut kind = Box::new(kind);
         match kind.record_first(&entries, key.map(StartKey::into_text)).await {
             Ok(Appended::Written { .. }) => {
                 self.drivers.spawn(drive(kind, inputs, Attempt::First));

@@ -65,7 +65,7 @@ pub(crate) trait RecoveredRun: Send {
 }
 
 struct Recovered<K> {
-    kind: K,
+    kind: Box<K>,
     inputs: RunInputs,
 }
 
@@ -126,7 +126,7 @@ impl Shared {
         self.lock().insert(known.run, run.clone());
         let seal = LiveSeal::found(seal, &self.secrets);
         let parts = RecorderParts { caller, run, about, progress, environment, seal, private, seq };
-        let kind = K::resume(history, Recorder::new(self.clone(), parts));
+        let kind = Box::new(K::resume(history, Recorder::new(self.clone(), parts)));
         Ok(Box::new(Recovered { kind, inputs }))
     }
 }

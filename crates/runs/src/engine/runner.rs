@@ -168,8 +168,8 @@ enum Message<E> {
 }
 
 /// Drives a run to its end, or until the daemon stops.
-pub(crate) async fn drive<K: RunKind>(mut run: K, mut inputs: RunInputs, attempt: Attempt) {
-    if !Box::pin(drive_to_end(&mut run, &mut inputs, attempt)).await {
+pub(crate) async fn drive<K: RunKind>(mut run: Box<K>, mut inputs: RunInputs, attempt: Attempt) {
+    if !drive_to_end(&mut *run, &mut inputs, attempt).await {
         run.release();
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn perform(
                 let message = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
                 return Came::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message });
             }
-            Ok(None) => match begin(&shared, &caller, id, file.as_deref(), wanted).await {
+            Ok(None) => match Box::pin(begin(&shared, &caller, id, file.as_deref(), wanted)).await {
                 Ok(run) => run,
                 Err(error) => return Came::refused(error),
             },

@@ -31,7 +31,7 @@ pub(super) async fn perform(shared: Arc<Shared>, caller: Arc<Caller>, action: Ac
     let Action { tool, params, step, limit, attempt } = action;
     if let "run_node" | "run_graph" = tool.as_str() {
         let graph = tool == "run_graph";
-        let called = call::perform(&shared, &caller, call::Wanted { graph, params, step, attempt });
+        let called = Box::pin(call::perform(&shared, &caller, call::Wanted { graph, params, step, attempt }));
         return limited(limit, called).await.unwrap_or(Outcome::TimedOut);
     }
     if attempt.is_repeated()
@@ -66,6 +66,7 @@ pub(super) async fn perform(shared: Arc<Shared>, caller: Arc<Caller>, action: Ac
         tokio::spawn(acting);
         limited(limit, result).await
     } else {
+        let acting = Box::pin(acting);
         limited(limit, async { tokio::join!(acting, result).1 }).await
     };
     match result {

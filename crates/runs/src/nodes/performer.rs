@@ -41,7 +41,7 @@ type Resolved = Arc<Mutex<BTreeSet<String>>>;
 
 /// Secrets by reference: variables of the caller's environment. What was asked for is seen in no reply from then on.
 struct OfEnvironment {
-    environment: Vec<(OsString, OsString)>,
+    environment: Arc<[(OsString, OsString)]>,
     hidden: Arc<Secrets>,
     resolved: Resolved,
 }
@@ -98,7 +98,7 @@ impl Hands {
         };
         let nodes = steplatch_nodes::Nodes::new(Surroundings {
             folder,
-            environment,
+            environment: environment.to_vec(),
             programs: self.programs.clone(),
             secrets: Arc::new(secrets),
         });

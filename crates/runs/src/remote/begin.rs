@@ -69,13 +69,6 @@ impl Shared {
         let mut about =
             About { workflow, started: began.at, input, params, parent, signature: None, pins: None, request, source };
         about.mask(&self.secrets);
-        tracing::info!(
-            run = %began.run,
-            workflow = began.tool,
-            service = began.service,
-            workflow_id = began.workflow_id,
-            "a run of a remote workflow starts"
-        );
         let (seal, environment) = (Seal::default(), Environment::Empty);
         let parts = LaunchParts { caller, run, about, environment, seal, key };
         self.launch(parts, |recorder| {

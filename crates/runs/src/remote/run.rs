@@ -157,7 +157,16 @@ impl RunKind for RemoteRun {
         }
     }
 
-    async fn start(&mut self, _: Attempt) -> bool {
+    async fn start(&mut self, attempt: Attempt) -> bool {
+        if attempt == Attempt::First {
+            tracing::info!(
+                run = %self.began.run,
+                workflow = self.began.tool,
+                service = self.began.service,
+                workflow_id = self.began.workflow_id,
+                "a run of a remote workflow started"
+            );
+        }
         self.state.begins_by(clock::now());
         // Of a run that is recovered, the last daemon may have learned a secret without living to seal it.
         self.record(&[]).await && self.ask_next().await

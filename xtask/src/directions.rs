@@ -54,3 +54,15 @@ fn the_map_says_which_crate_imports_which() {
         );
     }
 }
+
+#[test]
+fn every_file_that_the_map_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let map = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let is_path = |word: &&str| word.contains("src/") && word.ends_with(".rs") && !word.contains(['…', ' ', '{']);
+    let named: Vec<&str> = map.split('`').skip(1).step_by(2).filter(is_path).collect();
+    assert!(named.len() > 50, "{named:?}");
+    let is_missing = |path: &&&str| !root.join(path).exists() && !root.join("crates").join(path).exists();
+    let missing: Vec<&&str> = named.iter().filter(is_missing).collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md names files that are not there: {missing:?}");
+}

@@ -7,8 +7,10 @@ mod launch;
 mod recorder;
 mod recovery;
 mod runner;
+mod work_clock;
 
 pub(crate) use launch::{LaunchParts, uncancelled};
 pub(crate) use recorder::{ENTRY_VERSION, Recorder};
 pub(crate) use recovery::{RecoveredRun, Recovery, StoredRun};
 pub(crate) use runner::{Attempt, Handled, RunKind};
+pub(crate) use work_clock::WorkClock;

@@ -125,6 +125,20 @@ pub(crate) enum Entry {
         /// When.
         at: Timestamp,
     },
+    /// A run that it started waits for a person.
+    ChildWaits {
+        /// When.
+        at: Timestamp,
+        /// The call that started it.
+        number: u64,
+    },
+    /// A run that it started waits no longer.
+    ChildGoesOn {
+        /// When.
+        at: Timestamp,
+        /// The call that started it.
+        number: u64,
+    },
     /// It returned. The last entry, as the next two.
     Completed {
         /// When.
@@ -246,6 +260,8 @@ impl Entry {
             | Self::Interrupted { .. }
             | Self::Paused { .. }
             | Self::Resumed { .. }
+            | Self::ChildWaits { .. }
+            | Self::ChildGoesOn { .. }
             | Self::Told { .. } => {}
         }
     }
@@ -318,6 +334,8 @@ impl Entry {
             | Self::Graph { at, .. }
             | Self::Paused { at, .. }
             | Self::Resumed { at, .. }
+            | Self::ChildWaits { at, .. }
+            | Self::ChildGoesOn { at, .. }
             | Self::Told { at, .. }
             | Self::Completed { at, .. }
             | Self::Failed { at, .. }

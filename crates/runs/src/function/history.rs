@@ -1,6 +1,6 @@
 //! The history of a run, folded: what is open, and how it ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -14,6 +14,7 @@ use super::cancel::Cancel;
 use super::entry::{Asked, Entry};
 use super::inline::InlineExecution;
 use super::open_calls::OpenCalls;
+use crate::engine::WorkClock;
 use crate::run::RunState;
 
 /// The frame that the run itself is.
@@ -37,7 +38,9 @@ pub(super) struct Folded {
     pub(super) was_paused: bool,
     /// Terminals that nodes had, by node.
     pub(super) terminals: BTreeMap<String, String>,
-    clock: Clock,
+    /// Calls that started runs which wait for a person, themselves or in runs below them.
+    pub(super) waiting_children: BTreeSet<u64>,
+    clock: WorkClock,
 }
 
 /// A call that is waited for.
@@ -78,14 +81,6 @@ impl End {
     }
 }
 
-/// How long a run has been at work: not counted is when it waited for somebody, or was paused.
-#[derive(Debug, Default)]
-struct Clock {
-    before: Duration,
-    /// Since when it runs; not while it stands.
-    since: Option<Timestamp>,
-}
-
 impl Folded {
     pub(super) fn apply(&mut self, entry: &Entry) {
         match entry {
@@ -101,8 +96,15 @@ impl Folded {
             Entry::Inlined { number, .. } => {
                 self.open.set_inlined(*number, InlineExecution::Begun);
             }
+            Entry::ChildWaits { number, .. } => {
+                self.waiting_children.insert(*number);
+            }
+            Entry::ChildGoesOn { number, .. } => {
+                self.waiting_children.remove(number);
+            }
             Entry::Answered { number, answer, .. } => {
                 self.open.remove(*number);
+                self.waiting_children.remove(number);
                 if let Answer::Value(result) = answer
                     && let Some(terminal) = result.pointer("/attributes/session_id").and_then(Value::as_str)
                     && let Some(node) = result.get("node_id").and_then(Value::as_str)
@@ -112,6 +114,7 @@ impl Folded {
             }
             Entry::Abandoned { number, .. } => {
                 self.open.remove(*number);
+                self.waiting_children.remove(number);
             }
             Entry::Graph { at, frame, number: Some(number), event, .. } => match event {
                 GraphEvent::AttemptStarted { step, attempt, node, input } => {
@@ -155,32 +158,32 @@ impl Folded {
             }
             Entry::Cancelled { at, .. } => self.end(End::new(*at, RunState::Cancelled)),
         }
-        let stands = self.paused.is_some() || self.state() != RunState::Running;
-        self.clock.apply(entry.at(), stands);
+        let is_at_work = self.paused.is_none() && self.state() == RunState::Running;
+        self.clock.apply(entry.at(), is_at_work);
     }
 
     fn end(&mut self, end: End) {
         self.open.clear();
+        self.waiting_children.clear();
         self.end = Some(end);
     }
 
     pub(super) fn state(&self) -> RunState {
         match &self.end {
             Some(end) => end.state,
-            None if self.open.is_waiting() => RunState::Waiting,
+            None if self.open.is_waiting() || !self.waiting_children.is_empty() => RunState::Waiting,
             None => RunState::Running,
         }
     }
 
     /// Counts the time from `now` on at the latest, so that a clock which was set back holds no limit up.
     pub(super) fn begins_by(&mut self, now: Timestamp) {
-        self.clock.since = self.clock.since.map(|since| since.min(now));
+        self.clock.begin_by(now);
     }
 
     /// Returns when a run has been at work for so many seconds, if it goes on without a pause; `None` while it stands.
     pub(super) fn at_work_for(&self, seconds: f64) -> Option<Timestamp> {
-        let limit = Duration::try_from_secs_f64(seconds).ok()?;
-        Some(self.clock.since?.after(limit.saturating_sub(self.clock.before)))
+        self.clock.reaches(Duration::try_from_secs_f64(seconds).ok()?)
     }
 
     /// Returns the entries that end a run: every gate that still waits is cancelled before.
@@ -234,19 +237,6 @@ impl Open {
     }
 }
 
-impl Clock {
-    fn apply(&mut self, at: Timestamp, stands: bool) {
-        match (self.since, stands) {
-            (Some(since), true) => {
-                self.before += at.since(since);
-                self.since = None;
-            }
-            (None, false) => self.since = Some(at),
-            _ => {}
-        }
-    }
-}
-
 /// Whether anybody has the time to answer this.
 pub(super) fn waits_for_somebody(kind: &CallKind) -> bool {
     matches!(kind, CallKind::Gate { timeout, .. } if timeout.is_none_or(|seconds| seconds > 0.0))
@@ -270,4 +260,54 @@ pub(super) fn named(run: &RunId, place: &str, number: u64) -> StepId {
 /// Returns the run that a call starts.
 pub(super) fn child_of(run: &RunId, number: u64) -> RunId {
     RunId::started_by(&child_step(run, number))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, json};
+    use steplatch_python_api::Limits;
+
+    use super::super::entry::Started;
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp(seconds * 1_000_000)
+    }
+
+    fn started() -> Entry {
+        Entry::Started(Box::new(Started {
+            at: at(0),
+            run: RunId::random(),
+            workflow: "outer".to_owned(),
+            is_call: false,
+            file: "outer.py".to_owned(),
+            text: String::new(),
+            input: Value::Null,
+            params: Map::new(),
+            limits: Limits::default(),
+            nodes: Vec::new(),
+            depth: 0,
+            timeout: None,
+            one_heap: true,
+        }))
+    }
+
+    #[test]
+    fn time_in_which_a_run_below_waits_for_a_person_is_no_time_at_work() {
+        let call = json!({"ordinal": 1, "call": "run_workflow", "workflow": "inner", "input": null, "params": {}, "timeout": null});
+        let call: Call = serde_json::from_value(call).unwrap();
+        let called = |number| Entry::Called { at: at(1), number, frame: ROOT, within: None, call: call.clone() };
+        let mut run = Folded::default();
+        for entry in [started(), called(1), called(2), Entry::ChildWaits { at: at(10), number: 1 }] {
+            run.apply(&entry);
+        }
+        assert_eq!((run.at_work_for(60.0), run.state()), (None, RunState::Waiting));
+        run.apply(&Entry::ChildWaits { at: at(20), number: 2 });
+        run.apply(&Entry::ChildGoesOn { at: at(30), number: 1 });
+        assert_eq!(run.at_work_for(60.0), None, "the other one waits");
+        let answer = Answer::Value(Value::Null);
+        let asked = run.open.get(2).unwrap().asked(&RunId::random(), 2);
+        run.apply(&Entry::Answered { at: at(100), number: 2, asked, answer, by: None, timeout: None });
+        assert_eq!((run.at_work_for(60.0), run.state()), (Some(at(150)), RunState::Running));
+    }
 }

@@ -33,8 +33,6 @@ pub(crate) struct FunctionRun {
     pub(super) frames: HashMap<u64, Frame>,
     pub(super) folded: Folded,
     pub(super) work: Work,
-    /// Runs below this one that wait for somebody, by the calls that started them.
-    pub(super) below: HashMap<u64, RunId>,
     /// Frames that are to begin once the run is not paused any more.
     pub(super) to_begin: Vec<u64>,
     pub(super) depth: u32,
@@ -58,7 +56,7 @@ pub(crate) struct OwnFile {
 /// What makes a run go on.
 pub(crate) enum Happened {
     Came { number: u64, came: Came, by: Option<By> },
-    Child { number: u64, waits: Option<RunId> },
+    Child { number: u64, waits: bool },
     Cancelled { reason: String },
     CleanedUpTooLong,
     Paused { by: String, above: bool },
@@ -150,12 +148,8 @@ impl RunKind for FunctionRun {
 
     fn progress(&self) -> Progress {
         let end = self.folded.end.as_ref();
-        let state = match self.folded.state() {
-            RunState::Running if !self.below.is_empty() => RunState::Waiting,
-            state => state,
-        };
         Progress {
-            state,
+            state: self.folded.state(),
             ended: end.map(|end| end.at),
             error: self.recorder.shared.secrets.masked_if(end.and_then(|end| end.error.clone())),
             traceback: self.recorder.shared.secrets.masked_if(end.and_then(|end| end.traceback.clone())),
@@ -171,7 +165,7 @@ impl RunKind for FunctionRun {
                 .waiting()
                 .filter_map(|(number, open)| open_gate(&self.recorder.run.id, number, open))
                 .collect(),
-            below: self.below.values().cloned().collect(),
+            below: self.waiting_children().collect(),
             asks_person: self.asks_person(),
             returned: end.and_then(|end| end.result.clone()).map(Arc::new),
             ..Progress::default()
@@ -262,7 +256,6 @@ impl FunctionRun {
             frames: HashMap::from([(ROOT, frame)]),
             folded,
             work: Work::default(),
-            below: HashMap::new(),
             to_begin: Vec::new(),
             depth: started.depth,
             timeout: started.limit(),
@@ -286,10 +279,7 @@ impl FunctionRun {
                 let came = Came::Answer(answer_of(kind, choice));
                 (step(&self.recorder.run.id, number)? == gate).then_some(Happened::Came { number, came, by: Some(by) })
             }
-            Input::ChildWaits { step, waits } => {
-                let run = waits.then(|| RunId::started_by(&step));
-                Some(Happened::Child { number: u64::from(step.visit), waits: run })
-            }
+            Input::ChildWaits { step, waits } => Some(Happened::Child { number: u64::from(step.visit), waits }),
             Input::Pause { by, above } => {
                 let is_running = self.folded.paused.is_none() && self.folded.cancel.is_none();
                 is_running.then_some(Happened::Paused { by, above })
@@ -344,12 +334,15 @@ impl FunctionRun {
                 self.go_on_all().await
             }
             Happened::Child { number, waits } => {
-                match waits.filter(|_| self.folded.open.contains(number)) {
-                    Some(run) => drop(self.below.insert(number, run)),
-                    None => drop(self.below.remove(&number)),
+                let is_known = self.folded.waiting_children.contains(&number);
+                match waits {
+                    true if !is_known && self.folded.open.contains(number) => {
+                        self.append(vec![Entry::ChildWaits { at, number }]).await
+                    }
+                    false if is_known => self.append(vec![Entry::ChildGoesOn { at, number }]).await,
+                    // Whether a person is asked may have changed.
+                    _ => self.record(&[]).await,
                 }
-                self.publish();
-                self.record(&[]).await
             }
             Happened::Came { number, came: Came::Begin, .. } => {
                 if self.folded.paused.is_some() {
@@ -362,7 +355,6 @@ impl FunctionRun {
                 self.graph_goes_on(number, Vec::new(), GraphInput::DelayOver { step }, None).await
             }
             Happened::Came { number, came, by } => {
-                self.below.remove(&number);
                 let open = self.folded.open.get(number).cloned();
                 let starts_run = |open: &Open| matches!(open.asked(&self.recorder.run.id, number), Asked::Run { .. });
                 let child = open.as_ref().is_none_or(starts_run).then(|| child_of(&self.recorder.run.id, number));
@@ -423,10 +415,15 @@ impl FunctionRun {
     fn asks_person(&self) -> bool {
         let mut waiting = self.folded.open.waiting();
         waiting.any(|(_, open)| matches!(&open.what, What::Call(call) if is_for_person(&call.kind)))
-            || self.recorder.shared.ask_person(self.below.values())
+            || self.recorder.shared.ask_person(&self.waiting_children().collect::<Vec<_>>())
     }
 
-    /// Tells the runs below this one something.
+    /// Returns the runs below this one that wait for a person.
+    fn waiting_children(&self) -> impl Iterator<Item = RunId> {
+        self.folded.waiting_children.iter().map(|number| child_of(&self.recorder.run.id, *number))
+    }
+
+    /// Sends an input to all runs below this one.
     fn tell_children(&self, input: impl Fn() -> Input) {
         for (number, open) in self.folded.open.iter() {
             if matches!(&open.what, What::Call(Call { kind: CallKind::RunWorkflow { .. }, .. }))

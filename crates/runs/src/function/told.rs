@@ -107,6 +107,7 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
         }
         Entry::Paused { at, by, .. } => (at, "workflow_paused".to_owned(), json!({"by": by})),
         Entry::Resumed { at, by } => (at, "workflow_resumed".to_owned(), json!({"by": by})),
+        Entry::ChildWaits { .. } | Entry::ChildGoesOn { .. } => return Ok(None),
         Entry::Told { .. } | Entry::Inlined { .. } | Entry::Cancelling { .. } | Entry::Interrupted { .. } => {
             return Ok(None);
         }

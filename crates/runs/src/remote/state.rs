@@ -8,6 +8,7 @@ use serde_json::Value;
 use steplatch_workflow::{Pause, Timestamp};
 
 use super::entry::Entry;
+use crate::engine::WorkClock;
 use crate::run::RunState;
 
 /// What has to be remembered of a run to go on with it.
@@ -27,7 +28,7 @@ pub(super) struct State {
     /// How it ended.
     pub(super) end: Option<End>,
     /// How long it was at work there, without pauses and what it waited for somebody.
-    clock: Clock,
+    clock: WorkClock,
 }
 
 /// Where a run is.
@@ -87,12 +88,6 @@ pub(super) enum Next {
     Rest,
     /// Nothing any more.
     Nothing,
-}
-
-#[derive(Debug, Default)]
-struct Clock {
-    before: Duration,
-    since: Option<Timestamp>,
 }
 
 impl State {
@@ -174,25 +169,12 @@ impl State {
 
     /// Counts the time from `now` on at the latest, so that a clock which was set back holds no limit up.
     pub(super) fn begins_by(&mut self, now: Timestamp) {
-        self.clock.since = self.clock.since.map(|since| since.min(now));
+        self.clock.begin_by(now);
     }
 
     /// Returns when the run has been at work for so long, if it goes on without a pause; `None` while it stands.
     pub(super) fn at_work_for(&self, limit: Duration) -> Option<Timestamp> {
-        Some(self.clock.since?.after(limit.saturating_sub(self.clock.before)))
-    }
-}
-
-impl Clock {
-    fn apply(&mut self, at: Timestamp, at_work: bool) {
-        match (self.since, at_work) {
-            (Some(since), false) => {
-                self.before += at.since(since);
-                self.since = None;
-            }
-            (None, true) => self.since = Some(at),
-            _ => {}
-        }
+        self.clock.reaches(limit)
     }
 }
 

@@ -1,0 +1,60 @@
+//! How long a run has been at work, for its time limit.
+
+use std::time::Duration;
+
+use steplatch_clock::Timestamp;
+
+/// Adds up the time that a run is at work. Time in which it waits for a person or is paused does not count.
+#[derive(Debug, Default)]
+pub(crate) struct WorkClock {
+    before: Duration,
+    /// Since when the run is at work; none while it rests.
+    since: Option<Timestamp>,
+}
+
+impl WorkClock {
+    /// Notes whether the run is at work from `at` on.
+    pub(crate) fn apply(&mut self, at: Timestamp, is_at_work: bool) {
+        match (self.since, is_at_work) {
+            (Some(since), false) => {
+                self.before += at.since(since);
+                self.since = None;
+            }
+            (None, true) => self.since = Some(at),
+            _ => {}
+        }
+    }
+
+    /// Counts the time from `now` on at the latest, so that a clock which was set back does not extend the limit.
+    pub(crate) fn begin_by(&mut self, now: Timestamp) {
+        self.since = self.since.map(|since| since.min(now));
+    }
+
+    /// Returns when the run has been at work for `limit`, if it goes on without a rest. `None` while it rests.
+    pub(crate) fn reaches(&self, limit: Duration) -> Option<Timestamp> {
+        Some(self.since?.after(limit.saturating_sub(self.before)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_do_not_count_and_a_clock_that_was_set_back_extends_nothing() {
+        let at = |seconds: i64| Timestamp(seconds * 1_000_000);
+        let limit = Duration::from_secs(10);
+        let mut clock = WorkClock::default();
+        assert_eq!(clock.reaches(limit), None, "it has not begun");
+        clock.apply(at(100), true);
+        assert_eq!(clock.reaches(limit), Some(at(110)));
+        clock.apply(at(104), false);
+        clock.apply(at(190), false);
+        assert_eq!(clock.reaches(limit), None);
+        clock.apply(at(200), true);
+        clock.apply(at(203), true);
+        assert_eq!(clock.reaches(limit), Some(at(206)));
+        clock.begin_by(at(150));
+        assert_eq!(clock.reaches(limit), Some(at(156)));
+    }
+}

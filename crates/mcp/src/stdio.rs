@@ -38,7 +38,7 @@ pub async fn serve_stdio(daemon: Steady) -> io::Result<()> {
             tracing::warn!(%error, "the daemon can not be reached");
         }
     });
-    match server.serve(Guard::new(transport, ended)).await {
+    match Box::pin(server.serve(Guard::new(transport, ended))).await {
         Ok(running) => {
             // However it ended: the client is gone and there is nothing left to answer.
             let quit = running.waiting().await;

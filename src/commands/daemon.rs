@@ -12,7 +12,7 @@ use clap::Subcommand;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use steplatch_daemon::{Ending, Options, WorkerStarter};
+use steplatch_daemon::{ShutdownMode, Options, WorkerStarter};
 use steplatch_host::{Hosts, Starter};
 use steplatch_protocol::{
     CallError, Client, ConnectError, DaemonStatus, DaemonStatusReply, Place, StopDaemon, StopDaemonReply, connect,
@@ -400,7 +400,7 @@ async fn serve(place: Place, detached: Detached) -> Result<ExitCode, Failure> {
             }
         }
         // Who wants the terminals closed as well says so with `daemon stop`.
-        stopper.stop(Ending::KeepTerminals);
+        stopper.stop(ShutdownMode::KeepTerminals);
     });
     tokio::spawn(Reload::new(settings, told).keep(async move || _ = hung_up.recv().await));
     match detached {

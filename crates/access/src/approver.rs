@@ -101,7 +101,7 @@ const CLEARED: &str = "approver.cleared.json";
 /// Where a passphrase comes from. A wrong one delays the next one from the same source only: guesses over the network do not delay
 /// an answer in a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum AttemptSource {
     /// The daemon's socket.
     Socket,
     /// A client over the network.
@@ -114,7 +114,7 @@ const MOST_ADDRESSES: usize = 64;
 /// What all addresses are called that are not counted apart.
 const OTHERS: &str = "other addresses";
 
-impl Source {
+impl AttemptSource {
     /// Returns under what its wrong ones are counted.
     fn key(self, tries: &BTreeMap<String, Tries>) -> String {
         let address = match self {
@@ -138,7 +138,7 @@ impl Source {
 
 /// Why a passphrase does not open anything.
 #[derive(Debug, thiserror::Error)]
-pub enum NotPassed {
+pub enum PassphraseError {
     #[error(
         "This needs the approver's passphrase: 'steplatch gates answer' asks for it, in a terminal of the approver's own"
     )]
@@ -155,7 +155,7 @@ pub enum NotPassed {
     Unreadable(String),
 }
 
-impl NotPassed {
+impl PassphraseError {
     /// Whether another passphrase may help.
     pub fn wants_another(&self) -> bool {
         !matches!(self, Self::Unreadable(_))
@@ -190,7 +190,7 @@ impl Approver {
     ///
     /// # Errors
     /// When it does not; a wrong one holds up the next one from the same source, longer each time.
-    pub async fn passes(&self, given: Option<&Passphrase>, source: Source) -> Result<bool, NotPassed> {
+    pub async fn passes(&self, given: Option<&Passphrase>, source: AttemptSource) -> Result<bool, PassphraseError> {
         let _alone = self.trying.lock().await;
         self.checked(given, source).await.map(|stored| stored.is_some())
     }
@@ -200,16 +200,16 @@ impl Approver {
     ///
     /// # Errors
     /// As [`Self::passes`].
-    pub async fn opens(&self, given: Option<&Passphrase>, source: Source) -> Result<Option<OpeningKey>, NotPassed> {
+    pub async fn opens(&self, given: Option<&Passphrase>, source: AttemptSource) -> Result<Option<OpeningKey>, PassphraseError> {
         let _alone = self.trying.lock().await;
         self.opens_alone(given, source).await
     }
 
     /// Does the same for one who holds `trying`.
-    async fn opens_alone(&self, given: Option<&Passphrase>, source: Source) -> Result<Option<OpeningKey>, NotPassed> {
+    async fn opens_alone(&self, given: Option<&Passphrase>, source: AttemptSource) -> Result<Option<OpeningKey>, PassphraseError> {
         let stored = self.checked(given, source).await?;
         let Some((Stored { keys, .. }, given)) = stored.zip(given.cloned()) else { return Ok(None) };
-        apart(move || StoredKey::open(&keys, &given)).await.map(Some).map_err(NotPassed::Unreadable)
+        apart(move || StoredKey::open(&keys, &given)).await.map(Some).map_err(PassphraseError::Unreadable)
     }
 
     /// Returns the key that seals what waits for a person. `None` where no passphrase is set. While the file can not be read, it is
@@ -237,9 +237,9 @@ impl Approver {
     }
 
     /// Checks a passphrase, for one who holds `trying`. Returns what is stored with it: nothing where none is set.
-    async fn checked(&self, given: Option<&Passphrase>, source: Source) -> Result<Option<Stored>, NotPassed> {
-        let Some(mut stored) = self.stored().await.map_err(NotPassed::Unreadable)? else { return Ok(None) };
-        let Some(given) = given.filter(|given| !given.0.is_empty()) else { return Err(NotPassed::Missing) };
+    async fn checked(&self, given: Option<&Passphrase>, source: AttemptSource) -> Result<Option<Stored>, PassphraseError> {
+        let Some(mut stored) = self.stored().await.map_err(PassphraseError::Unreadable)? else { return Ok(None) };
+        let Some(given) = given.filter(|given| !given.0.is_empty()) else { return Err(PassphraseError::Missing) };
         let now = clock::now();
         let left = |tries: &Tries| {
             let left = tries.until.map(|until| until.since(now)).unwrap_or_default();
@@ -250,7 +250,7 @@ impl Approver {
         let mut tries = stored.tries.get(&key).copied().unwrap_or_default();
         let pause = left(&tries);
         if !pause.is_zero() {
-            return Err(NotPassed::TooSoon(seconds(pause)));
+            return Err(PassphraseError::TooSoon(seconds(pause)));
         }
         let (given, hash, has_keys) = (given.clone(), stored.hash.clone(), !stored.keys.is_empty());
         let right = apart(move || {
@@ -261,7 +261,7 @@ impl Approver {
             let new = if has_keys { Vec::new() } else { StoredKey::sealed(&OpeningKey::generate()?, &given)? };
             Ok(Some(new))
         });
-        if let Some(new) = right.await.map_err(NotPassed::Unreadable)? {
+        if let Some(new) = right.await.map_err(PassphraseError::Unreadable)? {
             let changes = stored.tries.remove(&key).is_some() || !new.is_empty();
             stored.keys.extend(new);
             if changes {
@@ -278,14 +278,14 @@ impl Approver {
         }
         stored.tries.insert(key, tries);
         self.note(stored).await?;
-        Err(NotPassed::Wrong(seconds(pause)))
+        Err(PassphraseError::Wrong(seconds(pause)))
     }
 
     /// Keeps what was tried. Where that can not be, nothing is approved: nobody would be held up.
-    async fn note(&self, stored: Stored) -> Result<(), NotPassed> {
+    async fn note(&self, stored: Stored) -> Result<(), PassphraseError> {
         let file = self.file.clone();
         let kept = apart(move || write(&file, &stored).map_err(|error| format!("'{}': {error}", file.display())));
-        kept.await.map_err(NotPassed::Unreadable)
+        kept.await.map_err(PassphraseError::Unreadable)
     }
 
     /// Returns whether a passphrase is set, and since when.
@@ -299,7 +299,7 @@ impl Approver {
             },
             Err(error) => GetApproverReply {
                 is_set: true,
-                error: Some(NotPassed::Unreadable(error).to_string()),
+                error: Some(PassphraseError::Unreadable(error).to_string()),
                 ..GetApproverReply::default()
             },
         }
@@ -313,7 +313,7 @@ impl Approver {
     pub async fn change(
         &self,
         verb: SetApprover,
-        source: Source,
+        source: AttemptSource,
     ) -> Result<PassphraseChange<'_>, Box<SetApproverReply>> {
         if let Some(new) = &verb.passphrase
             && (new.0.chars().count() < SHORTEST || new.0.len() > LONGEST)
@@ -325,7 +325,7 @@ impl Approver {
         let alone = self.trying.lock().await;
         match self.opens_alone(verb.current.as_ref(), source).await {
             Ok(key) => Ok(PassphraseChange { approver: self, new: verb.passphrase, key, _alone: alone }),
-            Err(NotPassed::Missing) => {
+            Err(PassphraseError::Missing) => {
                 let missing = unchanged(true, "The passphrase that is set is needed to change it".to_owned());
                 Err(Box::new(SetApproverReply { passphrase_wanted: true, ..*missing }))
             }
@@ -471,7 +471,7 @@ mod tests {
 
     async fn set(approver: &Approver, new: Option<&str>, current: Option<&str>) -> SetApproverReply {
         let verb = SetApprover { passphrase: new.and_then(words), current: current.and_then(words) };
-        match approver.change(verb, Source::Socket).await {
+        match approver.change(verb, AttemptSource::Socket).await {
             Ok(change) => change.make().await,
             Err(refused) => *refused,
         }
@@ -501,18 +501,18 @@ mod tests {
     async fn what_is_kept_is_a_hash_for_its_owner_and_a_passphrase_opens_it() {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
-        assert!(approver.passes(None, Source::Socket).await.is_ok(), "nothing is set");
+        assert!(approver.passes(None, AttemptSource::Socket).await.is_ok(), "nothing is set");
         assert!(!set(&approver, Some("short"), None).await.success);
         assert!(set(&approver, Some("correct horse"), None).await.success);
         let file = folder.path().join("approver.json");
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(text.contains("$argon2id$v=19$") && !text.contains("horse"), "{text}");
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(matches!(approver.passes(None, Source::Socket).await, Err(NotPassed::Missing)));
-        assert!(matches!(approver.passes(words("").as_ref(), Source::Socket).await, Err(NotPassed::Missing)));
-        assert!(approver.passes(words("correct horse").as_ref(), Source::Socket).await.is_ok());
+        assert!(matches!(approver.passes(None, AttemptSource::Socket).await, Err(PassphraseError::Missing)));
+        assert!(matches!(approver.passes(words("").as_ref(), AttemptSource::Socket).await, Err(PassphraseError::Missing)));
+        assert!(approver.passes(words("correct horse").as_ref(), AttemptSource::Socket).await.is_ok());
         // Another daemon of the same folder.
-        assert!(approver_of(folder.path()).passes(words("correct horse").as_ref(), Source::Socket).await.is_ok());
+        assert!(approver_of(folder.path()).passes(words("correct horse").as_ref(), AttemptSource::Socket).await.is_ok());
         assert!(approver.told().await.is_set);
     }
 
@@ -522,10 +522,10 @@ mod tests {
         let approver = std::sync::Arc::new(approver_of(folder.path()));
         set(&approver, Some("correct horse"), None).await;
         let verb = SetApprover { passphrase: None, current: words("correct horse") };
-        let change = approver.change(verb, Source::Socket).await.unwrap();
+        let change = approver.change(verb, AttemptSource::Socket).await.unwrap();
         let guess = {
             let approver = approver.clone();
-            tokio::spawn(async move { approver.passes(words("battery").as_ref(), Source::Socket).await })
+            tokio::spawn(async move { approver.passes(words("battery").as_ref(), AttemptSource::Socket).await })
         };
         tokio::task::yield_now().await;
         assert!(change.make().await.success);
@@ -547,7 +547,7 @@ mod tests {
         set(&approver, Some("battery staple"), None).await;
         assert!(approver.cleared_key().await.is_none() && !folder.path().join(CLEARED).exists());
         assert_ne!(approver.sealing_key().await.unwrap(), first, "the first one lay in a file");
-        let key = approver.opens(words("battery staple").as_ref(), Source::Socket).await.unwrap().unwrap();
+        let key = approver.opens(words("battery staple").as_ref(), AttemptSource::Socket).await.unwrap().unwrap();
         assert_eq!(key.open(&run, &sealed).as_deref(), Some("text"));
         // While the file can not be read, what waits is sealed with the key that it had.
         let last = approver.sealing_key().await;
@@ -560,30 +560,30 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
         set(&approver, Some("correct horse"), None).await;
-        assert!(matches!(approver.passes(words("battery").as_ref(), Source::Socket).await, Err(NotPassed::Wrong(1))));
+        assert!(matches!(approver.passes(words("battery").as_ref(), AttemptSource::Socket).await, Err(PassphraseError::Wrong(1))));
         let right = words("correct horse");
         assert!(
-            matches!(approver.passes(right.as_ref(), Source::Socket).await, Err(NotPassed::TooSoon(1))),
+            matches!(approver.passes(right.as_ref(), AttemptSource::Socket).await, Err(PassphraseError::TooSoon(1))),
             "not even the right one"
         );
         let next = approver_of(folder.path());
         assert!(
-            matches!(next.passes(right.as_ref(), Source::Socket).await, Err(NotPassed::TooSoon(1))),
+            matches!(next.passes(right.as_ref(), AttemptSource::Socket).await, Err(PassphraseError::TooSoon(1))),
             "nor another daemon's"
         );
         time_passes(&approver).await;
-        assert!(matches!(approver.passes(words("staple").as_ref(), Source::Socket).await, Err(NotPassed::Wrong(2))));
+        assert!(matches!(approver.passes(words("staple").as_ref(), AttemptSource::Socket).await, Err(PassphraseError::Wrong(2))));
         for wanted in [4, 8, 16, 32, 64, 128, 256, 300, 300] {
             time_passes(&approver).await;
-            let Err(NotPassed::Wrong(pause)) = approver.passes(words("staple").as_ref(), Source::Socket).await else {
+            let Err(PassphraseError::Wrong(pause)) = approver.passes(words("staple").as_ref(), AttemptSource::Socket).await else {
                 panic!()
             };
             assert_eq!(pause, wanted);
         }
         time_passes(&approver).await;
-        assert!(approver.passes(right.as_ref(), Source::Socket).await.is_ok());
+        assert!(approver.passes(right.as_ref(), AttemptSource::Socket).await.is_ok());
         assert!(
-            matches!(approver.passes(words("x").as_ref(), Source::Socket).await, Err(NotPassed::Wrong(1))),
+            matches!(approver.passes(words("x").as_ref(), AttemptSource::Socket).await, Err(PassphraseError::Wrong(1))),
             "it begins anew"
         );
     }
@@ -594,16 +594,16 @@ mod tests {
         let approver = approver_of(folder.path());
         set(&approver, Some("correct horse"), None).await;
         let (right, wrong) = (words("correct horse"), words("guessed"));
-        let from = |address: &str| Source::Network(address.parse().unwrap());
+        let from = |address: &str| AttemptSource::Network(address.parse().unwrap());
         for address in ["127.0.0.1", "192.168.0.2"] {
             let tried = approver.passes(wrong.as_ref(), from(address)).await;
-            assert!(matches!(tried, Err(NotPassed::Wrong(1))), "{address}: {tried:?}");
+            assert!(matches!(tried, Err(PassphraseError::Wrong(1))), "{address}: {tried:?}");
         }
         for address in ["127.0.0.9", "::1", "::ffff:127.0.0.1"] {
             let tried = approver.passes(right.as_ref(), from(address)).await;
-            assert!(matches!(tried, Err(NotPassed::TooSoon(1))), "{address} is the same machine: {tried:?}");
+            assert!(matches!(tried, Err(PassphraseError::TooSoon(1))), "{address} is the same machine: {tried:?}");
         }
-        assert!(approver.passes(right.as_ref(), Source::Socket).await.is_ok());
+        assert!(approver.passes(right.as_ref(), AttemptSource::Socket).await.is_ok());
         assert!(approver.passes(right.as_ref(), from("192.168.0.3")).await.is_ok());
     }
 
@@ -611,13 +611,13 @@ mod tests {
     fn addresses_are_counted_apart_up_to_a_bound() {
         let mut tries = BTreeMap::new();
         for number in 0..200_u8 {
-            let address = Source::Network(IpAddr::from([10, 0, 0, number]));
+            let address = AttemptSource::Network(IpAddr::from([10, 0, 0, number]));
             tries.insert(address.key(&tries), Tries::default());
         }
         assert_eq!((tries.len(), tries.contains_key(OTHERS)), (MOST_ADDRESSES + 1, true));
-        let of_version_6 = |last: u16| Source::Network(IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, last]));
+        let of_version_6 = |last: u16| AttemptSource::Network(IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, last]));
         assert_eq!(of_version_6(1).key(&BTreeMap::new()), of_version_6(2).key(&BTreeMap::new()));
-        assert_eq!(Source::Socket.key(&tries), "socket");
+        assert_eq!(AttemptSource::Socket.key(&tries), "socket");
     }
 
     #[tokio::test]
@@ -630,10 +630,10 @@ mod tests {
         assert!(!set(&approver, Some("another one"), Some("guessed")).await.success);
         time_passes(&approver).await;
         assert!(set(&approver, Some("another one"), Some("correct horse")).await.success);
-        assert!(approver.passes(words("another one").as_ref(), Source::Socket).await.is_ok());
+        assert!(approver.passes(words("another one").as_ref(), AttemptSource::Socket).await.is_ok());
         let cleared = set(&approver, None, Some("another one")).await;
         assert!(cleared.success && !cleared.is_set);
-        assert!(approver.passes(None, Source::Socket).await.is_ok());
+        assert!(approver.passes(None, AttemptSource::Socket).await.is_ok());
     }
 
     #[tokio::test]
@@ -644,8 +644,8 @@ mod tests {
             ["{", r#"{"version": 9, "hash": "x", "since": "y"}"#, r#"{"version": 1, "hash": "x", "since": "y"}"#]
         {
             std::fs::write(folder.path().join("approver.json"), text).unwrap();
-            let refused = approver.passes(words("anything").as_ref(), Source::Socket).await.unwrap_err();
-            assert!(matches!(refused, NotPassed::Unreadable(_)), "{refused}");
+            let refused = approver.passes(words("anything").as_ref(), AttemptSource::Socket).await.unwrap_err();
+            assert!(matches!(refused, PassphraseError::Unreadable(_)), "{refused}");
             assert!(!set(&approver, Some("new passphrase"), None).await.success, "{text}");
         }
     }

@@ -10,10 +10,10 @@ use steplatch_ids::RunId;
 use steplatch_protocol::{Hello, is_format};
 use steplatch_workflow::Proof;
 
-use crate::approver::Source;
+use crate::approver::AttemptSource;
 use crate::peer::Program;
 use crate::pins::Pins;
-use crate::standing::{NoPerson, Standing};
+use crate::standing::{PersonRefusal, Standing};
 
 /// A client as it introduced itself. What it opens begins in its folder, with its environment.
 #[derive(Debug, Clone)]
@@ -52,9 +52,9 @@ const DIALOG: &str = "mcp elicitation";
 
 impl Caller {
     /// Says why the caller is not taken for a person, if that is so.
-    pub async fn no_person(&self) -> Option<NoPerson> {
+    pub async fn no_person(&self) -> Option<PersonRefusal> {
         if !self.person {
-            return Some(NoPerson::Agent);
+            return Some(PersonRefusal::Agent);
         }
         match (self.standing.verdict().await.refusal, self.peer) {
             (None, Some(address)) => self.standing.refuses_client(address).await,
@@ -74,8 +74,8 @@ impl Caller {
     }
 
     /// Returns where a passphrase of the caller comes from.
-    pub fn source(&self) -> Source {
-        self.peer.map_or(Source::Socket, |peer| Source::Network(peer.ip()))
+    pub fn source(&self) -> AttemptSource {
+        self.peer.map_or(AttemptSource::Socket, |peer| AttemptSource::Network(peer.ip()))
     }
 
     /// Returns what the caller is called in histories: a person as the system knows them, a program by the name that it gives.

@@ -10,9 +10,9 @@ mod pins;
 mod secrets;
 mod standing;
 
-pub use approver::{Approver, NotPassed, OpeningKey, PassphraseChange, ProofPolicy, SealingKey, Source, is_sealed};
+pub use approver::{Approver, PassphraseError, OpeningKey, PassphraseChange, ProofPolicy, SealingKey, AttemptSource, is_sealed};
 pub use caller::Caller;
 pub use peer::join_group;
 pub use pins::Pins;
-pub use secrets::{MASK, MaskedStream, Secrets, TooManySecrets, hideable, hides_in_names, rename};
-pub use standing::{NoPerson, Ours, Standing};
+pub use secrets::{MASK, RedactedStream, Redactor, TooManySecrets, hideable, hides_in_names, rename};
+pub use standing::{PersonRefusal, OwnProcesses, Standing};

@@ -17,7 +17,7 @@ use steplatch_terminal::{Hidden, Picture};
 use tokio::sync::watch;
 
 use encodings::encodings;
-pub use stream::MaskedStream;
+pub use stream::RedactedStream;
 
 /// The fewest characters that a secret has.
 const SHORTEST: usize = 4;
@@ -41,7 +41,7 @@ pub const MASK: &str = "••••••";
 /// The secrets that are known: those that must not be seen anywhere, and where it is about one terminal, those that
 /// were typed unseen in it. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Secrets {
+pub struct Redactor {
     kept: Arc<RwLock<Kept>>,
     /// How many secrets that count everywhere were ever learned.
     learned: Arc<watch::Sender<u64>>,
@@ -66,7 +66,7 @@ struct Kept {
     values: Vec<Hidden>,
 }
 
-impl Secrets {
+impl Redactor {
     /// Remembers a secret; line ends around it are not part of it.
     pub fn add(&self, secret: &str) {
         self.hide(&Hidden { terminal: None, text: secret.to_owned() });
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     fn names_of_fields_hide_what_can_be_no_name_of_ours() {
-        let secrets = Secrets::default();
+        let secrets = Redactor::default();
         secrets.add("Zebra-77");
         secrets.add("result");
         let mut value = json!({"Zebra-77": 1, "a Zebra-77": {"Zebra-77": "result"}, "••••••": 2, "result": true});
@@ -449,7 +449,7 @@ mod tests {
 
     #[test]
     fn a_portion_of_a_text_shows_no_part_of_a_secret_that_it_cuts_off() {
-        let secrets = Secrets::default();
+        let secrets = Redactor::default();
         secrets.add("FLOWTOKEN-99");
         let text = "the FLOWTOKEN-99 of FLOWTOKEN-99.";
         for begin in 0..text.len() {
@@ -461,12 +461,12 @@ mod tests {
         }
         assert_eq!(secrets.masked_portion(text, 2..text.len()), format!("e {MASK} of {MASK}."));
         assert_eq!(secrets.reach(), 23);
-        assert_eq!(Secrets::default().masked_portion("abc", 1..2), "b");
+        assert_eq!(Redactor::default().masked_portion("abc", 1..2), "b");
     }
 
     #[test]
     fn a_secret_is_removed_wherever_it_stands() {
-        let secrets = Secrets::default();
+        let secrets = Redactor::default();
         secrets.add("hunter2!\n");
         let mut value = json!({"screen": "password: hunter2!", "list": ["xhunter2!x"], "n": 1});
         secrets.mask_in(&mut value);
@@ -475,7 +475,7 @@ mod tests {
 
     #[test]
     fn a_secret_in_a_longer_secret_leaves_no_rest() {
-        let secrets = Secrets::default();
+        let secrets = Redactor::default();
         secrets.add("abcd");
         secrets.add("abcdefgh");
         assert_eq!(secrets.masked("abcdefgh abcd".into()), "•••••• ••••••");
@@ -484,7 +484,7 @@ mod tests {
     #[test]
     fn no_secret_is_forgotten_and_what_is_too_much_is_refused() {
         // redteam M3: 1,001 lines uncovered what a person had typed.
-        let secrets = Secrets::default();
+        let secrets = Redactor::default();
         secrets.add("of a person");
         let flood: String = (0..=MOST_TYPED).map(|number| format!("secret {number}\n")).collect();
         assert_eq!(secrets.add_typed(&flood), Err(TooManySecrets));
@@ -515,7 +515,7 @@ mod tests {
         ] {
             assert_eq!(values_in(line), values, "{line}");
         }
-        let secrets = Secrets::default();
+        let secrets = Redactor::default();
         secrets.add_typed("export TOK=hunter22\n").unwrap();
         assert_eq!(secrets.masked("TOK is hunter22".to_owned()), format!("TOK is {MASK}"));
     }
@@ -523,7 +523,7 @@ mod tests {
     #[test]
     fn a_secret_that_is_a_word_of_ours_breaks_no_reply() {
         // redteam M4: with the secret `completed`, no run was seen to complete.
-        let secrets = Secrets::default();
+        let secrets = Redactor::default();
         ["completed", "run_", "2026", "human"].iter().for_each(|secret| secrets.add(secret));
         let run = "run_k7q2m8x4rd3tv5ab";
         let mut reply = json!({"status": "completed", "run_id": run, "gate_id": format!("{run}/ask/1"), "answered_by": "human",
@@ -541,7 +541,7 @@ mod tests {
 
     #[test]
     fn a_terminal_that_is_flooded_uncovers_nothing() {
-        let (secrets, terminal) = (Secrets::default(), TerminalId::random());
+        let (secrets, terminal) = (Redactor::default(), TerminalId::random());
         let typed = |text: String| secrets.hide(&Hidden { terminal: Some(terminal.clone()), text });
         typed("of a person".to_owned());
         (0..2 * MOST_TYPED).for_each(|number| typed(format!("flood {number}")));
@@ -551,7 +551,7 @@ mod tests {
 
     #[test]
     fn who_looks_again_is_told_the_secrets_that_came_since() {
-        let secrets = Secrets::default();
+        let secrets = Redactor::default();
         secrets.add("first one");
         let (all, seen) = secrets.learned_since(0);
         assert_eq!((all, seen), (vec!["first one".to_owned()], 1));
@@ -568,7 +568,7 @@ mod tests {
 
     #[test]
     fn what_was_typed_unseen_is_hidden_in_its_terminal_only() {
-        let (secrets, one, other) = (Secrets::default(), TerminalId::random(), TerminalId::random());
+        let (secrets, one, other) = (Redactor::default(), TerminalId::random(), TerminalId::random());
         secrets.hide(&Hidden { terminal: Some(one.clone()), text: "root".to_owned() });
         assert_eq!(secrets.within(&one).masked("root".into()), MASK);
         assert_eq!(secrets.within(&other).masked("root".into()), "root");
@@ -577,7 +577,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_hidden_where_rows_groups_and_cuts_divide_it() {
-        let secrets = Secrets::default();
+        let secrets = Redactor::default();
         secrets.add("supersecret-value");
         assert_eq!(secrets.masked_screen("$ x supersec\nret-value\n$".into()), "$ x ••••••••\n•••••••••\n$");
         let group = |text: &str| secrets.masked_group(Some(text.into()), "is supersecret-value").unwrap();
@@ -588,7 +588,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_hidden_in_cells_where_colours_and_rows_divide_it() {
-        let secrets = Secrets::default();
+        let secrets = Redactor::default();
         let run = |col: u16, text: &str| Run {
             col,
             cols: text.chars().count() as u16,
@@ -614,7 +614,7 @@ mod tests {
         let texts: Vec<_> = masked.rows.iter().flatten().map(|run| run.text.as_str()).collect();
         assert_eq!(texts, ["$", "x", "••", "•••", "••••••••", "•••• y"]);
         // One that was wrapped at its blank: the row is full, and the blank is not in a run.
-        let secrets = Secrets::default();
+        let secrets = Redactor::default();
         secrets.add("super secret-värde");
         let masked = secrets.masked_picture(Picture { cols: 10, ..picture });
         let texts: Vec<_> = masked.rows.iter().flatten().map(|run| run.text.as_str()).collect();
@@ -623,7 +623,7 @@ mod tests {
 
     #[test]
     fn a_short_answer_is_not_taken_for_a_secret() {
-        let secrets = Secrets::default();
+        let secrets = Redactor::default();
         secrets.add("yes\n");
         assert_eq!(secrets.masked("yes, yesterday".into()), "yes, yesterday");
     }

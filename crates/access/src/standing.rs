@@ -19,7 +19,7 @@ use crate::peer::{self, Cut, Lineage, Location, Peer, Program};
 
 /// Why a caller is not taken for a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoPerson {
+pub enum PersonRefusal {
     /// It does not say that it is one.
     #[error(
         "This gate waits for a person: they answer it with 'steplatch gates list' and 'steplatch gates answer', in a \
@@ -58,7 +58,7 @@ pub enum NoPerson {
     UnknownClient,
 }
 
-impl NoPerson {
+impl PersonRefusal {
     /// Returns what the caller is called in a history, whatever it calls itself.
     pub(crate) fn caller(self) -> &'static str {
         match self {
@@ -79,14 +79,14 @@ const LONGEST_LOOK: Duration = Duration::from_secs(10);
 
 /// The processes under which no person works.
 #[derive(Debug, Clone)]
-pub struct Ours {
+pub struct OwnProcesses {
     hosts: Hosts,
     turns: Arc<Semaphore>,
     /// This process, unless its own threads are clients, as in tests.
     daemon: Option<i32>,
 }
 
-impl Ours {
+impl OwnProcesses {
     /// Returns the hosts of terminals, and this process if `alone`: if no client runs in it.
     pub fn new(hosts: Hosts, alone: bool) -> Self {
         let daemon = i32::try_from(std::process::id()).ok().filter(|_| alone);
@@ -116,10 +116,10 @@ impl Ours {
 
     /// Says why a client that is served over the network from this address is no person, if that is so. Blocks for a look at
     /// every process.
-    fn judge_address(&self, address: SocketAddr) -> Option<NoPerson> {
+    fn judge_address(&self, address: SocketAddr) -> Option<PersonRefusal> {
         match peer::at_address(address) {
             Location::Elsewhere => None,
-            Location::Here(clients) if clients.is_empty() => Some(NoPerson::UnknownClient),
+            Location::Here(clients) if clients.is_empty() => Some(PersonRefusal::UnknownClient),
             Location::Here(clients) => {
                 let ours = self.now();
                 clients.iter().find_map(|client| judge(&client.lineage, &ours))
@@ -136,24 +136,24 @@ struct Processes {
 }
 
 /// Says why a process is no person's, if that is so.
-fn judge(lineage: &Lineage, ours: &Processes) -> Option<NoPerson> {
+fn judge(lineage: &Lineage, ours: &Processes) -> Option<PersonRefusal> {
     let known = &lineage.known;
     let by_parent = known.iter().find_map(|process| {
         if ours.hosts.contains(&process.pid) {
-            return Some(NoPerson::InTerminal);
+            return Some(PersonRefusal::InTerminal);
         }
         if ours.daemon == Some(process.pid) {
-            return Some(NoPerson::Started);
+            return Some(PersonRefusal::Started);
         }
         // A mark outlives the process that gave it, and whatever it reads, we gave it.
         let mark = process.evidence.mark.as_ref()?;
-        Some(if mark.parse::<StepId>().is_ok() { NoPerson::Started } else { NoPerson::InTerminal })
+        Some(if mark.parse::<StepId>().is_ok() { PersonRefusal::Started } else { PersonRefusal::InTerminal })
     });
-    let by_group = || known.iter().any(|process| process.evidence.in_group).then_some(NoPerson::Started);
+    let by_group = || known.iter().any(|process| process.evidence.in_group).then_some(PersonRefusal::Started);
     by_parent.or_else(by_group).or(match lineage.cut {
         None => None,
-        Some(Cut::Hidden) => Some(NoPerson::Hidden),
-        Some(Cut::Gone | Cut::TooDeep | Cut::Changing) => Some(NoPerson::Unknown),
+        Some(Cut::Hidden) => Some(PersonRefusal::Hidden),
+        Some(Cut::Gone | Cut::TooDeep | Cut::Changing) => Some(PersonRefusal::Unknown),
     })
 }
 
@@ -161,7 +161,7 @@ fn judge(lineage: &Lineage, ours: &Processes) -> Option<NoPerson> {
 #[derive(Debug, Clone)]
 pub(crate) struct Verdict {
     /// Why it is no person, if that is so.
-    pub(crate) refusal: Option<NoPerson>,
+    pub(crate) refusal: Option<PersonRefusal>,
     pub(crate) program: Program,
     /// Whether it has the foreground of a terminal that controls it.
     pub(crate) has_terminal: bool,
@@ -170,7 +170,7 @@ pub(crate) struct Verdict {
 impl Verdict {
     /// That of a client in this process.
     const INTERNAL: Self = Self { refusal: None, program: Program::Ours, has_terminal: false };
-    const UNKNOWN: Self = Self { refusal: Some(NoPerson::Unknown), program: Program::Unknown, has_terminal: false };
+    const UNKNOWN: Self = Self { refusal: Some(PersonRefusal::Unknown), program: Program::Unknown, has_terminal: false };
 }
 
 /// Whether the process that opened a connection can be a person's: a verdict that is under way, or settled.
@@ -184,7 +184,7 @@ pub struct Standing {
 #[derive(Debug, Clone)]
 struct Look {
     settled: watch::Receiver<Option<Verdict>>,
-    ours: Ours,
+    ours: OwnProcesses,
 }
 
 impl Standing {
@@ -194,7 +194,7 @@ impl Standing {
     }
 
     /// Begins to look at the process of `user` that has just opened a connection, known by its id and by what refers to it.
-    pub fn of(user: u32, process: Option<(i32, OwnedFd)>, ours: Ours) -> Self {
+    pub fn of(user: u32, process: Option<(i32, OwnedFd)>, ours: OwnProcesses) -> Self {
         let (settle, settled) = watch::channel(None);
         let look = Look { settled, ours: ours.clone() };
         tokio::spawn(async move {
@@ -223,9 +223,9 @@ impl Standing {
     }
 
     /// Says why a client that the process serves over the network from this address is no person, if that is so.
-    pub(crate) async fn refuses_client(&self, address: SocketAddr) -> Option<NoPerson> {
+    pub(crate) async fn refuses_client(&self, address: SocketAddr) -> Option<PersonRefusal> {
         let ours = &self.look.as_ref()?.ours;
-        ours.look(move |ours| ours.judge_address(address)).await.unwrap_or(Some(NoPerson::UnknownClient))
+        ours.look(move |ours| ours.judge_address(address)).await.unwrap_or(Some(PersonRefusal::UnknownClient))
     }
 }
 
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn what_can_not_be_told_is_no_person() {
         for cut in [Cut::Gone, Cut::TooDeep, Cut::Changing] {
-            assert_eq!(judge(&Lineage { cut: Some(cut), ..below(process(35)) }, &ours()), Some(NoPerson::Unknown));
+            assert_eq!(judge(&Lineage { cut: Some(cut), ..below(process(35)) }, &ours()), Some(PersonRefusal::Unknown));
         }
         assert_eq!(judge(&below(process(35)), &ours()), None);
     }
@@ -258,25 +258,25 @@ mod tests {
     #[test]
     fn what_is_shown_counts_where_the_rest_is_hidden() {
         let hidden = |parent: i32| Lineage { cut: Some(Cut::Hidden), ..below(process(parent)) };
-        assert_eq!(judge(&hidden(35), &ours()), Some(NoPerson::Hidden));
-        assert_eq!(judge(&hidden(20), &ours()), Some(NoPerson::InTerminal));
+        assert_eq!(judge(&hidden(35), &ours()), Some(PersonRefusal::Hidden));
+        assert_eq!(judge(&hidden(20), &ours()), Some(PersonRefusal::InTerminal));
     }
 
     #[test]
     fn whatever_is_below_a_host_or_the_daemon_is_no_person_s() {
         let below = |pid: i32| judge(&below(process(pid)), &ours());
-        assert_eq!((below(20), below(30)), (Some(NoPerson::InTerminal), Some(NoPerson::Started)));
+        assert_eq!((below(20), below(30)), (Some(PersonRefusal::InTerminal), Some(PersonRefusal::Started)));
         let itself = Lineage { known: vec![process(30)], cut: None };
-        assert_eq!(judge(&itself, &ours()), Some(NoPerson::Started), "the daemon itself");
+        assert_eq!(judge(&itself, &ours()), Some(PersonRefusal::Started), "the daemon itself");
     }
 
     #[test]
     fn a_mark_counts_on_every_ancestor_whatever_it_reads() {
         for (mark, refusal) in [
-            ("term_k7q2m8x4rd", NoPerson::InTerminal),
-            ("forged", NoPerson::InTerminal),
-            ("host", NoPerson::InTerminal),
-            ("run_k7q2m8x4rd3tv5ab/ask/1", NoPerson::Started),
+            ("term_k7q2m8x4rd", PersonRefusal::InTerminal),
+            ("forged", PersonRefusal::InTerminal),
+            ("host", PersonRefusal::InTerminal),
+            ("run_k7q2m8x4rd3tv5ab/ask/1", PersonRefusal::Started),
         ] {
             let evidence = Evidence { mark: Some(mark.to_owned()), in_group: true };
             let marked = Process { evidence, ..process(35) };
@@ -287,6 +287,6 @@ mod tests {
     #[test]
     fn the_group_counts_whoever_has_ended() {
         let kept = Process { evidence: Evidence { mark: None, in_group: true }, ..process(35) };
-        assert_eq!(judge(&below(kept), &Processes::default()), Some(NoPerson::Started));
+        assert_eq!(judge(&below(kept), &Processes::default()), Some(PersonRefusal::Started));
     }
 }

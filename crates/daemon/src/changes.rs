@@ -21,32 +21,32 @@ const GATHERED: Duration = Duration::from_millis(100);
 
 /// Everybody who watches. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Changes {
-    all: Arc<All>,
+pub(crate) struct ChangeHub {
+    all: Arc<HubState>,
 }
 
 #[derive(Debug, Default)]
-struct All {
-    watchers: Mutex<Vec<Weak<Watcher>>>,
+struct HubState {
+    watchers: Mutex<Vec<Weak<Subscriber>>>,
     /// How many there are, so that a run that nobody watches costs nothing.
     count: AtomicUsize,
 }
 
 /// Somebody who watches.
 #[derive(Debug, Default)]
-struct Watcher {
-    noted: Mutex<Noted>,
+struct Subscriber {
+    noted: Mutex<PendingChanges>,
     something: Notify,
 }
 
 /// What is to be told.
 #[derive(Debug, Default)]
-struct Noted {
+struct PendingChanges {
     tools: bool,
     runs: BTreeSet<RunId>,
 }
 
-impl Changes {
+impl ChangeHub {
     /// Notes that the tools may be others.
     pub(crate) fn tools(&self) {
         self.note(|noted| noted.tools = true);
@@ -59,7 +59,7 @@ impl Changes {
         });
     }
 
-    fn note(&self, note: impl Fn(&mut Noted)) {
+    fn note(&self, note: impl Fn(&mut PendingChanges)) {
         if self.all.count.load(Ordering::Acquire) == 0 {
             return;
         }
@@ -76,23 +76,23 @@ impl Changes {
     }
 
     /// Begins to watch.
-    pub(crate) fn watch(&self) -> Watching {
-        let watcher = Arc::<Watcher>::default();
+    pub(crate) fn watch(&self) -> Subscription {
+        let watcher = Arc::<Subscriber>::default();
         let mut watchers = self.all.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         watchers.push(Arc::downgrade(&watcher));
         self.all.count.store(watchers.len(), Ordering::Release);
         drop(watchers);
-        Watching(watcher)
+        Subscription(watcher)
     }
 }
 
-impl ToolListener for Changes {
+impl ToolListener for ChangeHub {
     fn tools_changed(&self) {
         self.tools();
     }
 }
 
-impl RunListener for Changes {
+impl RunListener for ChangeHub {
     fn run_changed(&self, run: &RunId) {
         self.run(run);
     }
@@ -100,9 +100,9 @@ impl RunListener for Changes {
 
 /// What somebody who watches is told.
 #[derive(Debug)]
-pub(crate) struct Watching(Arc<Watcher>);
+pub(crate) struct Subscription(Arc<Subscriber>);
 
-impl Watching {
+impl Subscription {
     /// Waits for changes, and returns those that were gathered. Safe to drop and call again.
     pub(crate) async fn next(&self) -> Vec<Change> {
         loop {
@@ -124,7 +124,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn many_changes_of_one_thing_are_told_once_and_none_is_lost() {
-        let changes = Changes::default();
+        let changes = ChangeHub::default();
         changes.tools();
         let watching = changes.watch();
         let (one, other) = (RunId::random(), RunId::random());

@@ -1,7 +1,7 @@
 //! What can change about a daemon while it runs.
 
 use steplatch_access::ProofPolicy;
-use steplatch_services::Remotes;
+use steplatch_services::RemoteServices;
 use steplatch_workflow::Proof;
 use tokio::sync::watch::Receiver;
 
@@ -27,7 +27,7 @@ impl ProofPolicy for GateProof {
 }
 
 /// Applies the services of the configuration, now and whenever it changes.
-pub(crate) fn follow_remotes(mut configuration: Receiver<Configuration>, remotes: Remotes) {
+pub(crate) fn follow_remotes(mut configuration: Receiver<Configuration>, remotes: RemoteServices) {
     remotes.configure(&configuration.borrow_and_update().remotes.clone());
     tokio::spawn(async move {
         // Without a sender it stays as it is.

@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 use steplatch_access::{Caller, Standing};
 use steplatch_protocol::{Command, ErrorCode, FromClient, FromDaemon, Line, LineReader, Refusal, VERBS, take_session};
-use steplatch_sessions::{Answer, EventSink, refused};
+use steplatch_sessions::{VerbReply, EventSink, refused};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::AbortHandle;
 
-use crate::service::Service;
+use crate::service::Dispatcher;
 
 /// The commands of a connection that are being carried out.
 type InFlight = Arc<Mutex<HashMap<String, AbortHandle>>>;
@@ -24,7 +24,7 @@ type InFlight = Arc<Mutex<HashMap<String, AbortHandle>>>;
 ///
 /// `standing` says whether a person can be at the other end.
 pub(crate) async fn serve(
-    service: Arc<Service>,
+    service: Arc<Dispatcher>,
     stream: impl AsyncRead + AsyncWrite + Send + 'static,
     standing: Standing,
 ) {
@@ -45,7 +45,7 @@ pub(crate) async fn serve(
 }
 
 async fn read(
-    service: &Arc<Service>,
+    service: &Arc<Dispatcher>,
     stream: impl AsyncRead + Unpin,
     sink: EventSink,
     in_flight: &InFlight,
@@ -117,7 +117,7 @@ struct Task {
     turn: Option<OwnedSemaphorePermit>,
 }
 
-fn start(service: &Arc<Service>, caller: &Arc<Caller>, command: Command, task: Task, in_flight: &InFlight) {
+fn start(service: &Arc<Dispatcher>, caller: &Arc<Caller>, command: Command, task: Task, in_flight: &InFlight) {
     let (service, caller, done) = (service.clone(), caller.clone(), in_flight.clone());
     let key = task.request_id.to_string();
     // Held until the task is noted, so that it can not end before that.
@@ -163,7 +163,7 @@ fn understood(name: &str, mut params: Value) -> Result<Understood, Refusal> {
     }
 }
 
-fn result(answer: Answer, warnings: Vec<String>, request_id: Value) -> FromDaemon {
-    let Answer { success, error, data } = answer;
+fn result(answer: VerbReply, warnings: Vec<String>, request_id: Value) -> FromDaemon {
+    let VerbReply { success, error, data } = answer;
     FromDaemon::Result { success, data, error, error_code: None, warnings, request_id }
 }

@@ -9,12 +9,12 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::sys::socket::{GetSockOpt as _, sockopt};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use steplatch_access::{Ours, Secrets, Standing, join_group};
+use steplatch_access::{OwnProcesses, Redactor, Standing, join_group};
 use steplatch_host::{Hosts, Starter};
 use steplatch_project::{WorkerStarter, Workers};
 use steplatch_protocol::{Client, NotPrivate, Place, ensure_private};
 use steplatch_runs::KeptRuns;
-use steplatch_sessions::Ending;
+use steplatch_sessions::ShutdownMode;
 use steplatch_store::OpenError;
 use steplatch_terminal::Integration;
 use tokio::net::{UnixListener, UnixStream};
@@ -23,7 +23,7 @@ use tokio::sync::{Notify, watch};
 use crate::configuration::Configuration;
 use crate::connection;
 use crate::lock::{LockError, StateLock};
-use crate::service::Service;
+use crate::service::Dispatcher;
 
 /// How a daemon is set up.
 #[derive(Debug, Clone)]
@@ -91,9 +91,9 @@ const LONGEST_SOCKET_PATH: usize = 107;
 /// A running daemon.
 #[derive(Debug)]
 pub struct Daemon {
-    service: Arc<Service>,
+    service: Arc<Dispatcher>,
     listener: UnixListener,
-    ours: Ours,
+    ours: OwnProcesses,
     _lock: StateLock,
 }
 
@@ -124,13 +124,13 @@ impl Daemon {
             terminals.integration = Some(Integration::install(&place.shell())?);
             terminals.history_folder = Some(place.state().to_owned());
         }
-        let secrets = Arc::new(Secrets::default());
+        let secrets = Arc::new(Redactor::default());
         let hidden = secrets.clone();
         let hosts = Hosts::find(place.runtime(), place.state(), starter, env!("CARGO_PKG_VERSION"), move |secret| {
             hidden.hide(&secret);
         })
         .await?;
-        let ours = Ours::new(hosts.clone(), alone);
+        let ours = OwnProcesses::new(hosts.clone(), alone);
         let (first, mut may_start) = (hosts.clone(), in_group.clone());
         tokio::spawn(async move {
             // A thread that is gone has tried.
@@ -140,7 +140,7 @@ impl Daemon {
             }
         });
         let service = Arc::new(
-            Service::start(
+            Dispatcher::start(
                 place,
                 hosts,
                 Workers::new(options.workers),
@@ -164,8 +164,8 @@ impl Daemon {
 
     /// Returns something that ends the daemon when told to.
     #[must_use]
-    pub fn stopper(&self) -> Stopper {
-        Stopper { stop: self.service.stop.clone(), listen_again: self.service.listen_again.clone() }
+    pub fn stopper(&self) -> ShutdownHandle {
+        ShutdownHandle { stop: self.service.stop.clone(), listen_again: self.service.listen_again.clone() }
     }
 
     /// Serves clients until somebody stops the daemon; then closes terminals, unless they are to be kept, and ends.
@@ -200,7 +200,7 @@ impl Daemon {
             }
         };
         // No client finds us any more, and those that are connected get an end of stream.
-        if ending != Ending::GiveWay {
+        if ending != ShutdownMode::GiveWay {
             let _ = std::fs::remove_file(self.service.place.socket());
         }
         self.service.close(ending).await;
@@ -246,19 +246,19 @@ fn is_passing(error: &io::Error) -> bool {
 
 /// Ends a daemon.
 #[derive(Debug, Clone)]
-pub struct Stopper {
-    stop: watch::Sender<Option<Ending>>,
+pub struct ShutdownHandle {
+    stop: watch::Sender<Option<ShutdownMode>>,
     listen_again: Arc<Notify>,
 }
 
-impl Stopper {
+impl ShutdownHandle {
     /// Tells the daemon to make its socket anew, where it was removed.
     pub fn listen_again(&self) {
         self.listen_again.notify_one();
     }
 
     /// Tells the daemon to end.
-    pub fn stop(&self, ending: Ending) {
+    pub fn stop(&self, ending: ShutdownMode) {
         self.stop.send_replace(Some(ending));
     }
 }

@@ -12,10 +12,10 @@ mod lock;
 mod service;
 mod tools;
 
-pub use steplatch_project::{Function, Gone, WorkerStarter, Workers, WorkersError};
+pub use steplatch_project::{Function, WorkerExited, WorkerStarter, Workers, WorkersError};
 pub use steplatch_runs::KeptRuns;
-pub use steplatch_sessions::{Ending, TerminalTools};
+pub use steplatch_sessions::{ShutdownMode, TerminalTools};
 
 pub use configuration::Configuration;
-pub use daemon::{Daemon, Options, StartError, Stopper};
+pub use daemon::{Daemon, Options, StartError, ShutdownHandle};
 pub use lock::LockError;

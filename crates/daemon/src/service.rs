@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use serde_json::Value;
-use steplatch_access::{Approver, Caller, NoPerson, Secrets};
+use steplatch_access::{Approver, Caller, PersonRefusal, Redactor};
 use steplatch_host::{HostState, Hosts};
 use steplatch_project::{Projects, Workers, Workflows};
 use steplatch_protocol::{
@@ -15,21 +15,21 @@ use steplatch_protocol::{
     Place, Refusal, StopDaemonReply, WatchReply,
 };
 use steplatch_runs::{Hands, KeptRuns, Nodes, RunEvents, Runs, Surroundings};
-use steplatch_services::Remotes;
-use steplatch_sessions::{Answer, Ending, EventSink, Sessions, TerminalEvents, actions};
+use steplatch_services::RemoteServices;
+use steplatch_sessions::{VerbReply, ShutdownMode, EventSink, Sessions, TerminalEvents, actions};
 use steplatch_store::OpenError;
 use steplatch_workflow::Proof;
 use tokio::sync::{Notify, watch};
 
-use crate::changes::Changes;
+use crate::changes::ChangeHub;
 use crate::configuration::{self, Configuration, GateProof};
-use crate::tools::{ToolWatch, Tools};
+use crate::tools::{ToolSubscription, Tools};
 
 /// What the daemon is made of.
 #[derive(Debug)]
-pub(crate) struct Service {
+pub(crate) struct Dispatcher {
     pub(crate) place: Place,
-    pub(crate) stop: watch::Sender<Option<Ending>>,
+    pub(crate) stop: watch::Sender<Option<ShutdownMode>>,
     /// Somebody does not find the socket.
     pub(crate) listen_again: Arc<Notify>,
     sessions: Sessions,
@@ -37,24 +37,24 @@ pub(crate) struct Service {
     workflows: Workflows,
     nodes: Arc<Nodes>,
     tools: Tools,
-    remotes: Remotes,
+    remotes: RemoteServices,
     approver: Arc<Approver>,
-    secrets: Arc<Secrets>,
+    secrets: Arc<Redactor>,
     clients: AtomicUsize,
     started: Instant,
 }
 
 /// What follows an answer once it is sent.
 #[derive(Debug)]
-pub(crate) enum Following {
+pub(crate) enum ReplyStream {
     Run(RunEvents),
     Terminal(Box<TerminalEvents>),
-    Changes(Box<ToolWatch>),
+    Changes(Box<ToolSubscription>),
     /// The end of the daemon, which cuts off whoever has not been answered yet.
-    Stop(watch::Sender<Option<Ending>>, Ending),
+    Stop(watch::Sender<Option<ShutdownMode>>, ShutdownMode),
 }
 
-impl Following {
+impl ReplyStream {
     /// Sends events to who asked for them until there are no more, or nobody listens.
     pub(crate) async fn forward(self, request_id: &Value, sink: &EventSink) {
         // Ends with the connection; there is nobody to tell.
@@ -72,15 +72,15 @@ impl Following {
 
 /// Counts a client for as long as it is connected.
 #[derive(Debug)]
-pub(crate) struct Counted<'a>(&'a AtomicUsize);
+pub(crate) struct ConnectionGuard<'a>(&'a AtomicUsize);
 
-impl Drop for Counted<'_> {
+impl Drop for ConnectionGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Service {
+impl Dispatcher {
     /// Takes over what the last daemon left. `in_group` is there if the process is a daemon and nothing else, and becomes true once
     /// what it starts is in its control group.
     ///
@@ -90,7 +90,7 @@ impl Service {
         place: Place,
         hosts: Hosts,
         workers: Workers,
-        secrets: Arc<Secrets>,
+        secrets: Arc<Redactor>,
         keep: KeptRuns,
         configuration: watch::Receiver<Configuration>,
         in_group: Option<watch::Receiver<bool>>,
@@ -106,8 +106,8 @@ impl Service {
             tracing::warn!(%error, "what nodes leave behind is not adopted");
         }
         let nodes = Arc::new(Nodes::new(hands.clone()));
-        let changes = Changes::default();
-        let remotes = Remotes::open(place.state(), Arc::new(changes.clone()), secrets.clone());
+        let changes = ChangeHub::default();
+        let remotes = RemoteServices::open(place.state(), Arc::new(changes.clone()), secrets.clone());
         configuration::follow_remotes(configuration.clone(), remotes.clone());
         let proof = Arc::new(GateProof(configuration.clone()));
         let tools = Tools::new(workflows.clone(), remotes.clone(), configuration, changes.clone());
@@ -149,23 +149,23 @@ impl Service {
     }
 
     /// Waits until somebody stops the daemon, and returns how.
-    pub(crate) async fn stopped(&self) -> Ending {
+    pub(crate) async fn stopped(&self) -> ShutdownMode {
         let mut stop = self.stop.subscribe();
         // The sender is ours, so it does not go away before it says so.
-        stop.wait_for(Option::is_some).await.ok().and_then(|stop| *stop).unwrap_or(Ending::KeepTerminals)
+        stop.wait_for(Option::is_some).await.ok().and_then(|stop| *stop).unwrap_or(ShutdownMode::KeepTerminals)
     }
 
     fn projects(&self) -> &Projects {
         self.workflows.projects()
     }
 
-    pub(crate) fn count_client(&self) -> Counted<'_> {
+    pub(crate) fn count_client(&self) -> ConnectionGuard<'_> {
         self.clients.fetch_add(1, Ordering::Relaxed);
-        Counted(&self.clients)
+        ConnectionGuard(&self.clients)
     }
 
     /// Leaves the runs to the next daemon, and closes what is open unless it is to be kept.
-    pub(crate) async fn close(&self, ending: Ending) {
+    pub(crate) async fn close(&self, ending: ShutdownMode) {
         self.runs.leave().await;
         self.nodes.close().await;
         if !ending.keeps_terminals() {
@@ -173,7 +173,7 @@ impl Service {
         }
     }
 
-    pub(crate) fn hello(&self, hello: &Hello) -> Result<Answer, Refusal> {
+    pub(crate) fn hello(&self, hello: &Hello) -> Result<VerbReply, Refusal> {
         if hello.protocol_version > PROTOCOL_VERSION {
             let error = format!(
                 "the daemon (pid {}, version {}) speaks protocol {PROTOCOL_VERSION}, this client speaks {}; \
@@ -184,7 +184,7 @@ impl Service {
             );
             return Err(Refusal { code: ErrorCode::UnsupportedProtocol, error });
         }
-        Ok(Answer::of(HelloReply {
+        Ok(VerbReply::of(HelloReply {
             protocol_version: PROTOCOL_VERSION,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -192,10 +192,10 @@ impl Service {
     }
 
     /// Returns the answer to a command that names a session which is not the project of `caller`.
-    pub(crate) async fn other_session(&self, caller: &Caller, names: &[String]) -> Option<Answer> {
+    pub(crate) async fn other_session(&self, caller: &Caller, names: &[String]) -> Option<VerbReply> {
         for name in names {
             if let Err(error) = self.projects().session(caller, name).await {
-                return Some(self.without_secrets(Answer::failure(error)));
+                return Some(self.without_secrets(VerbReply::failure(error)));
             }
         }
         None
@@ -209,21 +209,21 @@ impl Service {
         caller: &Arc<Caller>,
         command: Command,
         step: Option<String>,
-    ) -> (Answer, Option<Following>) {
+    ) -> (VerbReply, Option<ReplyStream>) {
         let sessions = &self.sessions;
         // A command that waits takes its room for as long: what is large has room of its own, only while it is carried out.
         let answer = match command {
             Command::Hello(hello) => match self.hello(&hello) {
                 Ok(answer) => answer,
-                Err(refusal) => Answer::failure(refusal.error),
+                Err(refusal) => VerbReply::failure(refusal.error),
             },
-            Command::DaemonStatus(_) => Answer::of(self.status().await),
-            Command::GetMetrics(_) => Answer::of(GetMetricsReply { success: true, metrics: self.metrics().await }),
+            Command::DaemonStatus(_) => VerbReply::of(self.status().await),
+            Command::GetMetrics(_) => VerbReply::of(GetMetricsReply { success: true, metrics: self.metrics().await }),
             Command::StopDaemon(verb) => {
                 let status = self.status().await;
                 let reply = StopDaemonReply { pid: status.pid, terminals: status.terminals, runs: status.runs };
-                let ending = if verb.keep_terminals { Ending::KeepTerminals } else { Ending::CloseTerminals };
-                return (Answer::of(reply), Some(Following::Stop(self.stop.clone(), ending)));
+                let ending = if verb.keep_terminals { ShutdownMode::KeepTerminals } else { ShutdownMode::CloseTerminals };
+                return (VerbReply::of(reply), Some(ReplyStream::Stop(self.stop.clone(), ending)));
             }
             action @ (Command::OpenTerminal(_)
             | Command::SendInput(_)
@@ -231,85 +231,85 @@ impl Service {
             | Command::GetScreenContent(_)
             | Command::ListTerminalSessions(_)
             | Command::ExitTerminal(_)) => actions::act(sessions, caller, action, step).await,
-            Command::RunCommand(verb) => Answer::of(sessions.run_command(caller, verb, step).await),
-            Command::GetVariables(verb) => Answer::of(sessions.variables(verb).await),
-            Command::SetVariables(verb) => Answer::of(sessions.set_variables(caller, verb).await),
-            Command::ResizeTerminal(verb) => Answer::of(sessions.resize(caller, verb).await),
-            Command::SendSignal(verb) => Answer::of(sessions.signal(caller, verb).await),
-            Command::WriteTerminal(verb) => Answer::of(sessions.write(caller, verb, step).await),
+            Command::RunCommand(verb) => VerbReply::of(sessions.run_command(caller, verb, step).await),
+            Command::GetVariables(verb) => VerbReply::of(sessions.variables(verb).await),
+            Command::SetVariables(verb) => VerbReply::of(sessions.set_variables(caller, verb).await),
+            Command::ResizeTerminal(verb) => VerbReply::of(sessions.resize(caller, verb).await),
+            Command::SendSignal(verb) => VerbReply::of(sessions.signal(caller, verb).await),
+            Command::WriteTerminal(verb) => VerbReply::of(sessions.write(caller, verb, step).await),
             Command::AttachTerminal(verb) => {
                 let (reply, events) = sessions.attach(caller, verb).await;
-                return (Answer::of(reply), events.map(|events| Following::Terminal(Box::new(events))));
+                return (VerbReply::of(reply), events.map(|events| ReplyStream::Terminal(Box::new(events))));
             }
-            Command::HandBackTerminal(verb) => Answer::of(sessions.hand_back(verb).await),
-            Command::RunWorkflow(verb) => Answer::of_run(Box::pin(self.runs.run(caller, verb, step)).await),
-            Command::ExecuteWorkflow(verb) => Answer::of(Box::pin(self.runs.execute(caller, verb, step)).await),
-            Command::GetRun(verb) => Answer::of_run(self.runs.look_at(verb).await),
-            Command::Decide(verb) => Answer::of(self.runs.answer(caller, verb.into()).await),
-            Command::AnswerGate(verb) => Answer::of(self.runs.answer(caller, verb.into()).await),
-            Command::GetApprover(_) => Answer::of(self.approver.told().await),
+            Command::HandBackTerminal(verb) => VerbReply::of(sessions.hand_back(verb).await),
+            Command::RunWorkflow(verb) => VerbReply::of_run(Box::pin(self.runs.run(caller, verb, step)).await),
+            Command::ExecuteWorkflow(verb) => VerbReply::of(Box::pin(self.runs.execute(caller, verb, step)).await),
+            Command::GetRun(verb) => VerbReply::of_run(self.runs.look_at(verb).await),
+            Command::Decide(verb) => VerbReply::of(self.runs.answer(caller, verb.into()).await),
+            Command::AnswerGate(verb) => VerbReply::of(self.runs.answer(caller, verb.into()).await),
+            Command::GetApprover(_) => VerbReply::of(self.approver.told().await),
             // Only a person may lock people out, or in. Where the system hides the processes of others, a passphrase is the
             // only proof there is, so the first one is set from a terminal whose owner is hidden.
             Command::SetApprover(verb) => match caller.no_person().await {
-                None => Answer::of(self.runs.set_approver(verb, caller.source()).await),
-                Some(NoPerson::Hidden) if caller.proof().await == Proof::Terminal => {
-                    Answer::of(self.runs.set_approver(verb, caller.source()).await)
+                None => VerbReply::of(self.runs.set_approver(verb, caller.source()).await),
+                Some(PersonRefusal::Hidden) if caller.proof().await == Proof::Terminal => {
+                    VerbReply::of(self.runs.set_approver(verb, caller.source()).await)
                 }
-                Some(_) => Answer::failure(
+                Some(_) => VerbReply::failure(
                     "The approver's passphrase is set by a person, with 'steplatch approver', in a terminal of their own"
                         .to_owned(),
                 ),
             },
             // What the kernel hides, the passphrase proves.
             Command::UnlockRuns(verb) => match caller.no_person().await {
-                None | Some(NoPerson::Hidden) => Answer::of(self.runs.unlock(verb, caller.source()).await),
-                Some(_) => Answer::failure(
+                None | Some(PersonRefusal::Hidden) => VerbReply::of(self.runs.unlock(verb, caller.source()).await),
+                Some(_) => VerbReply::failure(
                     "Locked runs are opened by a person, with 'steplatch approver unlock', in a terminal of their own"
                         .to_owned(),
                 ),
             },
-            Command::CancelWorkflow(verb) => Answer::of(self.runs.cancel(verb).await),
-            Command::PauseWorkflow(verb) => Answer::of(self.runs.pause(caller, verb).await),
-            Command::ResumeWorkflow(verb) => Answer::of(self.runs.resume(caller, verb).await),
-            Command::GetGate(verb) => Answer::of(self.runs.gate(&verb).await),
-            Command::GetWorkflowRun(verb) => Answer::of(self.runs.record(&verb).await),
-            Command::ListWorkflowRuns(verb) => Answer::of(self.runs.list(&verb).await),
+            Command::CancelWorkflow(verb) => VerbReply::of(self.runs.cancel(verb).await),
+            Command::PauseWorkflow(verb) => VerbReply::of(self.runs.pause(caller, verb).await),
+            Command::ResumeWorkflow(verb) => VerbReply::of(self.runs.resume(caller, verb).await),
+            Command::GetGate(verb) => VerbReply::of(self.runs.gate(&verb).await),
+            Command::GetWorkflowRun(verb) => VerbReply::of(self.runs.record(&verb).await),
+            Command::ListWorkflowRuns(verb) => VerbReply::of(self.runs.list(&verb).await),
             Command::Subscribe(verb) => {
                 let (reply, events) = self.runs.subscribe(&verb).await;
-                return (Answer::of(reply), events.map(Following::Run));
+                return (VerbReply::of(reply), events.map(ReplyStream::Run));
             }
-            Command::CreateWorkflow(verb) => Answer::of(self.workflows.create(caller, verb).await),
-            Command::LoadFunctions(verb) => Answer::of(self.workflows.load(caller, verb).await),
-            Command::GetWorkflowSchema(_) => Answer::of(self.workflows.schema()),
-            Command::ListWorkflows(verb) => Answer::of(self.tools.list_workflows(caller, verb).await),
-            Command::DescribeWorkflow(verb) => Answer::of(self.tools.describe(caller, verb).await),
-            Command::DeleteWorkflow(verb) => Answer::of(self.workflows.delete(caller, verb).await),
-            Command::ListNodes(verb) => Answer::of(self.projects().list_nodes(caller, &verb).await),
-            Command::DescribeNode(verb) => Answer::of(self.projects().describe_node(caller, &verb).await),
-            Command::RunNode(verb) => Answer::of(Box::pin(self.runs.run_node(caller, verb, step)).await),
-            Command::ListGraphs(verb) => Answer::of(self.projects().list_graphs(caller, &verb).await),
-            Command::RunGraph(verb) => Answer::of(Box::pin(self.runs.run_graph(caller, verb, step)).await),
-            Command::ListTools(verb) => Answer::of(self.tools.list(caller, verb).await),
+            Command::CreateWorkflow(verb) => VerbReply::of(self.workflows.create(caller, verb).await),
+            Command::LoadFunctions(verb) => VerbReply::of(self.workflows.load(caller, verb).await),
+            Command::GetWorkflowSchema(_) => VerbReply::of(self.workflows.schema()),
+            Command::ListWorkflows(verb) => VerbReply::of(self.tools.list_workflows(caller, verb).await),
+            Command::DescribeWorkflow(verb) => VerbReply::of(self.tools.describe(caller, verb).await),
+            Command::DeleteWorkflow(verb) => VerbReply::of(self.workflows.delete(caller, verb).await),
+            Command::ListNodes(verb) => VerbReply::of(self.projects().list_nodes(caller, &verb).await),
+            Command::DescribeNode(verb) => VerbReply::of(self.projects().describe_node(caller, &verb).await),
+            Command::RunNode(verb) => VerbReply::of(Box::pin(self.runs.run_node(caller, verb, step)).await),
+            Command::ListGraphs(verb) => VerbReply::of(self.projects().list_graphs(caller, &verb).await),
+            Command::RunGraph(verb) => VerbReply::of(Box::pin(self.runs.run_graph(caller, verb, step)).await),
+            Command::ListTools(verb) => VerbReply::of(self.tools.list(caller, verb).await),
             Command::CallTool(verb) => match self.tools.called(caller, &verb.name, &verb.arguments).await {
-                Ok(tool) => Answer::of_run(Box::pin(self.runs.call_tool(caller, tool, verb, step)).await),
-                Err(not_called) => Answer::of_run(not_called.into_reply()),
+                Ok(tool) => VerbReply::of_run(Box::pin(self.runs.call_tool(caller, tool, verb, step)).await),
+                Err(not_called) => VerbReply::of_run(not_called.into_reply()),
             },
             Command::Watch(_) => {
-                let watching = Following::Changes(Box::new(self.tools.watch(caller).await));
-                return (Answer::of(WatchReply { success: true, error: None }), Some(watching));
+                let watching = ReplyStream::Changes(Box::new(self.tools.watch(caller).await));
+                return (VerbReply::of(WatchReply { success: true, error: None }), Some(watching));
             }
-            Command::ListRemoteWorkflows(verb) => Answer::of(self.remotes.list(verb)),
-            Command::RefreshWorkflows(verb) => Answer::of(self.remotes.refresh(verb).await),
+            Command::ListRemoteWorkflows(verb) => VerbReply::of(self.remotes.list(verb)),
+            Command::RefreshWorkflows(verb) => VerbReply::of(self.remotes.refresh(verb).await),
             Command::CheckWorkflowStatus(verb) => {
                 let there = self.runs.there(&verb.run_id).await;
-                Answer::of(self.remotes.check(verb, there).await)
+                VerbReply::of(self.remotes.check(verb, there).await)
             }
         };
         (self.without_secrets(answer), None)
     }
 
     /// What was typed as a secret is in no reply: not in an error, not in the name of a folder.
-    fn without_secrets(&self, mut answer: Answer) -> Answer {
+    fn without_secrets(&self, mut answer: VerbReply) -> VerbReply {
         self.secrets.mask_in(&mut answer.data);
         answer.error = self.secrets.masked_if(answer.error);
         answer

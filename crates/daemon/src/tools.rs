@@ -16,13 +16,13 @@ use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_project::Workflows;
 use steplatch_protocol::{DescribeWorkflowReply, ListTools, ListToolsReply, RunReply, ToolInfo, ToolScope};
-use steplatch_services::{Remotes, check};
+use steplatch_services::{RemoteServices, check};
 use tokio::sync::watch::Receiver;
 
-use crate::changes::Changes;
+use crate::changes::ChangeHub;
 use crate::configuration::Configuration;
 use files::Files;
-pub(crate) use watch::ToolWatch;
+pub(crate) use watch::ToolSubscription;
 
 /// The longest description of a tool, in characters: some clients cut at 2,048 bytes.
 const LONGEST_DESCRIPTION: usize = 1000;
@@ -31,18 +31,18 @@ const LONGEST_DESCRIPTION: usize = 1000;
 #[derive(Debug, Clone)]
 pub(crate) struct Tools {
     workflows: Workflows,
-    remotes: Remotes,
+    remotes: RemoteServices,
     configuration: Receiver<Configuration>,
-    changes: Changes,
+    changes: ChangeHub,
     files: Arc<Files>,
 }
 
 impl Tools {
     pub(crate) fn new(
         workflows: Workflows,
-        remotes: Remotes,
+        remotes: RemoteServices,
         configuration: Receiver<Configuration>,
-        changes: Changes,
+        changes: ChangeHub,
     ) -> Self {
         let files = Arc::new(Files::new(changes.clone()));
         Self { workflows, remotes, configuration, changes, files }
@@ -86,30 +86,30 @@ impl Tools {
         caller: &Caller,
         name: &str,
         arguments: &Map<String, Value>,
-    ) -> Result<ToolInfo, NotCalled> {
+    ) -> Result<ToolInfo, CallRejected> {
         if let Some(tool) = self.remotes.tool(name) {
             // Its arguments are checked where its run begins, however that is asked for.
             return Ok(tool);
         }
-        let tools = self.offered(caller).await.map_err(NotCalled::Unknown)?;
+        let tools = self.offered(caller).await.map_err(CallRejected::Unknown)?;
         let Some(tool) = tools.iter().find(|tool| tool.name == name) else {
-            return Err(NotCalled::Unknown(unknown(name, &tools)));
+            return Err(CallRejected::Unknown(unknown(name, &tools)));
         };
-        check(tool, arguments).map_err(NotCalled::Arguments)?;
+        check(tool, arguments).map_err(CallRejected::Arguments)?;
         Ok(tool.clone())
     }
 }
 
 /// Why a tool is not called.
 #[derive(Debug)]
-pub(crate) enum NotCalled {
+pub(crate) enum CallRejected {
     /// There is none of that name.
     Unknown(String),
     /// What it is given is not what it takes.
     Arguments(String),
 }
 
-impl NotCalled {
+impl CallRejected {
     /// Returns the reply that says so.
     pub(crate) fn into_reply(self) -> RunReply {
         let (final_state, error) = match self {

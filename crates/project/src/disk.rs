@@ -16,13 +16,13 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The threads that work on libraries. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Disk {
+pub(crate) struct BlockingPool {
     readers: Arc<Semaphore>,
     writers: Arc<Semaphore>,
     patience: Duration,
 }
 
-impl Disk {
+impl BlockingPool {
     pub(crate) fn new() -> Self {
         Self {
             readers: Arc::new(Semaphore::new(READERS)),

@@ -18,7 +18,7 @@ const VARIABLE: &str = "STEPLATCH_LIBRARY";
 
 /// Somebody who means a library, and what they say about it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Asker {
+pub(crate) struct LibrarySearch {
     folder: PathBuf,
     /// Their home, as they call it.
     home: Option<PathBuf>,
@@ -28,13 +28,13 @@ pub(crate) struct Asker {
 
 /// The folders of somebody: new workflows are saved in the first; a name is looked up there and then in the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Folders {
+pub(super) struct LibraryPaths {
     pub(super) first: PathBuf,
     pub(super) other: Option<PathBuf>,
 }
 
 /// What is where.
-trait Ground {
+trait FileSystem {
     fn is_folder(&self, path: &Path) -> bool;
     fn exists(&self, path: &Path) -> bool;
     fn may_write(&self, folder: &Path) -> bool;
@@ -45,9 +45,9 @@ trait Ground {
 }
 
 /// The file system.
-struct Disk;
+struct RealFileSystem;
 
-impl Ground for Disk {
+impl FileSystem for RealFileSystem {
     fn is_folder(&self, path: &Path) -> bool {
         path.is_dir()
     }
@@ -72,7 +72,7 @@ impl Ground for Disk {
     }
 }
 
-impl Asker {
+impl LibrarySearch {
     /// Returns what `caller` says.
     pub(crate) fn of(caller: &Caller) -> Self {
         let variable = |name: &str| {
@@ -89,8 +89,8 @@ impl Asker {
     }
 
     /// Returns their folders, by looking at what is where. Blocks for a few looks at the file system.
-    pub(super) fn folders(&self) -> Folders {
-        self.folders_on(&Disk)
+    pub(super) fn folders(&self) -> LibraryPaths {
+        self.folders_on(&RealFileSystem)
     }
 
     /// Returns the folders of their libraries, in the order in which names are looked up. Blocks as [`Self::folders`].
@@ -101,10 +101,10 @@ impl Asker {
     /// Returns the nearest folder of their project in which one of these files lies, by looking at what is where, as for
     /// the library. Blocks for a few looks at the file system.
     pub(crate) fn with_file(&self, names: &[&str]) -> Option<PathBuf> {
-        self.with_file_on(names, &Disk)
+        self.with_file_on(names, &RealFileSystem)
     }
 
-    fn with_file_on(&self, names: &[&str], ground: &dyn Ground) -> Option<PathBuf> {
+    fn with_file_on(&self, names: &[&str], ground: &dyn FileSystem) -> Option<PathBuf> {
         let real_home = self.home.as_deref().map(|home| ground.real(home));
         let is_home = |folder: &Path| Some(folder) == self.home.as_deref() || Some(folder) == real_home.as_deref();
         for folder in self.folder.ancestors() {
@@ -119,12 +119,12 @@ impl Asker {
         None
     }
 
-    fn folders_on(&self, ground: &dyn Ground) -> Folders {
+    fn folders_on(&self, ground: &dyn FileSystem) -> LibraryPaths {
         let own = self.own();
         let named = self.named.as_ref().map(|named| self.folder.join(named));
         let first = named.unwrap_or_else(|| self.of_project(own.as_deref(), ground));
         let other = own.filter(|own| *own != first);
-        Folders { first, other }
+        LibraryPaths { first, other }
     }
 
     /// Returns the folder of the user's own workflows.
@@ -133,7 +133,7 @@ impl Asker {
         Some(data.join("steplatch/workflows"))
     }
 
-    fn of_project(&self, own: Option<&Path>, ground: &dyn Ground) -> PathBuf {
+    fn of_project(&self, own: Option<&Path>, ground: &dyn FileSystem) -> PathBuf {
         let real_home = self.home.as_deref().map(|home| ground.real(home));
         let is_home = |folder: &Path| Some(folder) == self.home.as_deref() || Some(folder) == real_home.as_deref();
         let mut root = None;
@@ -166,7 +166,7 @@ pub(crate) fn is_in_project(library: &Path) -> bool {
     library.file_name().is_some_and(|name| name == NAME)
 }
 
-impl Folders {
+impl LibraryPaths {
     /// Tells whether a file lies in the user's own library, where something else is meant first.
     pub(super) fn is_of_other(&self, file: Option<&Path>) -> bool {
         self.other.as_deref().is_some_and(|other| file.is_some_and(|file| file.parent() == Some(other)))
@@ -191,7 +191,7 @@ mod tests {
         strange: &'static [&'static str],
     }
 
-    impl Ground for Made {
+    impl FileSystem for Made {
         fn is_folder(&self, path: &Path) -> bool {
             self.exists(path)
         }
@@ -215,8 +215,8 @@ mod tests {
 
     const OWN: &str = "/home/me/.local/share/steplatch/workflows";
 
-    fn at(folder: &str) -> Asker {
-        Asker { folder: folder.into(), home: Some("/home/me".into()), ..Asker::default() }
+    fn at(folder: &str) -> LibrarySearch {
+        LibrarySearch { folder: folder.into(), home: Some("/home/me".into()), ..LibrarySearch::default() }
     }
 
     #[test]
@@ -322,26 +322,26 @@ mod tests {
     fn what_somebody_names_comes_first() {
         let ground = Made { there: &["/home/me/p/.terminal_control_workflows"], ..Made::default() };
         for (named, expected) in [("/srv/shared", "/srv/shared"), ("flows", "/home/me/p/flows")] {
-            let asker = Asker { named: Some(named.into()), ..at("/home/me/p") };
+            let asker = LibrarySearch { named: Some(named.into()), ..at("/home/me/p") };
             let folders = asker.folders_on(&ground);
-            assert_eq!(folders, Folders { first: expected.into(), other: Some(OWN.into()) });
+            assert_eq!(folders, LibraryPaths { first: expected.into(), other: Some(OWN.into()) });
         }
-        let twice = Asker { named: Some(OWN.into()), ..at("/home/me/p") }.folders_on(&ground);
-        assert_eq!(twice, Folders { first: OWN.into(), other: None });
+        let twice = LibrarySearch { named: Some(OWN.into()), ..at("/home/me/p") }.folders_on(&ground);
+        assert_eq!(twice, LibraryPaths { first: OWN.into(), other: None });
     }
 
     #[test]
     fn the_users_own_lie_where_their_data_lie() {
-        let data = Asker { data: Some("/data".into()), ..at("/home/me") };
+        let data = LibrarySearch { data: Some("/data".into()), ..at("/home/me") };
         assert_eq!(data.folders_on(&Made::default()).first, Path::new("/data/steplatch/workflows"));
-        let link = Asker { home: Some("/home/link".into()), ..at("/home/me") };
+        let link = LibrarySearch { home: Some("/home/link".into()), ..at("/home/me") };
         assert_eq!(
             link.folders_on(&Made::default()).first,
             Path::new("/home/link/.local/share/steplatch/workflows"),
             "a home by another name is still the home"
         );
-        let homeless = Asker { home: None, ..at("/") };
-        let expected = Folders { first: "/.terminal_control_workflows".into(), other: None };
+        let homeless = LibrarySearch { home: None, ..at("/") };
+        let expected = LibraryPaths { first: "/.terminal_control_workflows".into(), other: None };
         assert_eq!(homeless.folders_on(&Made::default()), expected);
     }
 
@@ -365,6 +365,6 @@ mod tests {
             run: None,
             pins: None,
         };
-        assert_eq!(Asker::of(&caller), Asker { named: Some("/l".into()), ..at("/p") });
+        assert_eq!(LibrarySearch::of(&caller), LibrarySearch { named: Some("/l".into()), ..at("/p") });
     }
 }

@@ -12,15 +12,15 @@ use steplatch_protocol::{
 };
 use steplatch_python_api::Kind;
 
-use super::folders::Folders;
-use super::functions::Loaded;
+use super::folders::LibraryPaths;
+use super::functions::LoadedFile;
 use super::python;
 use super::verbs::{LONGEST_DESCRIPTION, name_of};
 use crate::project::{FunctionWorkflow, Project};
 use crate::workflows::{not_found, words};
 
 /// Lists the functions of a project. The machines of these names in its library are meant before them.
-pub(super) fn list(folders: &Folders, project: &Project, machines: &[WorkflowName]) -> Vec<WorkflowInfo> {
+pub(super) fn list(folders: &LibraryPaths, project: &Project, machines: &[WorkflowName]) -> Vec<WorkflowInfo> {
     let mut kept: BTreeMap<&Path, (FunctionMetadata, Option<String>)> = BTreeMap::new();
     let infos = project.workflows().map(|workflow| {
         let loaded = &workflow.loaded;
@@ -50,7 +50,7 @@ pub(super) fn list(folders: &Folders, project: &Project, machines: &[WorkflowNam
 }
 
 /// Lists what is loaded and can not be used.
-pub(super) fn broken(folders: &Folders, project: &Project) -> Vec<BrokenWorkflow> {
+pub(super) fn broken(folders: &LibraryPaths, project: &Project) -> Vec<BrokenWorkflow> {
     let of_libraries = project.broken.iter().filter(|broken| {
         let folder = broken.file.parent();
         folders.iter().any(|known| folder == Some(known) || broken.file == known)
@@ -108,7 +108,7 @@ fn declared_metadata(workflow: &FunctionWorkflow) -> Map<String, Value> {
 }
 
 /// Removes the file of a function, unless it declares others, too.
-pub(super) fn delete(folders: &Folders, workflow: &FunctionWorkflow) -> Result<DeleteWorkflowReply, String> {
+pub(super) fn delete(folders: &LibraryPaths, workflow: &FunctionWorkflow) -> Result<DeleteWorkflowReply, String> {
     let (id, file) = (&workflow.id, workflow.file());
     let all = workflow.declared();
     let others = all.iter().filter(|declared| declared.kind == Kind::Workflow && declared.id != *id);
@@ -130,7 +130,7 @@ pub(super) fn delete(folders: &Folders, workflow: &FunctionWorkflow) -> Result<D
 }
 
 /// Removes a file of functions with everything that it declares.
-pub(super) fn delete_file(folders: &Folders, project: &Project, stem: &str) -> Result<DeleteWorkflowReply, String> {
+pub(super) fn delete_file(folders: &LibraryPaths, project: &Project, stem: &str) -> Result<DeleteWorkflowReply, String> {
     let name = format!("{stem}.py");
     let Ok(wanted) = stem.parse::<WorkflowName>() else { return Err(not_found(folders, project, &name)) };
     for folder in folders.iter() {
@@ -155,7 +155,7 @@ pub(super) fn delete_file(folders: &Folders, project: &Project, stem: &str) -> R
     Err(format!("There is no file '{name}' in the library; steplatch workflow list shows what there is"))
 }
 
-fn removed(folder: &Path, loaded: &Loaded, name: &str) -> Result<DeleteWorkflowReply, String> {
+fn removed(folder: &Path, loaded: &LoadedFile, name: &str) -> Result<DeleteWorkflowReply, String> {
     match Library::open(folder).delete_functions(&loaded.name) {
         // Somebody else was quicker.
         Ok(()) | Err(LookupError::NotFound { .. }) => {}

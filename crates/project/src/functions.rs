@@ -16,7 +16,7 @@ use steplatch_library::{
 use steplatch_python_api::Declaration;
 use tokio::sync::Mutex as Turn;
 
-use super::disk::Disk;
+use super::disk::BlockingPool;
 use super::origin::Original;
 use crate::python;
 use crate::workers::{Workers, WorkersError};
@@ -30,9 +30,9 @@ const MOST_KEPT: usize = 16;
 
 /// What is loaded, in everybody's libraries. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Functions {
+pub(crate) struct FunctionFiles {
     workers: Workers,
-    disk: Disk,
+    disk: BlockingPool,
     /// The one that was asked for last is the last one.
     kept: Arc<Mutex<Vec<(PathBuf, Place)>>>,
 }
@@ -42,18 +42,18 @@ type Place = Arc<Turn<Kept>>;
 
 /// The files of functions in one library. The same one for as long as nothing in it changes.
 #[derive(Debug, Default)]
-pub(crate) struct Shelf {
+pub(crate) struct FunctionLibrary {
     /// The library.
     pub(crate) folder: PathBuf,
     /// The files, by name.
-    pub(crate) files: Vec<Arc<Loaded>>,
+    pub(crate) files: Vec<Arc<LoadedFile>>,
     /// What could not even be read, and why.
     pub(crate) broken: Vec<(PathBuf, String)>,
 }
 
 /// A file of functions.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedFile {
     /// Its name in the library, without the ending.
     pub name: WorkflowName,
     /// Where it lies.
@@ -71,15 +71,15 @@ pub struct Loaded {
 
 #[derive(Debug, Default)]
 struct Kept {
-    shelf: Arc<Shelf>,
+    shelf: Arc<FunctionLibrary>,
     /// By the names of the files.
-    seen: Arc<HashMap<String, Seen>>,
+    seen: Arc<HashMap<String, FileState>>,
 }
 
 /// What was seen of a file when it was read.
 #[derive(Debug, Clone)]
-struct Seen {
-    loaded: Arc<Loaded>,
+struct FileState {
+    loaded: Arc<LoadedFile>,
     stamps: [Option<Stamp>; 2],
     original: Option<(PathBuf, Option<Stamp>)>,
     /// Whether a change after that would be seen.
@@ -89,9 +89,9 @@ struct Seen {
 }
 
 /// A file of a library, looked at.
-enum Looked {
+enum ScanResult {
     /// As it was.
-    Same(Seen),
+    Same(FileState),
     Read(Box<Read>),
     Broken(PathBuf, String),
 }
@@ -114,15 +114,15 @@ enum Newer {
     Text(String, Arc<[Declaration]>),
 }
 
-impl Loaded {
+impl LoadedFile {
     /// Tells whether it declares something of this id.
     pub(super) fn declares(&self, id: &str) -> bool {
         self.declared.iter().flat_map(|declared| declared.iter()).any(|declared| declared.id == id)
     }
 }
 
-impl Functions {
-    pub(crate) fn new(workers: Workers, disk: Disk) -> Self {
+impl FunctionFiles {
+    pub(crate) fn new(workers: Workers, disk: BlockingPool) -> Self {
         Self { workers, disk, kept: Arc::default() }
     }
 
@@ -130,7 +130,7 @@ impl Functions {
     ///
     /// # Errors
     /// In a whole sentence, when the disk does not answer.
-    pub(crate) async fn of(&self, folder: &Path) -> Result<Arc<Shelf>, String> {
+    pub(crate) async fn of(&self, folder: &Path) -> Result<Arc<FunctionLibrary>, String> {
         let place = self.place(folder);
         let mut kept = place.lock().await;
         let (library, seen) = (Library::open(folder), kept.seen.clone());
@@ -141,9 +141,9 @@ impl Functions {
         let mut broken = Vec::new();
         for looked in looked {
             let seen = match looked {
-                Looked::Same(seen) => seen,
-                Looked::Read(read) => self.read(&library, *read, &kept.seen).await,
-                Looked::Broken(path, reason) => {
+                ScanResult::Same(seen) => seen,
+                ScanResult::Read(read) => self.read(&library, *read, &kept.seen).await,
+                ScanResult::Broken(path, reason) => {
                     broken.push((path, reason));
                     continue;
                 }
@@ -156,7 +156,7 @@ impl Functions {
             && before.files.len() == files.len()
             && before.files.iter().zip(&files).all(|(one, other)| Arc::ptr_eq(one, other));
         if !is_same || before.folder != *folder {
-            kept.shelf = Arc::new(Shelf { folder: folder.to_owned(), files, broken });
+            kept.shelf = Arc::new(FunctionLibrary { folder: folder.to_owned(), files, broken });
         }
         kept.seen = Arc::new(now);
         Ok(kept.shelf.clone())
@@ -182,7 +182,7 @@ impl Functions {
     }
 
     /// Makes something usable of a file that was read, and of what its original says.
-    async fn read(&self, library: &Library, read: Read, before: &HashMap<String, Seen>) -> Seen {
+    async fn read(&self, library: &Library, read: Read, before: &HashMap<String, FileState>) -> FileState {
         let Read { found, mut file, original, mut settled } = read;
         let before = before.get(file.name.as_str());
         let (mut note, mut refused, mut declared) = (None, None, None);
@@ -211,14 +211,14 @@ impl Functions {
             (None, _) => match self.declared(&file_name(&file.name), &file.text).await {
                 Ok(declared) => Ok(declared.into()),
                 Err(error) => {
-                    settled &= !matches!(error, WorkersError::Gone(_));
+                    settled &= !matches!(error, WorkersError::WorkerExited(_));
                     Err(error.to_string())
                 }
             },
         };
         let path = library.function_path(&file.name);
         let place = original.as_ref().map(|original| original.path.clone());
-        let is_same = |known: &&Arc<Loaded>| {
+        let is_same = |known: &&Arc<LoadedFile>| {
             let declares_the_same = match (&known.declared, &declared) {
                 (Ok(one), Ok(other)) => Arc::ptr_eq(one, other),
                 (Err(one), Err(other)) => one == other,
@@ -228,7 +228,7 @@ impl Functions {
         };
         let loaded = match known.filter(is_same) {
             Some(known) => known.clone(),
-            None => Arc::new(Loaded {
+            None => Arc::new(LoadedFile {
                 name: file.name,
                 path,
                 text: file.text.into(),
@@ -240,11 +240,11 @@ impl Functions {
         };
         let stamps = [found.stamp, found.about];
         let original = original.map(|original| (original.path, original.stamp));
-        Seen { loaded, stamps, original, settled, refused }
+        FileState { loaded, stamps, original, settled, refused }
     }
 
     /// Tells whether the original of a file has something that is to be taken over.
-    async fn newer(&self, file: &FunctionFile, original: &Original, before: Option<&Seen>) -> Newer {
+    async fn newer(&self, file: &FunctionFile, original: &Original, before: Option<&FileState>) -> Newer {
         let path = original.path.display();
         let Some(origin) = &file.metadata.origin else { return Newer::No };
         let text = match &original.text {
@@ -279,7 +279,7 @@ impl Functions {
                 None => Newer::Text(text.clone(), declared.into()),
                 Some(problem) => wrong(problem.message.clone()),
             },
-            Err(WorkersError::Gone(gone)) => Newer::Unknown(format!("its original {path} has changed: {gone}")),
+            Err(WorkersError::WorkerExited(gone)) => Newer::Unknown(format!("its original {path} has changed: {gone}")),
             Err(error) => wrong(error.to_string()),
         }
     }
@@ -317,43 +317,43 @@ pub(super) fn file_name(name: &WorkflowName) -> String {
 }
 
 /// Looks at all files of functions in a library, and reads those that are not as they were. Blocks.
-fn look(library: &Library, seen: &HashMap<String, Seen>) -> Vec<Looked> {
+fn look(library: &Library, seen: &HashMap<String, FileState>) -> Vec<ScanResult> {
     let mut found = match library.functions() {
         Ok(found) => found,
-        Err(error) => return vec![Looked::Broken(library.folder().to_owned(), words(&error))],
+        Err(error) => return vec![ScanResult::Broken(library.folder().to_owned(), words(&error))],
     };
     let rest = found.split_off(found.len().min(MOST_FILES));
-    let mut looked: Vec<Looked> = found.into_iter().filter_map(|found| look_at(library, found, seen)).collect();
+    let mut looked: Vec<ScanResult> = found.into_iter().filter_map(|found| look_at(library, found, seen)).collect();
     if let Some(first) = rest.first() {
         let reason = format!("there are more than {MOST_FILES} files of functions; from this one on they are left out");
-        looked.push(Looked::Broken(library.folder().join(&first.file), reason));
+        looked.push(ScanResult::Broken(library.folder().join(&first.file), reason));
     }
     looked
 }
 
 /// Looks at one file; nothing when it has gone meanwhile.
-fn look_at(library: &Library, found: FoundFunctions, seen: &HashMap<String, Seen>) -> Option<Looked> {
+fn look_at(library: &Library, found: FoundFunctions, seen: &HashMap<String, FileState>) -> Option<ScanResult> {
     let path = library.folder().join(&found.file);
     let name = match &found.name {
         Ok(name) => name.clone(),
-        Err(reason) => return Some(Looked::Broken(path, reason.clone())),
+        Err(reason) => return Some(ScanResult::Broken(path, reason.clone())),
     };
-    let is_same = |seen: &&Seen| {
+    let is_same = |seen: &&FileState| {
         let original = seen.original.as_ref().is_none_or(|(path, stamp)| Stamp::at(path) == *stamp);
         seen.settled && seen.stamps == [found.stamp.clone(), found.about.clone()] && original
     };
     if let Some(seen) = seen.get(name.as_str()).filter(is_same) {
-        return Some(Looked::Same(seen.clone()));
+        return Some(ScanResult::Same(seen.clone()));
     }
     match library.function_file(&name) {
         Ok(file) => {
             let original = file.metadata.origin.as_ref().map(|origin| Original::read(library.folder(), origin));
             let there = [&found.stamp, &found.about, &original.as_ref().and_then(|original| original.stamp.clone())];
             let settled = there.into_iter().flatten().all(Stamp::is_settled);
-            Some(Looked::Read(Box::new(Read { found, file, original, settled })))
+            Some(ScanResult::Read(Box::new(Read { found, file, original, settled })))
         }
         Err(LookupError::NotFound { .. }) => None,
-        Err(LookupError::Broken { reason, .. }) => Some(Looked::Broken(path, reason)),
-        Err(error @ LookupError::Folder(_)) => Some(Looked::Broken(path, words(&error))),
+        Err(LookupError::Broken { reason, .. }) => Some(ScanResult::Broken(path, reason)),
+        Err(error @ LookupError::Folder(_)) => Some(ScanResult::Broken(path, words(&error))),
     }
 }

@@ -1,4 +1,4 @@
-//! Saved workflows, for whoever asks: found by name, listed, saved, counted.
+//! SavedMachine workflows, for whoever asks: found by name, listed, saved, counted.
 //!
 //! Owns which library is meant ([`folders`]), what is loaded in it ([`functions`]) and
 //! the words in which it fails. All work on files is done on threads that may block,
@@ -24,7 +24,7 @@ mod workflows;
 
 pub use nesting::calls;
 pub use node_verbs::{node_kind, node_not_found};
-pub use project::{Broken, Declared, FunctionWorkflow, Project};
+pub use project::{InvalidDeclaration, NodeDeclaration, FunctionWorkflow, Project};
 pub use projects::Projects;
-pub use workers::{Execution, Function, Gone, WorkerStarter, Workers, WorkersError};
-pub use workflows::{Found, Saved, Workflows};
+pub use workers::{Execution, Function, WorkerExited, WorkerStarter, Workers, WorkersError};
+pub use workflows::{WorkflowRef, SavedMachine, Workflows};

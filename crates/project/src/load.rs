@@ -9,7 +9,7 @@ use steplatch_nodes::NodeKind;
 use steplatch_protocol::{FileProblem, LoadFunctions, LoadFunctionsReply};
 use steplatch_python_api::Declaration;
 
-use super::folders::{Asker, Folders};
+use super::folders::{LibrarySearch, LibraryPaths};
 use super::functions::{declares, file_name};
 use super::{origin, python};
 use crate::project::Project;
@@ -17,7 +17,7 @@ use crate::workers::WorkersError;
 use crate::workflows::{Workflows, words};
 
 /// A file that is to be loaded, and found to be right by itself.
-struct Wanted {
+struct LoadRequest {
     name: WorkflowName,
     path: PathBuf,
     text: String,
@@ -46,7 +46,7 @@ impl Workflows {
         mut reply: LoadFunctionsReply,
     ) -> Result<LoadFunctionsReply, String> {
         let name = name_of(&path)?;
-        let (reading, asker, kept) = (path.clone(), Asker::of(caller), name.clone());
+        let (reading, asker, kept) = (path.clone(), LibrarySearch::of(caller), name.clone());
         // Before anybody looks for conflicts, who would follow the file as it is now.
         let read = self.disk.reading(move || {
             let before = Library::open(asker.folders().first).function_file(&kept);
@@ -66,8 +66,8 @@ impl Workflows {
         reply.declares = declared.iter().map(python::told).collect();
         reply.problems = python::problems(&declared, &file_name(&name), &text);
         let project = self.projects.of(caller).await?;
-        let asker = Asker::of(caller);
-        let wanted = Wanted { name, path, text, declared, overwrite: verb.overwrite, before };
+        let asker = LibrarySearch::of(caller);
+        let wanted = LoadRequest { name, path, text, declared, overwrite: verb.overwrite, before };
         let work = move || {
             let folders = asker.folders();
             reply.problems.extend(conflicts(&folders, &project, &wanted));
@@ -103,7 +103,7 @@ fn refused(reply: LoadFunctionsReply) -> LoadFunctionsReply {
 }
 
 /// Returns which ids somebody else has, other than the file in whose place this one comes.
-fn conflicts(folders: &Folders, project: &Project, wanted: &Wanted) -> Vec<FileProblem> {
+fn conflicts(folders: &LibraryPaths, project: &Project, wanted: &LoadRequest) -> Vec<FileProblem> {
     let library = Library::open(&folders.first);
     let own = library.function_path(&wanted.name);
     let conflict = |declared: &Declaration| {
@@ -124,7 +124,7 @@ fn conflicts(folders: &Folders, project: &Project, wanted: &Wanted) -> Vec<FileP
 }
 
 /// Returns what the author should look at: nodes that warn, and graphs that call what is not there yet.
-fn warnings(project: &Project, wanted: &Wanted) -> Vec<FileProblem> {
+fn warnings(project: &Project, wanted: &LoadRequest) -> Vec<FileProblem> {
     let ids = wanted.declared.iter().map(|declared| declared.id.as_str());
     let known: Vec<&str> = project.nodes.keys().map(String::as_str).chain(ids).collect();
     let mut warnings = Vec::new();
@@ -144,8 +144,8 @@ fn warnings(project: &Project, wanted: &Wanted) -> Vec<FileProblem> {
 }
 
 /// Puts the file into the library. Blocks.
-fn keep(library: &Library, wanted: &Wanted, mut reply: LoadFunctionsReply) -> Result<LoadFunctionsReply, String> {
-    let Wanted { name, path, text, declared, overwrite, before } = wanted;
+fn keep(library: &Library, wanted: &LoadRequest, mut reply: LoadFunctionsReply) -> Result<LoadFunctionsReply, String> {
+    let LoadRequest { name, path, text, declared, overwrite, before } = wanted;
     let shown = path.display();
     let kept = library.function_path(name);
     reply.stored_file = Some(kept.display().to_string());

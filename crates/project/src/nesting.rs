@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use steplatch_nodes::NodeKind;
 use steplatch_nodes::graph::Graph;
 
-use super::project::Declared;
+use super::project::NodeDeclaration;
 
 /// How deep graphs may be nested.
 const MOST_LEVELS: usize = 16;
@@ -19,7 +19,7 @@ pub fn calls(graph: &Graph) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// Returns the graphs that may not be run for what they call, by name, each with the reason.
-pub(super) fn troubles(nodes: &BTreeMap<String, Declared>) -> Vec<(String, String)> {
+pub(super) fn troubles(nodes: &BTreeMap<String, NodeDeclaration>) -> Vec<(String, String)> {
     let graphs: BTreeMap<&str, BTreeSet<&str>> = nodes
         .iter()
         .filter_map(|(name, declared)| match &declared.node.kind {

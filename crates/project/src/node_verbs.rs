@@ -11,7 +11,7 @@ use steplatch_protocol::{
 };
 use steplatch_workflow::suggestion;
 
-use super::project::{Broken, Declared, Project};
+use super::project::{InvalidDeclaration, NodeDeclaration, Project};
 use super::projects::Projects;
 
 /// Names in the error about a name that no node has.
@@ -86,13 +86,13 @@ impl Projects {
 
 /// Returns the word for the kind of a node, as declarations spell it.
 #[must_use]
-pub fn node_kind(declared: &Declared) -> String {
+pub fn node_kind(declared: &NodeDeclaration) -> String {
     let kind = serde_json::to_value(declared.node.kind.node_type()).unwrap_or_default();
     kind.as_str().unwrap_or_default().to_owned()
 }
 
-fn info(declared: &Declared) -> NodeInfo {
-    let Declared { node, file } = declared;
+fn info(declared: &NodeDeclaration) -> NodeInfo {
+    let NodeDeclaration { node, file } = declared;
     NodeInfo {
         id: node.id.to_string(),
         kind: node_kind(declared),
@@ -114,7 +114,7 @@ fn declaration(node: &Node) -> Option<Value> {
 }
 
 fn broken(project: &Project) -> Vec<BrokenNode> {
-    let told = |Broken { name, file, reason }: &Broken| BrokenNode {
+    let told = |InvalidDeclaration { name, file, reason }: &InvalidDeclaration| BrokenNode {
         id: name.clone(),
         file: shown(file),
         reason: reason.clone(),
@@ -136,11 +136,11 @@ fn contains(text: Option<&str>, id: &str, description: Option<&str>) -> bool {
 pub fn node_not_found(project: &Project, id: &str, graph: bool) -> String {
     let what = if graph { "Graph" } else { "Node" };
     if let Some(broken) = project.broken.iter().find(|broken| broken.name.as_deref() == Some(id)) {
-        let Broken { file, reason, .. } = broken;
+        let InvalidDeclaration { file, reason, .. } = broken;
         return format!("{what} '{id}' can not be used; correct its declaration in {}:\n{reason}", file.display());
     }
     let shown: String = id.chars().take(80).collect();
-    let is_meant = |declared: &&Declared| !graph || matches!(declared.node.kind, NodeKind::Graph(_));
+    let is_meant = |declared: &&NodeDeclaration| !graph || matches!(declared.node.kind, NodeKind::Graph(_));
     let names: Vec<&str> = project.nodes.values().filter(is_meant).map(|declared| declared.node.id.as_str()).collect();
     let nearest = suggestion(&shown, names.iter().copied());
     let stop = if nearest.is_empty() { "." } else { "" };

@@ -17,7 +17,7 @@ use steplatch_python_api::Declaration;
 use steplatch_workflow::suggestion;
 
 use super::{nesting, python};
-use crate::functions::{Loaded, Shelf};
+use crate::functions::{LoadedFile, FunctionLibrary};
 
 /// The files in which nodes are declared.
 pub(super) const FILES: [&str; 2] = ["steplatch.toml", "steplatch.json"];
@@ -36,11 +36,11 @@ pub struct Project {
     /// What declares them.
     pub(super) files: Vec<PathBuf>,
     /// Its nodes and graphs, by their ids.
-    pub nodes: BTreeMap<String, Declared>,
+    pub nodes: BTreeMap<String, NodeDeclaration>,
     workflows: BTreeMap<String, FunctionWorkflow>,
     /// The files in Python syntax.
-    loaded: Vec<Arc<Loaded>>,
-    pub(crate) broken: Vec<Broken>,
+    loaded: Vec<Arc<LoadedFile>>,
+    pub(crate) broken: Vec<InvalidDeclaration>,
 }
 
 /// A workflow that is a function.
@@ -55,7 +55,7 @@ pub struct FunctionWorkflow {
     /// The library in which its file lies.
     pub library: PathBuf,
     /// The file.
-    pub loaded: Arc<Loaded>,
+    pub loaded: Arc<LoadedFile>,
     declared: Arc<[Declaration]>,
 }
 
@@ -78,7 +78,7 @@ impl FunctionWorkflow {
 
 /// A node that can be called.
 #[derive(Debug)]
-pub struct Declared {
+pub struct NodeDeclaration {
     /// The node.
     pub node: Node,
     /// None for the one that is always there.
@@ -87,7 +87,7 @@ pub struct Declared {
 
 /// What is declared and can not be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Broken {
+pub struct InvalidDeclaration {
     /// None when it is about the file.
     pub(crate) name: Option<String>,
     pub(crate) file: PathBuf,
@@ -97,14 +97,14 @@ pub struct Broken {
 
 /// Who has an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Owner<'p> {
+pub(crate) struct IdOwner<'p> {
     /// `node`, `graph` or `workflow`.
     pub(crate) kind: &'static str,
     /// None for the node that is always there.
     pub(crate) file: Option<&'p Path>,
 }
 
-impl Owner<'_> {
+impl IdOwner<'_> {
     /// Says that somebody else wants the same id.
     pub(crate) fn conflict(&self, id: &str) -> String {
         let place = match self.file {
@@ -123,17 +123,17 @@ impl Project {
 
     /// Reads what the files of a project say; a file that could not be read comes with the reason. The shelves have
     /// what is loaded: the library of the project first, then the user's own.
-    pub(crate) fn of(folder: PathBuf, files: Vec<(PathBuf, Result<String, String>)>, shelves: &[Arc<Shelf>]) -> Self {
+    pub(crate) fn of(folder: PathBuf, files: Vec<(PathBuf, Result<String, String>)>, shelves: &[Arc<FunctionLibrary>]) -> Self {
         let identity = serde_json::json!({"id": "identity", "type": "identity", "description": "Returns its input"});
         let node = Node::parse(&identity).expect("a node without any choice is valid");
-        let nodes = BTreeMap::from([(node.id.to_string(), Declared { node, file: None })]);
+        let nodes = BTreeMap::from([(node.id.to_string(), NodeDeclaration { node, file: None })]);
         let (workflows, broken) = (BTreeMap::new(), Vec::new());
         let names = files.iter().map(|(file, _)| file.clone()).collect();
         let mut project = Self { folder, files: names, nodes, workflows, loaded: Vec::new(), broken };
         for (file, text) in files {
             match text.and_then(|text| document(&file, &text)) {
                 Ok(document) => project.take(&file, document),
-                Err(reason) => project.broken.push(Broken { name: None, file, reason }),
+                Err(reason) => project.broken.push(InvalidDeclaration { name: None, file, reason }),
             }
         }
         for (index, shelf) in shelves.iter().enumerate() {
@@ -154,41 +154,41 @@ impl Project {
     }
 
     /// Returns the loaded file at `path`.
-    pub(crate) fn loaded(&self, path: &Path) -> Option<&Arc<Loaded>> {
+    pub(crate) fn loaded(&self, path: &Path) -> Option<&Arc<LoadedFile>> {
         self.loaded.iter().find(|loaded| loaded.path == path)
     }
 
     /// Returns who has an id, machines apart.
-    pub(crate) fn owner(&self, id: &str) -> Option<Owner<'_>> {
+    pub(crate) fn owner(&self, id: &str) -> Option<IdOwner<'_>> {
         if let Some(workflow) = self.workflows.get(id) {
-            return Some(Owner { kind: "workflow", file: Some(&workflow.loaded.path) });
+            return Some(IdOwner { kind: "workflow", file: Some(&workflow.loaded.path) });
         }
         let declared = self.nodes.get(id)?;
         let kind = if matches!(declared.node.kind, NodeKind::Graph(_)) { "graph" } else { "node" };
-        Some(Owner { kind, file: declared.file.as_deref() })
+        Some(IdOwner { kind, file: declared.file.as_deref() })
     }
 
     /// Takes what is loaded in a library. What others have by the same id is a mistake in the project's library, and
     /// goes before what is in the user's own.
-    fn take_shelf(&mut self, shelf: &Shelf, is_projects: bool) {
+    fn take_shelf(&mut self, shelf: &FunctionLibrary, is_projects: bool) {
         let broken = shelf.broken.iter().cloned();
-        self.broken.extend(broken.map(|(file, reason)| Broken { name: None, file, reason }));
+        self.broken.extend(broken.map(|(file, reason)| InvalidDeclaration { name: None, file, reason }));
         for loaded in &shelf.files {
             self.files.push(loaded.path.clone());
             self.loaded.push(loaded.clone());
             match &loaded.declared {
                 Ok(declared) => self.take_loaded(shelf, loaded, declared, is_projects),
                 Err(reason) => {
-                    self.broken.push(Broken { name: None, file: loaded.path.clone(), reason: reason.clone() });
+                    self.broken.push(InvalidDeclaration { name: None, file: loaded.path.clone(), reason: reason.clone() });
                 }
             }
         }
     }
 
-    fn take_loaded(&mut self, shelf: &Shelf, loaded: &Arc<Loaded>, all: &Arc<[Declaration]>, is_projects: bool) {
+    fn take_loaded(&mut self, shelf: &FunctionLibrary, loaded: &Arc<LoadedFile>, all: &Arc<[Declaration]>, is_projects: bool) {
         for declared in all.iter() {
             let id = declared.id.clone();
-            let trouble = |reason: String| Broken { name: Some(id.clone()), file: loaded.path.clone(), reason };
+            let trouble = |reason: String| InvalidDeclaration { name: Some(id.clone()), file: loaded.path.clone(), reason };
             if let Some(owner) = self.owner(&id) {
                 let is_of_same_library = owner.file.is_some_and(|file| file.parent() == Some(&*shelf.folder));
                 if is_projects || is_of_same_library || owner.file.is_none() {
@@ -199,7 +199,7 @@ impl Project {
             }
             match python::node(declared, &format!("{}.py", loaded.name), &loaded.text) {
                 Ok(Some(node)) => {
-                    self.nodes.insert(id, Declared { node, file: Some(loaded.path.clone()) });
+                    self.nodes.insert(id, NodeDeclaration { node, file: Some(loaded.path.clone()) });
                 }
                 Ok(None) => {
                     let workflow = FunctionWorkflow {
@@ -219,7 +219,7 @@ impl Project {
 
     /// Returns what is declared as documents that mean the same in every folder.
     pub fn documents(&self) -> Vec<Value> {
-        let document = |declared: &Declared| {
+        let document = |declared: &NodeDeclaration| {
             let mut document = serde_json::to_value(&declared.node).ok()?;
             let place = match &declared.node.kind {
                 NodeKind::Bash(_) | NodeKind::Pty(_) => Some(&mut document),
@@ -244,7 +244,7 @@ impl Project {
         // A node keeps its name when a graph wants the same, however the file is read.
         tables.sort_by_key(|(table, _)| TABLES.iter().position(|known| known == table));
         for (table, entries) in tables {
-            let trouble = |reason: String| Broken { name: None, file: file.to_owned(), reason };
+            let trouble = |reason: String| InvalidDeclaration { name: None, file: file.to_owned(), reason };
             if !TABLES.contains(&table.as_str()) {
                 let nearest = suggestion(&table, TABLES.into_iter());
                 self.broken.push(trouble(format!("unknown key '{table}'{nearest}")));
@@ -263,10 +263,10 @@ impl Project {
                 }
                 match self.declared(&table, &name, entry) {
                     Ok(node) => {
-                        self.nodes.insert(name, Declared { node, file: Some(file.to_owned()) });
+                        self.nodes.insert(name, NodeDeclaration { node, file: Some(file.to_owned()) });
                     }
                     Err(reason) => {
-                        self.broken.push(Broken { name: Some(name), file: file.to_owned(), reason });
+                        self.broken.push(InvalidDeclaration { name: Some(name), file: file.to_owned(), reason });
                     }
                 }
             }
@@ -327,7 +327,7 @@ impl Project {
 
     fn remove(&mut self, name: String, reason: String) {
         let file = self.nodes.remove(&name).and_then(|declared| declared.file).unwrap_or_default();
-        self.broken.push(Broken { name: Some(name), file, reason });
+        self.broken.push(InvalidDeclaration { name: Some(name), file, reason });
     }
 }
 
@@ -382,9 +382,9 @@ mod tests {
         }
     }
 
-    fn loaded(folder: &str, name: &str, declared: Result<Vec<Declaration>, &str>) -> Arc<Loaded> {
+    fn loaded(folder: &str, name: &str, declared: Result<Vec<Declaration>, &str>) -> Arc<LoadedFile> {
         let text = format!("# {name}");
-        Arc::new(Loaded {
+        Arc::new(LoadedFile {
             name: name.parse().expect("a name"),
             path: format!("{folder}/{name}.py").into(),
             hash: Signature::of_text(&text),
@@ -400,7 +400,7 @@ mod tests {
         let bash = |id: &str| declaration(id, Kind::Bash, json!({"command": "ls"}));
         let workflow = |id: &str| declaration(id, Kind::Workflow, Value::Null);
         let steps = |node: &str| json!({"steps": [{"id": "one", "node": node}]});
-        let shelf = |folder: &str, files| Arc::new(Shelf { folder: folder.into(), files, broken: Vec::new() });
+        let shelf = |folder: &str, files| Arc::new(FunctionLibrary { folder: folder.into(), files, broken: Vec::new() });
         let first = shelf(
             "/p/l",
             vec![
@@ -448,7 +448,7 @@ mod tests {
 
     fn told(project: &Project) -> String {
         let mut lines: Vec<String> = project.nodes.keys().map(|name| format!("+ {name}")).collect();
-        lines.extend(project.broken.iter().map(|Broken { name, file, reason }| {
+        lines.extend(project.broken.iter().map(|InvalidDeclaration { name, file, reason }| {
             format!("- {} in {}: {reason}", name.as_deref().unwrap_or("(file)"), file.display())
         }));
         lines.join("\n")

@@ -16,8 +16,8 @@ use steplatch_protocol::DEFAULT_SESSION;
 use tokio::sync::Semaphore;
 
 use super::project::{FILES, Project};
-use crate::folders::{Asker, is_in_project};
-use crate::functions::{Functions, Shelf};
+use crate::folders::{LibrarySearch, is_in_project};
+use crate::functions::{FunctionFiles, FunctionLibrary};
 
 /// The most bytes that a file of declarations has.
 const MOST_BYTES: u64 = 1 << 20;
@@ -37,22 +37,22 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// The projects of everybody. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Projects {
-    functions: Functions,
+    functions: FunctionFiles,
     readers: Arc<Semaphore>,
     /// The one that was asked for last is the last one.
-    kept: Arc<Mutex<Vec<Kept>>>,
+    kept: Arc<Mutex<Vec<CachedProject>>>,
 }
 
 #[derive(Debug)]
-struct Kept {
-    stamps: [Option<Stamp>; 2],
-    shelves: Vec<Arc<Shelf>>,
+struct CachedProject {
+    stamps: [Option<FileFingerprint>; 2],
+    shelves: Vec<Arc<FunctionLibrary>>,
     project: Arc<Project>,
 }
 
 /// By what a file is known to be as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct FileFingerprint {
     device: u64,
     inode: u64,
     size: u64,
@@ -60,7 +60,7 @@ struct Stamp {
 }
 
 impl Projects {
-    pub(crate) fn new(functions: Functions) -> Self {
+    pub(crate) fn new(functions: FunctionFiles) -> Self {
         Self { functions, readers: Arc::new(Semaphore::new(READERS)), kept: Arc::default() }
     }
 
@@ -69,7 +69,7 @@ impl Projects {
     /// # Errors
     /// In a whole sentence, when the disk does not answer.
     pub async fn of(&self, caller: &Caller) -> Result<Arc<Project>, String> {
-        let asker = Asker::of(caller);
+        let asker = LibrarySearch::of(caller);
         let (libraries, folder) = self.looked_at(caller, move || (asker.libraries(), asker.with_file(&FILES))).await?;
         let mut shelves = Vec::with_capacity(libraries.len());
         for library in &libraries {
@@ -120,13 +120,13 @@ impl Projects {
 }
 
 /// Returns the folder of a project that has nothing else to tell it by than what is loaded in it.
-fn home(shelves: &[Arc<Shelf>]) -> Option<PathBuf> {
+fn home(shelves: &[Arc<FunctionLibrary>]) -> Option<PathBuf> {
     let first = shelves.first().filter(|shelf| !shelf.files.is_empty() && is_in_project(&shelf.folder))?;
     first.folder.parent().map(Path::to_owned)
 }
 
 /// Returns the project in `folder`, read anew unless its files and what is loaded are as they were.
-fn current(kept: &Mutex<Vec<Kept>>, folder: PathBuf, shelves: Vec<Arc<Shelf>>) -> Arc<Project> {
+fn current(kept: &Mutex<Vec<CachedProject>>, folder: PathBuf, shelves: Vec<Arc<FunctionLibrary>>) -> Arc<Project> {
     let stamps = FILES.map(|name| stamp(&folder.join(name)));
     {
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,24 +144,24 @@ fn current(kept: &Mutex<Vec<Kept>>, folder: PathBuf, shelves: Vec<Arc<Shelf>>) -
     let files = FILES.iter().zip(&stamps).filter(|(_, stamp)| stamp.is_some()).map(|(name, _)| folder.join(name));
     let files = files.map(|file| (file.clone(), read(&file))).collect();
     let project = Arc::new(Project::of(folder, files, &shelves));
-    if stamps.iter().flatten().all(Stamp::is_settled) {
+    if stamps.iter().flatten().all(FileFingerprint::is_settled) {
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= MOST_KEPT {
             kept.remove(0);
         }
-        kept.push(Kept { stamps, shelves, project: project.clone() });
+        kept.push(CachedProject { stamps, shelves, project: project.clone() });
     }
     project
 }
 
 /// Returns what a file is known by; `None` where there is none.
-fn stamp(file: &Path) -> Option<Stamp> {
+fn stamp(file: &Path) -> Option<FileFingerprint> {
     let found = fs::metadata(file).ok()?;
     let changed = (found.ctime(), found.ctime_nsec());
-    Some(Stamp { device: found.dev(), inode: found.ino(), size: found.size(), changed })
+    Some(FileFingerprint { device: found.dev(), inode: found.ino(), size: found.size(), changed })
 }
 
-impl Stamp {
+impl FileFingerprint {
     fn is_settled(&self) -> bool {
         let seconds = u64::try_from(self.changed.0).unwrap_or_default();
         let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);

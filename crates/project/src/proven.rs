@@ -4,7 +4,7 @@ use steplatch_access::Caller;
 use steplatch_library::Status;
 use steplatch_protocol::{DescribeWorkflowReply, ListWorkflows};
 
-use super::folders::{Asker, Folders};
+use super::folders::{LibrarySearch, LibraryPaths};
 use super::verbs::{describe, list, name_of};
 use crate::project::Project;
 use crate::workflows::Workflows;
@@ -18,7 +18,7 @@ impl Workflows {
     /// # Errors
     /// In a whole sentence, when the library can not be read.
     pub async fn proven(&self, caller: &Caller) -> Result<Vec<DescribeWorkflowReply>, String> {
-        let asker = Asker::of(caller);
+        let asker = LibrarySearch::of(caller);
         let project = self.projects().of(caller).await?;
         self.disk.reading(move || proven(&asker.folders(), &project)).await
     }
@@ -26,11 +26,11 @@ impl Workflows {
     /// Returns the folders in which `caller`'s workflows lie, whether they are there or not. Blocks for a few looks at the
     /// file system.
     pub fn folders(&self, caller: &Caller) -> Vec<std::path::PathBuf> {
-        Asker::of(caller).libraries()
+        LibrarySearch::of(caller).libraries()
     }
 }
 
-fn proven(folders: &Folders, project: &Project) -> Vec<DescribeWorkflowReply> {
+fn proven(folders: &LibraryPaths, project: &Project) -> Vec<DescribeWorkflowReply> {
     let all = ListWorkflows { limit: u32::MAX, ..ListWorkflows::default() };
     let listed = list(folders, project, &all).workflows.into_iter();
     listed

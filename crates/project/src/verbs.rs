@@ -15,10 +15,10 @@ use steplatch_workflow::{
     workflow_signature,
 };
 
-use super::folders::{Asker, Folders};
+use super::folders::{LibrarySearch, LibraryPaths};
 use super::function_verbs;
 use crate::project::Project;
-use crate::workflows::{Meant, Workflows, look_up, not_found, words};
+use crate::workflows::{ResolvedWorkflow, Workflows, look_up, not_found, words};
 
 /// The page for authors, which people read as a file.
 const GUIDE: &str = include_str!("../../../docs/machines.md");
@@ -46,7 +46,7 @@ impl Workflows {
             Ok(project) => project,
             Err(error) => return refused(error),
         };
-        let asker = Asker::of(caller);
+        let asker = LibrarySearch::of(caller);
         let created = self.disk.writing(move || create(&asker.folders(), &project, &verb)).await;
         created.unwrap_or_else(refused)
     }
@@ -69,7 +69,7 @@ impl Workflows {
 
     /// Lists what `caller` may run by name.
     pub async fn list(&self, caller: &Caller, verb: ListWorkflows) -> ListWorkflowsReply {
-        let asker = Asker::of(caller);
+        let asker = LibrarySearch::of(caller);
         let listed = match self.projects().of(caller).await {
             Ok(project) => self.disk.reading(move || list(&asker.folders(), &project, &verb)).await,
             Err(error) => Err(error),
@@ -79,7 +79,7 @@ impl Workflows {
 
     /// Tells everything about a saved workflow.
     pub async fn describe(&self, caller: &Caller, verb: DescribeWorkflow) -> DescribeWorkflowReply {
-        let asker = Asker::of(caller);
+        let asker = LibrarySearch::of(caller);
         let described = match self.projects().of(caller).await {
             Ok(project) => self.disk.reading(move || describe(&asker.folders(), &project, &verb.name)).await.flatten(),
             Err(error) => Err(error),
@@ -90,7 +90,7 @@ impl Workflows {
 
     /// Removes a saved workflow.
     pub async fn delete(&self, caller: &Caller, verb: DeleteWorkflow) -> DeleteWorkflowReply {
-        let (asker, name) = (Asker::of(caller), verb.name.clone());
+        let (asker, name) = (LibrarySearch::of(caller), verb.name.clone());
         let deleted = match self.projects().of(caller).await {
             Ok(project) => self.disk.writing(move || delete(&asker.folders(), &project, &name)).await.flatten(),
             Err(error) => Err(error),
@@ -103,7 +103,7 @@ impl Workflows {
     }
 }
 
-pub(super) fn create(folders: &Folders, project: &Project, verb: &CreateWorkflow) -> CreateWorkflowReply {
+pub(super) fn create(folders: &LibraryPaths, project: &Project, verb: &CreateWorkflow) -> CreateWorkflowReply {
     let document = &verb.workflow_definition;
     let name: Option<String> = document.get("name").and_then(Value::as_str).map(|name| name.chars().take(80).collect());
     let refused = |error: String| CreateWorkflowReply {
@@ -183,7 +183,7 @@ fn told(problems: &[&Problem]) -> Vec<String> {
     told
 }
 
-pub(super) fn list(folders: &Folders, project: &Project, verb: &ListWorkflows) -> ListWorkflowsReply {
+pub(super) fn list(folders: &LibraryPaths, project: &Project, verb: &ListWorkflows) -> ListWorkflowsReply {
     let wanted = verb.containing.as_deref().unwrap_or_default().to_lowercase();
     let is_wanted = |entry: &Entry| {
         let description = entry.description.as_deref().unwrap_or_default();
@@ -283,10 +283,10 @@ pub(super) fn name_of(status: Status) -> &'static str {
     }
 }
 
-pub(super) fn describe(folders: &Folders, project: &Project, name: &str) -> Result<DescribeWorkflowReply, String> {
+pub(super) fn describe(folders: &LibraryPaths, project: &Project, name: &str) -> Result<DescribeWorkflowReply, String> {
     let (library, stored) = match look_up(folders, project, name)? {
-        Meant::Machine(library, stored) => (library, *stored),
-        Meant::Function(workflow) => return Ok(function_verbs::describe(workflow)),
+        ResolvedWorkflow::Machine(library, stored) => (library, *stored),
+        ResolvedWorkflow::Function(workflow) => return Ok(function_verbs::describe(workflow)),
     };
     let Metadata { hash, created, version, status, run_count, success_count, last_run, total_states, .. } =
         stored.metadata;
@@ -336,12 +336,12 @@ fn contract(contract: &Contract, written: &Value) -> Vec<VariableOfContract> {
     variable.collect()
 }
 
-pub(super) fn delete(folders: &Folders, project: &Project, name: &str) -> Result<DeleteWorkflowReply, String> {
+pub(super) fn delete(folders: &LibraryPaths, project: &Project, name: &str) -> Result<DeleteWorkflowReply, String> {
     if let Some(stem) = name.strip_suffix(".py") {
         return function_verbs::delete_file(folders, project, stem);
     }
     let Ok(wanted) = name.parse() else { return Err(not_found(folders, project, name)) };
-    if let Ok(Meant::Function(workflow)) = look_up(folders, project, name) {
+    if let Ok(ResolvedWorkflow::Function(workflow)) = look_up(folders, project, name) {
         return function_verbs::delete(folders, workflow);
     }
     let mut removed = None;

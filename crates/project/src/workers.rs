@@ -18,7 +18,7 @@ use steplatch_python_api::wire::{Ask, Begin, Reply};
 use steplatch_python_api::{Answer, Declaration, Divergence, Entry, Failure, Limits, Progress, Start};
 
 use worker::Worker;
-pub use worker::{Gone, WorkerStarter};
+pub use worker::{WorkerExited, WorkerStarter};
 
 /// Workers that compute at the same time, unless all of them are held up: the machine is not theirs alone.
 const USUAL: usize = 2;
@@ -83,13 +83,13 @@ pub enum WorkersError {
     Diverged(Box<Divergence>),
     /// It took its worker down, twice.
     #[error("the function ended the process that executes it, twice: {0}; it takes too much at once")]
-    Deadly(Gone),
+    Deadly(WorkerExited),
     /// It computed for too long in one operation.
     #[error("the function was ended: {0}, which no limit of the interpreter interrupts; make its numbers smaller")]
-    Overrun(Gone),
+    Overrun(WorkerExited),
     /// No worker can be had.
     #[error(transparent)]
-    Gone(#[from] Gone),
+    WorkerExited(#[from] WorkerExited),
 }
 
 impl Workers {
@@ -112,7 +112,7 @@ impl Workers {
             match self.worker(text)?.ask(ask, &Limits::default()).await {
                 Ok(Some(Reply::Declares(declared))) => return Ok(declared),
                 Ok(Some(Reply::Refused(failure))) => return Err(WorkersError::Refused(failure)),
-                Ok(Some(reply)) => return Err(Gone::senseless(&reply).into()),
+                Ok(Some(reply)) => return Err(WorkerExited::senseless(&reply).into()),
                 // Another one has the time.
                 Ok(None) => {}
                 Err(gone) => self.count_death(text, &mut deaths, gone)?,
@@ -129,7 +129,7 @@ impl Workers {
 
     /// Returns the worker that has the least to do, a new one where all of them are busy and another may be. `text` is the file
     /// that is to be executed.
-    fn worker(&self, text: &str) -> Result<Arc<Worker>, Gone> {
+    fn worker(&self, text: &str) -> Result<Arc<Worker>, WorkerExited> {
         let is_suspected = self.is_suspected(text);
         let mut workers = self.shared.workers.lock().unwrap_or_else(PoisonError::into_inner);
         workers.retain(|worker| !worker.is_gone());
@@ -150,7 +150,7 @@ impl Workers {
 
 impl Workers {
     /// Counts the end of a worker against what it was busy with.
-    fn count_death(&self, text: &str, deaths: &mut u32, gone: Gone) -> Result<(), WorkersError> {
+    fn count_death(&self, text: &str, deaths: &mut u32, gone: WorkerExited) -> Result<(), WorkersError> {
         if gone.overran() {
             self.suspect(text);
             return Err(WorkersError::Overrun(gone));
@@ -198,7 +198,7 @@ impl Execution {
                 Ok(Some(Reply::Progressed(progress))) => return Ok(progress),
                 Ok(Some(Reply::Refused(failure))) => return Err(WorkersError::Refused(failure)),
                 Ok(Some(Reply::Diverged(divergence))) => return Err(WorkersError::Diverged(divergence)),
-                Ok(Some(reply)) => return Err(Gone::senseless(&reply).into()),
+                Ok(Some(reply)) => return Err(WorkerExited::senseless(&reply).into()),
                 Ok(None) => self.leave(),
                 Err(gone) => {
                     self.worker = None;
@@ -232,7 +232,7 @@ impl Execution {
                 self.worker = None;
                 Ok(None)
             }
-            Ok(Some(reply)) => Err(Gone::senseless(&reply).into()),
+            Ok(Some(reply)) => Err(WorkerExited::senseless(&reply).into()),
             // It is held up by another execution; where it goes on, its history leads to the same place.
             Ok(None) => {
                 self.leave();

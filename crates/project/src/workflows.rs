@@ -1,4 +1,4 @@
-//! Saved workflows: found by name, kept, counted.
+//! SavedMachine workflows: found by name, kept, counted.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -8,9 +8,9 @@ use steplatch_access::Caller;
 use steplatch_ids::{RunId, WorkflowName};
 use steplatch_library::{CreateError, FolderError, Kept, Library, LookupError, Metadata, Signature, Stored};
 
-use crate::disk::Disk;
-use crate::folders::{Asker, Folders};
-use crate::functions::Functions;
+use crate::disk::BlockingPool;
+use crate::folders::{LibrarySearch, LibraryPaths};
+use crate::functions::FunctionFiles;
 use crate::project::{FunctionWorkflow, Project};
 use crate::projects::Projects;
 use crate::workers::Workers;
@@ -24,23 +24,23 @@ const NAMES_LISTED: usize = 50;
 /// The saved workflows of everybody. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Workflows {
-    pub(crate) disk: Disk,
-    pub(crate) functions: Functions,
+    pub(crate) disk: BlockingPool,
+    pub(crate) functions: FunctionFiles,
     pub(crate) projects: Projects,
 }
 
 /// A saved workflow, whichever way it is written.
 #[derive(Debug, Clone)]
-pub enum Found {
+pub enum WorkflowRef {
     /// A machine.
-    Machine(Saved),
+    Machine(SavedMachine),
     /// A function.
     Function(Box<FunctionWorkflow>),
 }
 
 /// A saved machine, as runs need it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Saved {
+pub struct SavedMachine {
     /// Its name.
     pub name: WorkflowName,
     /// What it says; whether it is valid was not looked at.
@@ -57,10 +57,10 @@ impl Workflows {
     ///
     /// # Errors
     /// In whole sentences: when there is none, with the names that there are; or when its file is broken.
-    pub async fn find(&self, caller: &Caller, name: &str) -> Result<Found, String> {
+    pub async fn find(&self, caller: &Caller, name: &str) -> Result<WorkflowRef, String> {
         let project = self.projects.of(caller).await?;
-        let (asker, name) = (Asker::of(caller), name.to_owned());
-        let find = move || look_up(&asker.folders(), &project, &name).map(Found::from);
+        let (asker, name) = (LibrarySearch::of(caller), name.to_owned());
+        let find = move || look_up(&asker.folders(), &project, &name).map(WorkflowRef::from);
         self.disk.reading(find).await.flatten()
     }
 
@@ -68,12 +68,12 @@ impl Workflows {
     ///
     /// # Errors
     /// In a whole sentence, when the disk does not answer.
-    pub async fn find_each(&self, caller: &Caller, names: Vec<String>) -> Result<Vec<Result<Found, String>>, String> {
+    pub async fn find_each(&self, caller: &Caller, names: Vec<String>) -> Result<Vec<Result<WorkflowRef, String>>, String> {
         let project = self.projects.of(caller).await?;
-        let asker = Asker::of(caller);
+        let asker = LibrarySearch::of(caller);
         let find = move || {
             let folders = asker.folders();
-            names.iter().map(|name| look_up(&folders, &project, name).map(Found::from)).collect()
+            names.iter().map(|name| look_up(&folders, &project, name).map(WorkflowRef::from)).collect()
         };
         self.disk.reading(find).await
     }
@@ -88,13 +88,13 @@ impl Workflows {
     /// Returns all names that `caller` may use, sorted. A library that can not be read has none.
     pub async fn names(&self, caller: &Caller) -> Vec<String> {
         let Ok(project) = self.projects.of(caller).await else { return Vec::new() };
-        let asker = Asker::of(caller);
+        let asker = LibrarySearch::of(caller);
         self.disk.reading(move || names(&asker.folders(), &project)).await.unwrap_or_default()
     }
 
     /// Returns the folder in which workflows of `caller` are saved. Blocks for a few looks at the file system.
     pub fn folder(&self, caller: &Caller) -> PathBuf {
-        Asker::of(caller).folders().first
+        LibrarySearch::of(caller).folders().first
     }
 
     /// Keeps a definition that ran to its end in `folder`, unless one that does the same is there.
@@ -144,8 +144,8 @@ impl Workflows {
 impl Workflows {
     /// Begins with nothing in mind. Files of functions are read by `workers`.
     pub fn new(workers: Workers) -> Self {
-        let disk = Disk::new();
-        let functions = Functions::new(workers, disk.clone());
+        let disk = BlockingPool::new();
+        let functions = FunctionFiles::new(workers, disk.clone());
         let projects = Projects::new(functions.clone());
         Self { disk, functions, projects }
     }
@@ -187,35 +187,35 @@ impl Workflows {
 }
 
 /// What a name means.
-pub(crate) enum Meant<'p> {
+pub(crate) enum ResolvedWorkflow<'p> {
     /// A machine, and the library that has it.
     Machine(Library, Box<Stored>),
     Function(&'p FunctionWorkflow),
 }
 
-impl From<Meant<'_>> for Found {
-    fn from(meant: Meant<'_>) -> Self {
+impl From<ResolvedWorkflow<'_>> for WorkflowRef {
+    fn from(meant: ResolvedWorkflow<'_>) -> Self {
         match meant {
-            Meant::Machine(library, stored) => {
+            ResolvedWorkflow::Machine(library, stored) => {
                 let Stored { name, definition, metadata } = *stored;
                 let folder = library.folder().to_owned();
-                Self::Machine(Saved { name, definition, signature: metadata.hash, folder })
+                Self::Machine(SavedMachine { name, definition, signature: metadata.hash, folder })
             }
-            Meant::Function(workflow) => Self::Function(Box::new(workflow.clone())),
+            ResolvedWorkflow::Function(workflow) => Self::Function(Box::new(workflow.clone())),
         }
     }
 }
 
 /// Returns what `name` means, and where it lies.
-pub(crate) fn look_up<'p>(folders: &Folders, project: &'p Project, name: &str) -> Result<Meant<'p>, String> {
+pub(crate) fn look_up<'p>(folders: &LibraryPaths, project: &'p Project, name: &str) -> Result<ResolvedWorkflow<'p>, String> {
     let Ok(wanted) = name.parse::<WorkflowName>() else { return Err(not_found(folders, project, name)) };
     for folder in folders.iter() {
         let library = Library::open(folder);
         match library.get(&wanted) {
-            Ok(stored) => return Ok(Meant::Machine(library, Box::new(stored))),
+            Ok(stored) => return Ok(ResolvedWorkflow::Machine(library, Box::new(stored))),
             Err(LookupError::NotFound { .. }) => {
                 if let Some(workflow) = project.workflow(name).filter(|workflow| workflow.library == folder) {
-                    return Ok(Meant::Function(workflow));
+                    return Ok(ResolvedWorkflow::Function(workflow));
                 }
             }
             // Another one of the name is not what is meant, even if it could be read.
@@ -230,7 +230,7 @@ pub(crate) fn look_up<'p>(folders: &Folders, project: &'p Project, name: &str) -
 }
 
 /// Returns the names of all that can be asked for, sorted.
-fn names(folders: &Folders, project: &Project) -> Vec<String> {
+fn names(folders: &LibraryPaths, project: &Project) -> Vec<String> {
     // A library that can not be read is told about where it is listed; here, it has nothing to offer.
     let listed = folders.iter().filter_map(|folder| Library::open(folder).list().ok());
     let mut names: Vec<String> =
@@ -241,7 +241,7 @@ fn names(folders: &Folders, project: &Project) -> Vec<String> {
     names
 }
 
-pub(crate) fn not_found(folders: &Folders, project: &Project, name: &str) -> String {
+pub(crate) fn not_found(folders: &LibraryPaths, project: &Project, name: &str) -> String {
     let names = names(folders, project);
     let shown: String = name.chars().take(80).collect();
     if let Some(broken) = project.broken.iter().find(|broken| broken.name.as_deref() == Some(name)) {
@@ -277,31 +277,31 @@ fn nearest<'n>(name: &str, names: &'n [String]) -> Option<&'n String> {
 }
 
 /// What can go wrong with a library, whatever was asked of it.
-pub(crate) trait Trouble: std::error::Error {
+pub(crate) trait FolderCause: std::error::Error {
     /// Returns what is wrong with the folder, if that is it.
     fn with_folder(&self) -> Option<&FolderError>;
 }
 
-impl Trouble for FolderError {
+impl FolderCause for FolderError {
     fn with_folder(&self) -> Option<&FolderError> {
         Some(self)
     }
 }
 
-impl Trouble for CreateError {
+impl FolderCause for CreateError {
     fn with_folder(&self) -> Option<&FolderError> {
         if let Self::Folder(error) = self { Some(error) } else { None }
     }
 }
 
-impl Trouble for LookupError {
+impl FolderCause for LookupError {
     fn with_folder(&self) -> Option<&FolderError> {
         if let Self::Folder(error) = self { Some(error) } else { None }
     }
 }
 
 /// Says what went wrong with a library, why, and what to do where that is known.
-pub(crate) fn words(error: &impl Trouble) -> String {
+pub(crate) fn words(error: &impl FolderCause) -> String {
     let mut words = error.to_string();
     let mut below = error.source();
     while let Some(cause) = below {

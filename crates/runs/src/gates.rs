@@ -7,7 +7,7 @@ mod open_gate;
 use std::sync::Arc;
 use std::time::Duration;
 
-use steplatch_access::{Caller, NoPerson};
+use steplatch_access::{Caller, PersonRefusal};
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{AnswerGateReply, GateInfo, GetGate, GetGateReply};
@@ -223,7 +223,7 @@ impl Runs {
             return Ok(());
         }
         match caller.no_person().await {
-            None | Some(NoPerson::Hidden) if !given.decides => {
+            None | Some(PersonRefusal::Hidden) if !given.decides => {
                 self.unlock_with(given.passphrase.as_ref(), caller.source()).await.map(drop)
             }
             // It is refused below, in its own words.
@@ -280,11 +280,11 @@ impl Runs {
         let human = gate.is_for_person();
         // An agent that asks for leave does not give it to itself.
         if human && given.decides {
-            return Err(refused(NoPerson::Agent.to_string()));
+            return Err(refused(PersonRefusal::Agent.to_string()));
         }
         match caller.no_person().await.filter(|_| human) {
             // What the kernel hides, the passphrase proves.
-            Some(NoPerson::Hidden) if approver.told().await.is_set => {}
+            Some(PersonRefusal::Hidden) if approver.told().await.is_set => {}
             Some(why) => return Err(refused(why.to_string())),
             None => {}
         }

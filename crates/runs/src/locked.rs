@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError};
 
-use steplatch_access::{Caller, NotPassed, OpeningKey, SealingKey, Source, is_sealed};
+use steplatch_access::{Caller, PassphraseError, OpeningKey, SealingKey, AttemptSource, is_sealed};
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{ExitTerminal, Passphrase, SetApprover, SetApproverReply, UnlockRuns, UnlockRunsReply};
@@ -312,7 +312,7 @@ impl Shared {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotOpened {
     #[error(transparent)]
-    NotPassed(#[from] NotPassed),
+    NotPassed(#[from] PassphraseError),
     #[error("the locked runs can not be read: {0}")]
     Unreadable(#[from] StorageError),
 }
@@ -329,7 +329,7 @@ impl Runs {
     pub(super) async fn unlock_with(
         &self,
         passphrase: Option<&Passphrase>,
-        source: Source,
+        source: AttemptSource,
     ) -> Result<usize, NotOpened> {
         match self.shared.approver.opens(passphrase, source).await? {
             Some(key) => Ok(self.shared.unlock(&key).await?),
@@ -338,7 +338,7 @@ impl Runs {
     }
 
     /// Goes on with the locked runs for one who knows the passphrase.
-    pub async fn unlock(&self, verb: UnlockRuns, source: Source) -> UnlockRunsReply {
+    pub async fn unlock(&self, verb: UnlockRuns, source: AttemptSource) -> UnlockRunsReply {
         match self.unlock_with(verb.passphrase.as_ref(), source).await {
             Ok(runs) => {
                 let left = self.shared.locked.count();
@@ -362,7 +362,7 @@ impl Runs {
 
     /// Sets the approver's passphrase, or takes it away. Locked runs go on: who does either knows the passphrase that opens
     /// them.
-    pub async fn set_approver(&self, verb: SetApprover, source: Source) -> SetApproverReply {
+    pub async fn set_approver(&self, verb: SetApprover, source: AttemptSource) -> SetApproverReply {
         let change = match self.shared.approver.change(verb, source).await {
             Ok(change) => change,
             Err(refused) => return *refused,

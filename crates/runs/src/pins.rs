@@ -14,7 +14,7 @@ use serde_json::Value;
 use steplatch_access::{Caller, Pins};
 use steplatch_library::Signature;
 use steplatch_nodes::NodeKind;
-use steplatch_project::{Declared, Project};
+use steplatch_project::{NodeDeclaration, Project};
 
 use super::source::Named;
 use crate::shared::Shared;
@@ -81,7 +81,7 @@ fn signature(found: &Named) -> Signature {
 }
 
 /// Returns the digest of a node, with the folder in which it works.
-fn signature_of(project: &Project, declared: &Declared) -> Signature {
+fn signature_of(project: &Project, declared: &NodeDeclaration) -> Signature {
     Signature::of(&serde_json::json!([project.folder, declared.node]))
 }
 
@@ -163,7 +163,7 @@ impl References {
     }
 
     /// Adds what a node calls.
-    fn follow(&mut self, declared: &Declared) {
+    fn follow(&mut self, declared: &NodeDeclaration) {
         match &declared.node.kind {
             NodeKind::Graph(graph) => self.nodes.extend(steplatch_project::calls(graph).map(|(_, id)| id.to_owned())),
             NodeKind::Function(function) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use steplatch_access::Secrets;
+use steplatch_access::Redactor;
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_library::Signature;
@@ -233,7 +233,7 @@ impl RunState {
 
 impl Progress {
     /// Tells since when the run is paused, and by whom.
-    pub(super) fn pause(&self, secrets: &Secrets) -> Option<PauseInfo> {
+    pub(super) fn pause(&self, secrets: &Redactor) -> Option<PauseInfo> {
         let Pause { since, by, .. } = self.paused.clone()?;
         Some(PauseInfo { since: clock::to_iso8601(since), by: secrets.masked(by) })
     }
@@ -260,7 +260,7 @@ impl Progress {
 
 impl About {
     /// Hides what is a secret by now.
-    pub(super) fn mask(&mut self, secrets: &Secrets) {
+    pub(super) fn mask(&mut self, secrets: &Redactor) {
         secrets.mask_in(&mut self.input);
         secrets.mask_fields(&mut self.params);
     }
@@ -388,7 +388,7 @@ impl Run {
     }
 
     /// Tells of the run, which waits for the answers to `gates`, with its result as lists tell it.
-    pub(super) fn record(&self, gates: Vec<GateInfo>, secrets: &Secrets) -> RunRecord {
+    pub(super) fn record(&self, gates: Vec<GateInfo>, secrets: &Redactor) -> RunRecord {
         let progress = self.progress();
         let About { mut input, mut params, .. } = self.about.clone();
         secrets.mask_in(&mut input);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use steplatch_access::{Approver, Caller, Secrets};
+use steplatch_access::{Approver, Caller, Redactor};
 use steplatch_ids::RunId;
 use steplatch_library::Signature;
 use steplatch_project::{Project, Projects, Workers, Workflows};
@@ -13,8 +13,8 @@ use steplatch_protocol::{
     CallTool, CancelWorkflow, CancelWorkflowReply, ExecuteWorkflow, ExecuteWorkflowReply, GetRun, GetWorkflowRun,
     GetWorkflowRunReply, NodeReply, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply, ToolInfo, Until,
 };
-use steplatch_services::{RemoteIds, Remotes, arguments, check};
-use steplatch_sessions::{Ending, Sessions};
+use steplatch_services::{RemoteIds, RemoteServices, arguments, check};
+use steplatch_sessions::{ShutdownMode, Sessions};
 use steplatch_store::{Journal, OpenError};
 use steplatch_workflow::{InvalidLimits, Limits, Start};
 use tokio::sync::watch;
@@ -70,13 +70,13 @@ pub struct Surroundings {
     /// Checks answers of people.
     pub approver: Arc<Approver>,
     /// Remote services.
-    pub remotes: Remotes,
+    pub remotes: RemoteServices,
     /// Values that are redacted.
-    pub secrets: Arc<Secrets>,
+    pub secrets: Arc<Redactor>,
     /// Is called whenever a run has changed.
     pub listener: Arc<dyn RunListener>,
     /// Ends the daemon.
-    pub stop: watch::Sender<Option<Ending>>,
+    pub stop: watch::Sender<Option<ShutdownMode>>,
 }
 
 /// All runs.

@@ -1,4 +1,4 @@
-//! Secrets, kept out of the histories that a run goes on from.
+//! Redactor, kept out of the histories that a run goes on from.
 //!
 //! A run that is interrupted needs the secrets it was given; somebody who reads
 //! its history must not see them. So an entry has a mark in the place of each
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use steplatch_access::{MASK, Secrets, hideable, hides_in_names, rename};
+use steplatch_access::{MASK, Redactor, hideable, hides_in_names, rename};
 use steplatch_ids::RunId;
 use steplatch_store::{Journal as _, Record};
 use steplatch_workflow::{Definition, Event, filtered_forms};
@@ -286,7 +286,7 @@ impl LiveSeal {
     }
 
     /// Returns the seal of a run that another daemon left. The daemon learns its secrets.
-    pub(crate) fn found(seal: Seal, daemon: &Secrets) -> Self {
+    pub(crate) fn found(seal: Seal, daemon: &Redactor) -> Self {
         seal.secrets().iter().for_each(|secret| daemon.add(secret));
         let stored = seal.secrets().len();
         Self { seal, searched: 0, stored }
@@ -340,7 +340,7 @@ impl LiveSeal {
     }
 
     /// Learns a secret of the run, and has the daemon hide it.
-    pub(crate) fn learn(&mut self, daemon: &Secrets, secret: &str) {
+    pub(crate) fn learn(&mut self, daemon: &Redactor, secret: &str) {
         for form in self.seal.learn(secret) {
             daemon.add(&form);
         }

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use steplatch_access::{Approver, Secrets, is_sealed};
+use steplatch_access::{Approver, Redactor, is_sealed};
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_project::{Projects, Workers, Workflows};
-use steplatch_services::Remotes;
-use steplatch_sessions::{Ending, Sessions};
+use steplatch_services::RemoteServices;
+use steplatch_sessions::{ShutdownMode, Sessions};
 use steplatch_store::{
     Append, AppendError, Appended, Journal, KnownRun, OpenError, Retention, RunFilter, SqliteJournal, SqliteOptions,
     StorageError,
@@ -74,7 +74,7 @@ impl Default for KeptRuns {
 pub(super) struct Shared {
     pub(super) journal: SqliteJournal,
     pub(super) sessions: Sessions,
-    pub(super) secrets: Arc<Secrets>,
+    pub(super) secrets: Arc<Redactor>,
     pub(super) workflows: Workflows,
     pub(super) workers: Workers,
     /// Nodes that machines call.
@@ -83,7 +83,7 @@ pub(super) struct Shared {
     pub(super) hands: Hands,
     pub(super) approver: Arc<Approver>,
     /// Services that do the work of some runs.
-    pub(super) remotes: Remotes,
+    pub(super) remotes: RemoteServices,
     /// Who wants to know how far runs are.
     pub(super) listener: Arc<dyn RunListener>,
     /// How many runs are under way below those that somebody started.
@@ -101,7 +101,7 @@ pub(super) struct Shared {
     /// What runs needed goes back to the system.
     memory: MemoryReturn,
     /// Ends the daemon.
-    stop: watch::Sender<Option<Ending>>,
+    stop: watch::Sender<Option<ShutdownMode>>,
     pub(super) drivers: TaskTracker,
     pub(super) keep: KeptRuns,
     /// Whether the log is about to be emptied.
@@ -345,7 +345,7 @@ impl Shared {
     /// Ends this daemon, because another one has taken the journal over. That happens when the file of the lock is removed.
     fn give_way(&self) {
         tracing::error!("another daemon has taken this state over, so this one ends");
-        self.stop.send_replace(Some(Ending::GiveWay));
+        self.stop.send_replace(Some(ShutdownMode::GiveWay));
     }
 
     /// Writes down that a run is cancelled which nobody can go on with.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use steplatch_access::Caller;
 use steplatch_ids::WorkflowName;
 use steplatch_library::Signature;
-use steplatch_project::{Found, FunctionWorkflow, Saved};
+use steplatch_project::{WorkflowRef, FunctionWorkflow, SavedMachine};
 use steplatch_protocol::{RunReply, RunWorkflow, ToolInfo};
 use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{Definition, LONGEST_DOCUMENT, Timestamp};
@@ -101,7 +101,7 @@ pub(super) enum Asked {
 /// What somebody means by a name.
 pub(super) enum Named {
     /// A saved machine.
-    Machine(Saved),
+    Machine(SavedMachine),
     /// A function.
     Function(Box<FunctionWorkflow>),
     /// A workflow of a remote service, by the name of its tool.
@@ -188,10 +188,10 @@ impl Shared {
     }
 
     /// Returns what a name means: what the library has, else the tool of a remote service.
-    fn meaning(&self, name: &str, found: Result<Found, String>) -> Result<Named, String> {
+    fn meaning(&self, name: &str, found: Result<WorkflowRef, String>) -> Result<Named, String> {
         match found {
-            Ok(Found::Machine(saved)) => Ok(Named::Machine(saved)),
-            Ok(Found::Function(workflow)) => Ok(Named::Function(workflow)),
+            Ok(WorkflowRef::Machine(saved)) => Ok(Named::Machine(saved)),
+            Ok(WorkflowRef::Function(workflow)) => Ok(Named::Function(workflow)),
             Err(error) => self.remotes.tool(name).map(|tool| Named::Remote(Box::new(tool))).ok_or(error),
         }
     }

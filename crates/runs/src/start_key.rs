@@ -1,7 +1,7 @@
 //! The names under which only one run begins.
 
 use serde_json::{Map, Value, json};
-use steplatch_access::Secrets;
+use steplatch_access::Redactor;
 use steplatch_library::Signature;
 use steplatch_protocol::RunWorkflow;
 
@@ -23,7 +23,7 @@ impl StartKey {
         verb: &RunWorkflow,
         given: Option<&Given>,
         step: Option<String>,
-        secrets: &Secrets,
+        secrets: &Redactor,
     ) -> Option<Self> {
         let Some(key) = &verb.idempotency_key else { return step.map(Self::of_step) };
         let mut verb = json!(verb);
@@ -40,7 +40,7 @@ impl StartKey {
         tool: &str,
         arguments: &Map<String, Value>,
         step: Option<String>,
-        secrets: &Secrets,
+        secrets: &Redactor,
     ) -> Option<Self> {
         match key {
             Some(key) => Some(Self::of_request(key, json!([tool, arguments]), secrets)),
@@ -53,7 +53,7 @@ impl StartKey {
         Self { text: format!("step {step}"), request: None }
     }
 
-    fn of_request(key: &str, mut request: Value, secrets: &Secrets) -> Self {
+    fn of_request(key: &str, mut request: Value, secrets: &Redactor) -> Self {
         // A digest of a secret could be tried out.
         secrets.mask_in(&mut request);
         Self { text: format!("key {key}"), request: Some(Signature::of(&request)) }
@@ -95,7 +95,7 @@ mod tests {
 
     fn key(verb: Value) -> StartKey {
         let verb = serde_json::from_value(verb).unwrap();
-        StartKey::of(&verb, None, None, &Secrets::default()).unwrap()
+        StartKey::of(&verb, None, None, &Redactor::default()).unwrap()
     }
 
     #[test]

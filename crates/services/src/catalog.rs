@@ -1,6 +1,6 @@
 //! The lists of all services as they were good last, and the names of their workflows.
 //!
-//! Kept in a file of the state folder, so that a daemon which starts while a service is
+//! CatalogFile in a file of the state folder, so that a daemon which starts while a service is
 //! down offers what it had, and a name never goes to another workflow.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,14 +25,14 @@ const MOST_NAMES: usize = 5_000;
 #[derive(Debug)]
 pub(super) struct Catalog {
     file: PathBuf,
-    kept: Mutex<Kept>,
+    kept: Mutex<CatalogFile>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Kept {
+struct CatalogFile {
     version: u32,
     #[serde(default)]
-    services: BTreeMap<String, OfService>,
+    services: BTreeMap<String, ServiceEntry>,
     /// Names that workflows of libraries have as tools, which no remote one gets.
     #[serde(default)]
     library: BTreeSet<String>,
@@ -40,20 +40,20 @@ struct Kept {
 
 /// What is kept of a service.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct OfService {
+struct ServiceEntry {
     /// Where it was: another one is another service.
     base_url: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     discovered: Option<Timestamp>,
     #[serde(default)]
-    workflows: BTreeMap<String, Known>,
+    workflows: BTreeMap<String, NamedWorkflow>,
     /// The names of workflows that it has or had, by their ids there.
     #[serde(default)]
     names: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Known {
+struct NamedWorkflow {
     workflow: Arc<RemoteWorkflow>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     changed: Option<Timestamp>,
@@ -61,7 +61,7 @@ struct Known {
 
 /// A workflow that is offered.
 #[derive(Debug, Clone)]
-pub(crate) struct Listed {
+pub(crate) struct ToolEntry {
     pub(crate) workflow: Arc<RemoteWorkflow>,
     /// The tool that runs it.
     pub(crate) tool: String,
@@ -71,7 +71,7 @@ pub(crate) struct Listed {
 
 /// What a new list changed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Changed {
+pub(crate) struct CatalogDiff {
     pub(crate) added: usize,
     pub(crate) updated: usize,
     pub(crate) removed: usize,
@@ -83,28 +83,28 @@ impl Catalog {
     pub(super) fn open(state: &Path) -> Self {
         let file = state.join("remote_workflows.json");
         let kept = match std::fs::read(&file) {
-            Ok(text) => match serde_json::from_slice::<Kept>(&text) {
+            Ok(text) => match serde_json::from_slice::<CatalogFile>(&text) {
                 Ok(kept) if kept.version == VERSION => kept,
                 Ok(kept) => {
                     tracing::warn!(version = kept.version, "the lists of remote services are of another version");
-                    Kept::default()
+                    CatalogFile::default()
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the lists of remote services make no sense and are begun anew");
-                    Kept::default()
+                    CatalogFile::default()
                 }
             },
             Err(error) => {
                 if error.kind() != std::io::ErrorKind::NotFound {
                     tracing::warn!(%error, "the lists of remote services can not be read");
                 }
-                Kept::default()
+                CatalogFile::default()
             }
         };
-        Self { file, kept: Mutex::new(Kept { version: VERSION, ..kept }) }
+        Self { file, kept: Mutex::new(CatalogFile { version: VERSION, ..kept }) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, CatalogFile> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -125,20 +125,20 @@ impl Catalog {
     }
 
     /// Returns the workflows of a service that are offered, by their ids.
-    pub(super) fn listed(&self, name: &str, config: &Config) -> Vec<Listed> {
+    pub(super) fn listed(&self, name: &str, config: &Config) -> Vec<ToolEntry> {
         let filter = Filter::new(&config.filter_patterns);
         let kept = self.lock();
         let Some(service) = kept.services.get(name) else { return Vec::new() };
         let known = service.workflows.iter().filter(|(_, known)| filter.admits(&known.workflow.title));
-        let listed = known.filter_map(|(id, Known { workflow, changed })| {
+        let listed = known.filter_map(|(id, NamedWorkflow { workflow, changed })| {
             let tool = service.names.get(id)?.clone();
-            Some(Listed { workflow: workflow.clone(), tool, changed: *changed })
+            Some(ToolEntry { workflow: workflow.clone(), tool, changed: *changed })
         });
         listed.collect()
     }
 
     /// Takes over a new list of a service, and returns what it changed.
-    pub(super) fn take(&self, name: &str, listing: Listing) -> Changed {
+    pub(super) fn take(&self, name: &str, listing: Listing) -> CatalogDiff {
         let now = clock::now();
         let mut kept = self.lock();
         let mut service = kept.services.get(name).cloned().unwrap_or_default();
@@ -152,10 +152,10 @@ impl Catalog {
         for workflow in new {
             let before = service.workflows.get(&workflow.id).and_then(|known| known.changed);
             let changed = if updated.contains(&workflow.id) { Some(now) } else { before };
-            list.insert(workflow.id.clone(), Known { workflow: Arc::new(workflow), changed });
+            list.insert(workflow.id.clone(), NamedWorkflow { workflow: Arc::new(workflow), changed });
         }
         let changed =
-            Changed { added: added.len(), updated: updated.len(), removed: removed.len(), unchanged: unchanged.len() };
+            CatalogDiff { added: added.len(), updated: updated.len(), removed: removed.len(), unchanged: unchanged.len() };
         let titles: Vec<(Key, String)> =
             list.iter().map(|(id, known)| (Key::new(name, id.clone()), known.workflow.title.clone())).collect();
         let remembered: BTreeMap<Key, String> = kept
@@ -197,7 +197,7 @@ impl Catalog {
     }
 
     /// Writes all of it down: a small file, whole or not at all.
-    fn write(&self, kept: &Kept) {
+    fn write(&self, kept: &CatalogFile) {
         let folder = self.file.parent().unwrap_or(Path::new("/"));
         let written = tempfile::NamedTempFile::new_in(folder).and_then(|mut file| {
             serde_json::to_writer(&mut file, kept)?;
@@ -211,7 +211,7 @@ impl Catalog {
     }
 }
 
-impl Listed {
+impl ToolEntry {
     /// Returns it as a tool.
     pub(super) fn tool(&self, remote: &str) -> ToolInfo {
         let workflow = &self.workflow;
@@ -277,10 +277,10 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let catalog = Catalog::open(state.path());
         let first = catalog.take("one", list([workflow("1", "Deploy", "a"), workflow("2", "Deploy", "b")]));
-        assert_eq!(first, Changed { added: 2, ..Changed::default() });
+        assert_eq!(first, CatalogDiff { added: 2, ..CatalogDiff::default() });
         let before = names(&catalog);
         let second = catalog.take("one", list([workflow("2", "Deploy", "changed")]));
-        assert_eq!(second, Changed { updated: 1, removed: 1, ..Changed::default() });
+        assert_eq!(second, CatalogDiff { updated: 1, removed: 1, ..CatalogDiff::default() });
         let again = Catalog::open(state.path());
         assert_eq!(names(&again), before[1..], "the one that stayed keeps its name");
         assert!(again.discovered("one").is_some());

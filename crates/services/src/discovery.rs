@@ -9,13 +9,13 @@ use steplatch_clock as clock;
 use steplatch_nodes::{Call, Node, Nodes, Surroundings};
 use steplatch_remote::{Config, Listing, clean_text, jitter, pace};
 
-use super::catalog::Changed;
-use super::service::Setup;
+use super::catalog::CatalogDiff;
+use super::service::ServiceClient;
 use crate::service::Service;
-use crate::services::Remotes;
+use crate::services::RemoteServices;
 
 /// What came of a discovery.
-pub(super) type Refreshed = Result<Changed, String>;
+pub(super) type Refreshed = Result<CatalogDiff, String>;
 
 /// Characters of what an MCP server says went wrong.
 const LONGEST_WORDS: usize = 500;
@@ -24,9 +24,9 @@ const LONGEST_WORDS: usize = 500;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Keeps the list of a service up to date, for as long as the daemon runs.
-pub(super) async fn keep_up(remotes: Remotes, service: Arc<Service>) {
+pub(super) async fn keep_up(remotes: RemoteServices, service: Arc<Service>) {
     let mut failures = 0;
-    let mut asked: Option<Arc<Setup>> = None;
+    let mut asked: Option<Arc<ServiceClient>> = None;
     loop {
         let setup = service.setup().filter(|setup| setup.config.enabled);
         let Some(setup) = setup else {
@@ -84,7 +84,7 @@ async fn passed(due: Option<Duration>) {
 }
 
 /// Takes over what a service said; a list that is none leaves the last one as it is.
-fn taken(remotes: &Remotes, service: &Service, came: Result<Listing, String>) -> Refreshed {
+fn taken(remotes: &RemoteServices, service: &Service, came: Result<Listing, String>) -> Refreshed {
     match came {
         Ok(listing) => {
             let skipped = listing.skipped.clone();
@@ -98,7 +98,7 @@ fn taken(remotes: &Remotes, service: &Service, came: Result<Listing, String>) ->
                 health.discovered = Some(clock::now());
             }
             if changed.added + changed.updated + changed.removed > 0 {
-                let Changed { added, updated, removed, .. } = changed;
+                let CatalogDiff { added, updated, removed, .. } = changed;
                 tracing::info!(remote = service.name, added, updated, removed, "the list of a remote service changed");
                 remotes.inner.listener.tools_changed();
             }
@@ -113,7 +113,7 @@ fn taken(remotes: &Remotes, service: &Service, came: Result<Listing, String>) ->
     }
 }
 
-async fn discover(setup: &Setup) -> Result<Listing, String> {
+async fn discover(setup: &ServiceClient) -> Result<Listing, String> {
     setup.hide_token().await;
     match &setup.config.discovery_mcp {
         None => setup.client.list().await.map_err(|error| error.to_string()),

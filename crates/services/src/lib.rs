@@ -14,8 +14,8 @@ mod services;
 mod verbs;
 
 pub use arguments::{arguments, check};
-pub use line::Turn;
-pub use numbers::Ended;
-pub use service::{Service, Setup};
-pub use services::{Remotes, ToolListener};
+pub use line::Permit;
+pub use numbers::RunEnd;
+pub use service::{Service, ServiceClient};
+pub use services::{RemoteServices, ToolListener};
 pub use verbs::RemoteIds;

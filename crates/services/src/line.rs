@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 /// A line.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct AdmissionQueue {
     inner: Mutex<Inner>,
 }
 
@@ -16,14 +16,14 @@ pub(crate) struct Line {
 struct Inner {
     most: usize,
     under_way: usize,
-    waiting: VecDeque<oneshot::Sender<Turn>>,
+    waiting: VecDeque<oneshot::Sender<Permit>>,
 }
 
 /// The right to be under way. Given to the next one when it is dropped.
 #[derive(Debug)]
-pub struct Turn(Option<Arc<Line>>);
+pub struct Permit(Option<Arc<AdmissionQueue>>);
 
-impl Line {
+impl AdmissionQueue {
     pub(crate) fn new(most: usize) -> Arc<Self> {
         let inner = Inner { most, under_way: 0, waiting: VecDeque::new() };
         Arc::new(Self { inner: Mutex::new(inner) })
@@ -37,18 +37,18 @@ impl Line {
     }
 
     /// Returns a turn, if nobody has to wait.
-    pub(crate) fn try_enter(self: &Arc<Self>) -> Option<Turn> {
+    pub(crate) fn try_enter(self: &Arc<Self>) -> Option<Permit> {
         let mut inner = self.lock();
         inner.waiting.retain(|waiting| !waiting.is_closed());
         if inner.under_way >= inner.most || !inner.waiting.is_empty() {
             return None;
         }
         inner.under_way += 1;
-        Some(Turn(Some(self.clone())))
+        Some(Permit(Some(self.clone())))
     }
 
     /// Waits for a turn. Whoever stops waiting has left the line.
-    pub(crate) async fn enter(self: &Arc<Self>) -> Turn {
+    pub(crate) async fn enter(self: &Arc<Self>) -> Permit {
         loop {
             let (sender, receiver) = oneshot::channel();
             {
@@ -63,9 +63,9 @@ impl Line {
     }
 
     /// Returns a turn for one that is under way already, however many there are.
-    pub(crate) fn enter_anyway(self: &Arc<Self>) -> Turn {
+    pub(crate) fn enter_anyway(self: &Arc<Self>) -> Permit {
         self.lock().under_way += 1;
-        Turn(Some(self.clone()))
+        Permit(Some(self.clone()))
     }
 
     /// Returns how many are under way, and how many wait.
@@ -82,7 +82,7 @@ impl Line {
         while inner.under_way < inner.most {
             let Some(next) = inner.waiting.pop_front() else { return };
             inner.under_way += 1;
-            if let Err(mut turn) = next.send(Turn(Some(self.clone()))) {
+            if let Err(mut turn) = next.send(Permit(Some(self.clone()))) {
                 // They have left; its end must not look for the lock that is held here.
                 turn.0 = None;
                 inner.under_way -= 1;
@@ -91,7 +91,7 @@ impl Line {
     }
 }
 
-impl Drop for Turn {
+impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(line) = self.0.take() {
             let mut inner = line.lock();
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn turns_are_given_in_order_and_those_who_left_are_passed_over() {
-        let line = Line::new(1);
+        let line = AdmissionQueue::new(1);
         let mut context = Context::from_waker(Waker::noop());
         let first = line.try_enter().expect("an empty line");
         assert!(line.try_enter().is_none());
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_nobody_took_goes_to_the_next() {
-        let line = Line::new(1);
+        let line = AdmissionQueue::new(1);
         let mut context = Context::from_waker(Waker::noop());
         let first = line.try_enter().expect("an empty line");
         let mut second = Box::pin(line.enter());
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn those_under_way_count_even_beyond_the_bound() {
-        let line = Line::new(1);
+        let line = AdmissionQueue::new(1);
         let turns = [line.enter_anyway(), line.enter_anyway()];
         assert_eq!(line.counts(), (2, 0));
         assert!(line.try_enter().is_none());

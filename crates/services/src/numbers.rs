@@ -9,13 +9,13 @@ use steplatch_protocol::{Histogram, Sample};
 /// The bounds of the buckets of durations, in seconds.
 const BOUNDS: [f64; 10] = [1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 1800.0, 3600.0];
 
-/// Counts since the daemon began.
+/// RunCounts since the daemon began.
 #[derive(Debug)]
-pub struct Numbers(Mutex<Counts>);
+pub struct ServiceMetrics(Mutex<RunCounts>);
 
 /// How many were started, and how they ended.
 #[derive(Debug, Clone)]
-pub(super) struct Counts {
+pub(super) struct RunCounts {
     pub(super) started: u64,
     pub(super) completed: u64,
     pub(super) failed: u64,
@@ -25,7 +25,7 @@ pub(super) struct Counts {
 
 /// How a run of a service ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum RunEnd {
     /// It ended with a result.
     Completed,
     /// It failed.
@@ -34,15 +34,15 @@ pub enum Ended {
     Cancelled,
 }
 
-impl Default for Numbers {
+impl Default for ServiceMetrics {
     fn default() -> Self {
         let took = Histogram::new(&BOUNDS);
-        Self(Mutex::new(Counts { started: 0, completed: 0, failed: 0, cancelled: 0, took }))
+        Self(Mutex::new(RunCounts { started: 0, completed: 0, failed: 0, cancelled: 0, took }))
     }
 }
 
-impl Numbers {
-    fn lock(&self) -> MutexGuard<'_, Counts> {
+impl ServiceMetrics {
+    fn lock(&self) -> MutexGuard<'_, RunCounts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -50,22 +50,22 @@ impl Numbers {
         self.lock().started += 1;
     }
 
-    pub fn ended(&self, how: Ended, took: Duration) {
+    pub fn ended(&self, how: RunEnd, took: Duration) {
         let mut counts = self.lock();
         match how {
-            Ended::Completed => counts.completed += 1,
-            Ended::Failed => counts.failed += 1,
-            Ended::Cancelled => counts.cancelled += 1,
+            RunEnd::Completed => counts.completed += 1,
+            RunEnd::Failed => counts.failed += 1,
+            RunEnd::Cancelled => counts.cancelled += 1,
         }
         counts.took.note(took);
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> RunCounts {
         self.lock().clone()
     }
 }
 
-impl Counts {
+impl RunCounts {
     /// Returns how long those that ended took.
     pub(super) fn durations(&self, labels: &BTreeMap<String, String>) -> Vec<Sample> {
         self.took.samples(labels)

@@ -2,44 +2,44 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use steplatch_access::Secrets;
+use steplatch_access::Redactor;
 use steplatch_remote::{Client, Config, Token};
 use steplatch_workflow::Timestamp;
 use tokio::sync::{Notify, OnceCell, oneshot, watch};
 
 use super::catalog::Catalog;
 use super::discovery::Refreshed;
-use super::line::{Line, Turn};
-use super::numbers::Numbers;
+use super::line::{AdmissionQueue, Permit};
+use super::numbers::ServiceMetrics;
 
 /// A service that is or was configured. There is one for each name, for as long as the daemon runs.
 #[derive(Debug)]
 pub struct Service {
     pub(crate) name: String,
     /// How it is asked; none while it is not configured.
-    setup: watch::Sender<Option<Arc<Setup>>>,
-    line: Arc<Line>,
+    setup: watch::Sender<Option<Arc<ServiceClient>>>,
+    line: Arc<AdmissionQueue>,
     health: Mutex<Health>,
     /// Who wants its list asked for, and is told what came of it.
     wanted: Mutex<Vec<oneshot::Sender<Refreshed>>>,
     pub(super) wake: Notify,
     /// How many of its runs were started, and how they ended.
-    pub numbers: Numbers,
+    pub numbers: ServiceMetrics,
 }
 
 /// How a service is asked.
 #[derive(Debug)]
-pub struct Setup {
+pub struct ServiceClient {
     /// How the service is configured.
     pub config: Config,
     /// The client that asks it.
     pub client: Client,
-    secrets: Arc<Secrets>,
+    secrets: Arc<Redactor>,
     /// Whether the token of its keyring is known as a secret.
     hidden: OnceCell<()>,
 }
 
-impl Setup {
+impl ServiceClient {
     /// Sees to it that the token is shown nowhere, whoever prints it: the one that is used from here on, which may be another
     /// one than before. A keyring is asked once, since it may have to ask a person.
     pub async fn hide_token(&self) {
@@ -73,16 +73,16 @@ impl Service {
         Self {
             name: name.to_owned(),
             setup: watch::Sender::new(None),
-            line: Line::new(1),
+            line: AdmissionQueue::new(1),
             health: Mutex::default(),
             wanted: Mutex::default(),
             wake: Notify::new(),
-            numbers: Numbers::default(),
+            numbers: ServiceMetrics::default(),
         }
     }
 
     /// Takes over how it is configured. Its list is asked for anew if that may make a difference.
-    pub(super) fn configure(&self, config: Config, secrets: &Arc<Secrets>, catalog: &Catalog) {
+    pub(super) fn configure(&self, config: Config, secrets: &Arc<Redactor>, catalog: &Catalog) {
         self.line.set_most(config.max_concurrent_executions);
         if self.setup().is_some_and(|setup| setup.config == config) {
             return;
@@ -97,7 +97,7 @@ impl Service {
         };
         catalog.keep_of(&self.name, &config);
         *self.health() = Health { discovered: catalog.discovered(&self.name), ..Health::default() };
-        let setup = Setup { config, client, secrets: secrets.clone(), hidden: OnceCell::new() };
+        let setup = ServiceClient { config, client, secrets: secrets.clone(), hidden: OnceCell::new() };
         self.setup.send_replace(Some(Arc::new(setup)));
         self.wake.notify_one();
     }
@@ -109,14 +109,14 @@ impl Service {
     }
 
     /// Returns how it is asked, if it is configured.
-    pub fn setup(&self) -> Option<Arc<Setup>> {
+    pub fn setup(&self) -> Option<Arc<ServiceClient>> {
         self.setup.borrow().clone()
     }
 
     /// Waits until it is configured and used, and returns how it is asked.
-    pub async fn usable(&self) -> Arc<Setup> {
+    pub async fn usable(&self) -> Arc<ServiceClient> {
         let mut setup = self.setup.subscribe();
-        let usable = |setup: &Option<Arc<Setup>>| setup.as_ref().is_some_and(|setup| setup.config.enabled);
+        let usable = |setup: &Option<Arc<ServiceClient>>| setup.as_ref().is_some_and(|setup| setup.config.enabled);
         loop {
             // The sender is ours, so it does not go away.
             if let Ok(setup) = setup.wait_for(usable).await
@@ -128,17 +128,17 @@ impl Service {
     }
 
     /// Returns a turn, if nobody has to wait.
-    pub fn try_enter(&self) -> Option<Turn> {
+    pub fn try_enter(&self) -> Option<Permit> {
         self.line.try_enter()
     }
 
     /// Waits for a turn.
-    pub async fn enter(&self) -> Turn {
+    pub async fn enter(&self) -> Permit {
         self.line.enter().await
     }
 
     /// Returns a turn for a run that is under way there already.
-    pub fn enter_anyway(&self) -> Turn {
+    pub fn enter_anyway(&self) -> Permit {
         self.line.enter_anyway()
     }
 

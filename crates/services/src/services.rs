@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use steplatch_access::Secrets;
+use steplatch_access::Redactor;
 use steplatch_protocol::ToolInfo;
 use steplatch_remote::Config;
 
-use crate::catalog::{Catalog, Listed};
-use crate::service::{Service, Setup};
+use crate::catalog::{Catalog, ToolEntry};
+use crate::service::{Service, ServiceClient};
 
 /// Is called when the tools of the services may have changed.
 pub trait ToolListener: std::fmt::Debug + Send + Sync {
@@ -19,23 +19,23 @@ pub trait ToolListener: std::fmt::Debug + Send + Sync {
 
 /// All services. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Remotes {
+pub struct RemoteServices {
     pub(crate) inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) listener: Arc<dyn ToolListener>,
-    secrets: Arc<Secrets>,
+    secrets: Arc<Redactor>,
     pub(crate) catalog: Catalog,
     /// Those that are configured, and those that runs are waiting for.
     services: Mutex<BTreeMap<String, Arc<Service>>>,
 }
 
-impl Remotes {
+impl RemoteServices {
     /// Opens the lists that were good last. No service is asked before [`Self::configure`].
     #[must_use]
-    pub fn open(state: &Path, listener: Arc<dyn ToolListener>, secrets: Arc<Secrets>) -> Self {
+    pub fn open(state: &Path, listener: Arc<dyn ToolListener>, secrets: Arc<Redactor>) -> Self {
         let catalog = Catalog::open(state);
         let services = Mutex::default();
         Self { inner: Arc::new(Inner { listener, secrets, catalog, services }) }
@@ -74,13 +74,13 @@ impl Remotes {
     }
 
     /// Returns the services that are configured, by name.
-    pub(crate) fn configured(&self) -> Vec<(Arc<Service>, Arc<Setup>)> {
+    pub(crate) fn configured(&self) -> Vec<(Arc<Service>, Arc<ServiceClient>)> {
         let services: Vec<Arc<Service>> = self.services().values().cloned().collect();
         services.into_iter().filter_map(|service| Some((service.clone(), service.setup()?))).collect()
     }
 
     /// Returns what the services that are used offer, each with its service, sorted by the names of the tools.
-    fn offered(&self) -> Vec<(Arc<Service>, Listed)> {
+    fn offered(&self) -> Vec<(Arc<Service>, ToolEntry)> {
         let used = self.configured().into_iter().filter(|(_, setup)| setup.config.enabled);
         let offered = used.flat_map(|(service, setup)| {
             let listed = self.inner.catalog.listed(&service.name, &setup.config);

@@ -9,12 +9,12 @@ use steplatch_protocol::{
 };
 use steplatch_remote::State;
 
-use super::numbers::Counts;
+use super::numbers::RunCounts;
 use super::service::Health;
-use crate::service::{Service, Setup};
-use crate::services::Remotes;
+use crate::service::{Service, ServiceClient};
+use crate::services::RemoteServices;
 
-type Used = (Arc<Service>, Arc<Setup>);
+type Used = (Arc<Service>, Arc<ServiceClient>);
 
 /// Ids of a run at its service, which the answer to its start has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct RemoteIds {
     pub correlation: String,
 }
 
-impl Remotes {
+impl RemoteServices {
     /// Lists services, and what they offer.
     pub fn list(&self, verb: ListRemoteWorkflows) -> ListRemoteWorkflowsReply {
         let services = match self.meant(verb.remote.as_deref()) {
@@ -192,7 +192,7 @@ impl Remotes {
             let sample = |used: &Used| Sample::new("", labels(&used.0), value(used) as f64);
             services.iter().map(sample).collect::<Vec<_>>()
         };
-        let counted = |count: fn(&Counts) -> u64| each(&|(service, _)| count(&service.numbers.counts()));
+        let counted = |count: fn(&RunCounts) -> u64| each(&|(service, _)| count(&service.numbers.counts()));
         let durations = services.iter().flat_map(|(service, _)| service.numbers.counts().durations(&labels(service)));
         let listed = |(service, setup): &Used| self.inner.catalog.listed(&service.name, &setup.config).len() as u64;
         let running = each(&|(service, _)| service.counts().0 as u64);

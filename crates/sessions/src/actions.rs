@@ -6,19 +6,19 @@ use serde_json::{Map, Value};
 use steplatch_access::Caller;
 use steplatch_protocol::{Command, VerbInfo};
 
-use crate::answer::Answer;
+use crate::answer::VerbReply;
 use crate::sessions::Sessions;
 
 /// Carries out one of the commands that workflows, too, have as actions.
-pub async fn act(sessions: &Sessions, caller: &Arc<Caller>, action: Command, step: Option<String>) -> Answer {
+pub async fn act(sessions: &Sessions, caller: &Arc<Caller>, action: Command, step: Option<String>) -> VerbReply {
     match action {
-        Command::OpenTerminal(verb) => Answer::of(sessions.open(caller, verb, step).await),
-        Command::SendInput(verb) => Answer::of(sessions.send(caller, verb, step).await),
-        Command::AwaitOutput(verb) => Answer::of(sessions.wait(caller, verb).await),
-        Command::GetScreenContent(verb) => Answer::of(sessions.read(caller, verb).await),
-        Command::ListTerminalSessions(_) => Answer::of(sessions.list().await),
-        Command::ExitTerminal(verb) => Answer::of(sessions.exit(caller, verb).await),
-        other => Answer::failure(format!("a workflow can not do {other:?}")),
+        Command::OpenTerminal(verb) => VerbReply::of(sessions.open(caller, verb, step).await),
+        Command::SendInput(verb) => VerbReply::of(sessions.send(caller, verb, step).await),
+        Command::AwaitOutput(verb) => VerbReply::of(sessions.wait(caller, verb).await),
+        Command::GetScreenContent(verb) => VerbReply::of(sessions.read(caller, verb).await),
+        Command::ListTerminalSessions(_) => VerbReply::of(sessions.list().await),
+        Command::ExitTerminal(verb) => VerbReply::of(sessions.exit(caller, verb).await),
+        other => VerbReply::failure(format!("a workflow can not do {other:?}")),
     }
 }
 
@@ -32,8 +32,8 @@ pub async fn perform(
 ) -> Map<String, Value> {
     let answer = match Command::parse(action.name, Value::Object(params)) {
         Some(Ok((command, _))) => act(sessions, caller, command, Some(step)).await,
-        Some(Err(invalid)) => Answer::failure(invalid.to_string()),
-        None => Answer::failure(format!("there is no verb '{}'", action.name)),
+        Some(Err(invalid)) => VerbReply::failure(invalid.to_string()),
+        None => VerbReply::failure(format!("there is no verb '{}'", action.name)),
     };
     match answer.data {
         Value::Object(mut result) => {

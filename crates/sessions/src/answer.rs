@@ -6,7 +6,7 @@ use steplatch_protocol::RunReply;
 
 /// The reply of a verb, with whether it did what was asked.
 #[derive(Debug)]
-pub struct Answer {
+pub struct VerbReply {
     /// Whether it did what was asked.
     pub success: bool,
     /// What went wrong, if it did not.
@@ -15,7 +15,7 @@ pub struct Answer {
     pub data: Value,
 }
 
-impl Answer {
+impl VerbReply {
     /// The reply of a verb, which says itself whether it did what was asked.
     pub fn of(reply: impl Serialize) -> Self {
         let data = serde_json::to_value(reply).expect("a reply has only JSON in it");

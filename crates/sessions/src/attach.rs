@@ -6,15 +6,15 @@ use std::time::{Duration, SystemTime};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use steplatch_access::{Caller, MaskedStream};
+use steplatch_access::{Caller, RedactedStream};
 use steplatch_host::{AttachEvent, Attached, HostedTerminal};
 use steplatch_protocol::{AttachTerminal, AttachTerminalReply, HandBackTerminal, HandBackTerminalReply, TerminalEvent};
 use steplatch_terminal::{HoldKey, Holder};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::trouble::{Trouble, held};
-use crate::ending::Ending;
+use super::trouble::{SessionError, held};
+use crate::ending::ShutdownMode;
 use crate::event_sink::{Disconnected, EventSink};
 use crate::sessions::Sessions;
 
@@ -27,7 +27,7 @@ const HELD_BACK: Duration = Duration::from_secs(3600);
 pub struct TerminalEvents {
     attached: Attached,
     /// Takes secrets out of the output, for a client that asked for that.
-    mask: Option<MaskedStream>,
+    mask: Option<RedactedStream>,
     /// Gives the seat back when the client is gone.
     _seat: Option<Seat>,
 }
@@ -37,12 +37,12 @@ pub struct TerminalEvents {
 struct Seat {
     terminal: HostedTerminal,
     key: HoldKey,
-    ending: watch::Receiver<Option<Ending>>,
+    ending: watch::Receiver<Option<ShutdownMode>>,
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        if self.ending.borrow().is_some_and(Ending::keeps_terminals) {
+        if self.ending.borrow().is_some_and(ShutdownMode::keeps_terminals) {
             // The client comes back to the next daemon, and the terminal's host waits for it.
             return;
         }
@@ -66,7 +66,7 @@ impl Sessions {
         match self.try_attach(caller, verb).await {
             Ok((terminal, attached, seat)) => {
                 let secrets = self.secrets.within(terminal.id());
-                let mut mask = wants_mask.then(|| MaskedStream::new(Arc::new(secrets)));
+                let mut mask = wants_mask.then(|| RedactedStream::new(Arc::new(secrets)));
                 let reply = AttachTerminalReply {
                     success: true,
                     session_id: terminal.id().to_string(),
@@ -88,7 +88,7 @@ impl Sessions {
         &self,
         caller: &Caller,
         verb: AttachTerminal,
-    ) -> Result<(HostedTerminal, Attached, Option<Seat>), Trouble> {
+    ) -> Result<(HostedTerminal, Attached, Option<Seat>), SessionError> {
         let terminal = self.find(&verb.session_id).await?;
         let seat = match verb.hold_key {
             None => None,
@@ -107,7 +107,7 @@ impl Sessions {
     pub async fn hand_back(&self, verb: HandBackTerminal) -> HandBackTerminalReply {
         let handed_back = async {
             let terminal = self.find(&verb.session_id).await?;
-            Ok::<_, Trouble>(terminal.give_back(HoldKey(verb.hold_key)).await?)
+            Ok::<_, SessionError>(terminal.give_back(HoldKey(verb.hold_key)).await?)
         };
         let error = self.failure(&verb.session_id, handed_back.await).await;
         HandBackTerminalReply { success: error.is_none(), error }
@@ -159,14 +159,14 @@ impl TerminalEvents {
     }
 
     async fn next(&mut self) -> Next {
-        if self.mask.as_ref().is_some_and(MaskedStream::is_holding) {
+        if self.mask.as_ref().is_some_and(RedactedStream::is_holding) {
             return timeout(HELD_BACK, self.attached.next()).await.map_or(Next::Quiet, Next::Output);
         }
         Next::Output(self.attached.next().await)
     }
 
     async fn send_held(&mut self, request_id: &Value, sink: &EventSink) -> Result<(), Disconnected> {
-        let held = self.mask.as_mut().map(MaskedStream::flush).unwrap_or_default();
+        let held = self.mask.as_mut().map(RedactedStream::flush).unwrap_or_default();
         if held.is_empty() {
             return Ok(());
         }
@@ -181,7 +181,7 @@ enum Next {
 }
 
 /// A snapshot as a client may see it. What is held back of it comes with the output.
-fn masked(mask: &mut Option<MaskedStream>, snapshot: String) -> String {
+fn masked(mask: &mut Option<RedactedStream>, snapshot: String) -> String {
     match mask {
         None => snapshot,
         Some(mask) => String::from_utf8_lossy(&mask.pass(snapshot.as_bytes())).into_owned(),

@@ -13,7 +13,7 @@ use steplatch_protocol::{
 use steplatch_terminal::{CommandRequest, Excerpt, Limit, Ran, RunError, Variable, VariablesError};
 use tokio::time::Instant;
 
-use super::trouble::{Trouble, held};
+use super::trouble::{SessionError, held};
 use crate::sessions::{CHARACTERS, Sessions, told};
 
 /// The longest that a command is waited for, and the shortest.
@@ -22,7 +22,7 @@ const SHORTEST: f64 = 0.1;
 
 /// Why a shell did not tell its variables, in a whole sentence.
 #[derive(Debug)]
-pub enum NotAsked {
+pub enum ShellQueryError {
     /// A command runs; it may be asked when that is done.
     Busy(String),
     /// Waiting would not help.
@@ -152,7 +152,7 @@ impl Sessions {
                 let variables = variables.into_iter().map(|(name, variable)| (name, variable.map(info))).collect();
                 GetVariablesReply { success: true, variables, error: None }
             }
-            Err(NotAsked::Busy(error) | NotAsked::Otherwise(error)) => {
+            Err(ShellQueryError::Busy(error) | ShellQueryError::Otherwise(error)) => {
                 GetVariablesReply { error: Some(error), ..GetVariablesReply::default() }
             }
         }
@@ -162,19 +162,19 @@ impl Sessions {
     pub async fn variables_as_they_are(
         &self,
         verb: &GetVariables,
-    ) -> Result<BTreeMap<String, Option<String>>, NotAsked> {
+    ) -> Result<BTreeMap<String, Option<String>>, ShellQueryError> {
         let asked = self.asked(verb).await?;
         Ok(asked.into_iter().map(|(name, variable)| (name, variable.map(|variable| variable.value))).collect())
     }
 
-    async fn asked(&self, verb: &GetVariables) -> Result<BTreeMap<String, Option<Variable>>, NotAsked> {
+    async fn asked(&self, verb: &GetVariables) -> Result<BTreeMap<String, Option<Variable>>, ShellQueryError> {
         let asked =
             async { self.find(&verb.session_id).await?.variables(verb.names.clone()).await.map_err(Into::into) };
         match asked.await {
             Ok(Ok(variables)) => Ok(variables.into_iter().collect()),
-            Ok(Err(busy @ VariablesError::Busy { .. })) => Err(NotAsked::Busy(busy.to_string())),
-            Ok(Err(error)) => Err(NotAsked::Otherwise(self.words(&verb.session_id, not_told(error)).await)),
-            Err(trouble) => Err(NotAsked::Otherwise(self.words(&verb.session_id, trouble).await)),
+            Ok(Err(busy @ VariablesError::Busy { .. })) => Err(ShellQueryError::Busy(busy.to_string())),
+            Ok(Err(error)) => Err(ShellQueryError::Otherwise(self.words(&verb.session_id, not_told(error)).await)),
+            Err(trouble) => Err(ShellQueryError::Otherwise(self.words(&verb.session_id, trouble).await)),
         }
     }
 
@@ -213,9 +213,9 @@ fn failed(error: String) -> RunCommandReply {
     RunCommandReply { error: Some(error), ..RunCommandReply::default() }
 }
 
-fn not_told(error: VariablesError) -> Trouble {
+fn not_told(error: VariablesError) -> SessionError {
     match error {
-        VariablesError::Held(holder) => Trouble::Words(held(&holder)),
-        error => Trouble::Words(error.to_string()),
+        VariablesError::Held(holder) => SessionError::Words(held(&holder)),
+        error => SessionError::Words(error.to_string()),
     }
 }

@@ -2,7 +2,7 @@
 
 /// What becomes of the terminals when a daemon ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum ShutdownMode {
     /// They are closed.
     CloseTerminals,
     /// They go on, and the next daemon finds them.
@@ -11,7 +11,7 @@ pub enum Ending {
     GiveWay,
 }
 
-impl Ending {
+impl ShutdownMode {
     /// Whether terminals go on.
     pub fn keeps_terminals(self) -> bool {
         self != Self::CloseTerminals

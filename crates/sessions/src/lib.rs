@@ -19,10 +19,10 @@ mod trouble;
 mod waiting;
 
 pub use action_catalog::TerminalTools;
-pub use answer::Answer;
+pub use answer::VerbReply;
 pub use attach::TerminalEvents;
-pub use commands::NotAsked;
-pub use ending::Ending;
+pub use commands::ShellQueryError;
+pub use ending::ShutdownMode;
 pub use event_sink::{Disconnected, EventSink, refused};
 pub use held::TerminalUse;
 pub use sessions::Sessions;

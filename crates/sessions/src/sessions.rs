@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use steplatch_access::{Caller, MASK, Secrets};
+use steplatch_access::{Caller, MASK, Redactor};
 use steplatch_clock as clock;
 use steplatch_host::{AskError, HostStatus, HostedTerminal, Hosts, Refusal};
 use steplatch_ids::TerminalId;
@@ -24,19 +24,19 @@ use steplatch_terminal::{
 };
 use tokio::sync::watch;
 
-use crate::ending::Ending;
+use crate::ending::ShutdownMode;
 use crate::held::{HeldTerminals, TerminalKey};
 use crate::signals::signal_named;
-use crate::trouble::{Trouble, held};
+use crate::trouble::{SessionError, held};
 
 /// Terminals, as sessions. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Sessions {
     hosts: Hosts,
-    pub(crate) secrets: Arc<Secrets>,
+    pub(crate) secrets: Arc<Redactor>,
     held: Arc<HeldTerminals>,
     /// Whether the daemon ends, and how.
-    pub(crate) ending: watch::Receiver<Option<Ending>>,
+    pub(crate) ending: watch::Receiver<Option<ShutdownMode>>,
 }
 
 /// How long the first prompt is waited for.
@@ -68,13 +68,13 @@ const TAIL_LINES: u32 = 50;
 
 impl Sessions {
     /// Creates the sessions of these hosts. What was typed as a secret is added to `secrets`.
-    pub fn new(hosts: Hosts, secrets: Arc<Secrets>, ending: watch::Receiver<Option<Ending>>) -> Self {
+    pub fn new(hosts: Hosts, secrets: Arc<Redactor>, ending: watch::Receiver<Option<ShutdownMode>>) -> Self {
         Self { hosts, secrets, held: Arc::default(), ending }
     }
 
     /// Whether terminals, and what their clients were at, are left to the next daemon.
     pub(crate) fn is_leaving_all(&self) -> bool {
-        self.ending.borrow().is_some_and(Ending::keeps_terminals)
+        self.ending.borrow().is_some_and(ShutdownMode::keeps_terminals)
     }
 
     /// Returns the terminals that runs hold while a person is asked.
@@ -98,13 +98,13 @@ impl Sessions {
     }
 
     /// Finds a session. That it is not there any more may show only when it is asked.
-    pub(crate) async fn find(&self, session: &str) -> Result<HostedTerminal, Trouble> {
-        self.hosts.get(session).await.ok_or(Trouble::Ask(AskError::Refused(Refusal::NoTerminal)))
+    pub(crate) async fn find(&self, session: &str) -> Result<HostedTerminal, SessionError> {
+        self.hosts.get(session).await.ok_or(SessionError::Ask(AskError::Refused(Refusal::NoTerminal)))
     }
 
     /// Says what is the matter if there is no such session.
     pub async fn exists(&self, session: &str) -> Result<(), String> {
-        let described = async { Ok::<_, Trouble>(self.find(session).await?.describe().await.map(drop)?) };
+        let described = async { Ok::<_, SessionError>(self.find(session).await?.describe().await.map(drop)?) };
         match self.failure(session, described.await).await {
             None => Ok(()),
             Some(error) => Err(error),
@@ -155,7 +155,7 @@ impl Sessions {
         caller: &Arc<Caller>,
         verb: OpenTerminal,
         step: Option<String>,
-    ) -> Result<OpenTerminalReply, Trouble> {
+    ) -> Result<OpenTerminalReply, SessionError> {
         let arguments = match verb.command {
             Some(command) if command.is_empty() => return Err("command is empty: name a program".to_owned().into()),
             Some(command) => command,
@@ -210,8 +210,8 @@ impl Sessions {
         };
         // The terminal is there; one that was closed just now is no reason to ask for a session_id.
         let view = view.map_err(|error| match error {
-            lost @ AskError::HostLost { .. } => Trouble::Ask(lost),
-            error => Trouble::Words(error.to_string()),
+            lost @ AskError::HostLost { .. } => SessionError::Ask(lost),
+            error => SessionError::Words(error.to_string()),
         })?;
         Ok(OpenTerminalReply {
             success: true,
@@ -262,7 +262,7 @@ impl Sessions {
         caller: &Caller,
         verb: SendInput,
         step: Option<String>,
-    ) -> Result<SendInputReply, Trouble> {
+    ) -> Result<SendInputReply, SessionError> {
         if verb.input_text.is_empty() && verb.keys.as_ref().is_none_or(Vec::is_empty) {
             return Err("nothing to send: give input_text or keys".to_owned().into());
         }
@@ -325,7 +325,7 @@ impl Sessions {
         Some(self.secrets.within(terminal.id()).masked_screen(view.screen))
     }
 
-    async fn try_read(&self, caller: &Caller, verb: GetScreenContent) -> Result<GetScreenContentReply, Trouble> {
+    async fn try_read(&self, caller: &Caller, verb: GetScreenContent) -> Result<GetScreenContentReply, SessionError> {
         let format = match verb.format {
             ScreenFormat::Text => None,
             ScreenFormat::Ansi => Some("ansi"),
@@ -370,7 +370,7 @@ impl Sessions {
             }
         };
         let painted = match verb.format {
-            ScreenFormat::Text | ScreenFormat::Ansi => Painted::default(),
+            ScreenFormat::Text | ScreenFormat::Ansi => RenderedScreen::default(),
             ScreenFormat::Html | ScreenFormat::Png => {
                 TooLarge::check(view.size.cols, view.size.rows.into()).map_err(|error| error.to_string())?;
                 let picture = secrets.masked_picture(terminal.picture().await?);
@@ -429,7 +429,7 @@ impl Sessions {
     }
 
     /// Finds a session that takes input of this caller: while a run waits for a person who judges it, only of the run and of people.
-    pub(crate) async fn open_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, Trouble> {
+    pub(crate) async fn open_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, SessionError> {
         Ok(self.open_with_key(caller, session).await?.0)
     }
 
@@ -438,7 +438,7 @@ impl Sessions {
         &self,
         caller: &Caller,
         session: &str,
-    ) -> Result<(HostedTerminal, Option<TerminalKey>), Trouble> {
+    ) -> Result<(HostedTerminal, Option<TerminalKey>), SessionError> {
         let terminal = self.find(session).await?;
         if self.held.is_empty() {
             return Ok((terminal, None));
@@ -447,7 +447,7 @@ impl Sessions {
         if let Some(run) = self.held.holder(&key, caller.run.as_ref())
             && (caller.run.is_some() || caller.no_person().await.is_some())
         {
-            return Err(Trouble::Words(format!(
+            return Err(SessionError::Words(format!(
                 "Run {run} waits for a person who judges this terminal, so it takes no input until they have answered \
                  (steplatch gates list); cancel_run ends the run"
             )));
@@ -472,14 +472,14 @@ impl Sessions {
     }
 
     /// Finds a session that this caller may act on: a program may not while a person holds it.
-    async fn free_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, Trouble> {
+    async fn free_for(&self, caller: &Caller, session: &str) -> Result<HostedTerminal, SessionError> {
         let terminal = self.open_for(caller, session).await?;
         if caller.no_person().await.is_none() {
             return Ok(terminal);
         }
         match terminal.describe().await?.holder {
             None => Ok(terminal),
-            Some(holder) => Err(Trouble::Words(held(&holder))),
+            Some(holder) => Err(SessionError::Words(held(&holder))),
         }
     }
 
@@ -489,8 +489,8 @@ impl Sessions {
         let failed = |message: String| ExitTerminalReply { session_id, message, ..ExitTerminalReply::default() };
         let terminal = match self.free_for(caller, &verb.session_id).await {
             Ok(terminal) => terminal,
-            Err(Trouble::Words(held) | Trouble::InDoubt(held)) => return failed(held),
-            Err(Trouble::Ask(_)) => return failed("Session not found".to_owned()),
+            Err(SessionError::Words(held) | SessionError::InDoubt(held)) => return failed(held),
+            Err(SessionError::Ask(_)) => return failed("Session not found".to_owned()),
         };
         let signal = match (verb.force, verb.signal.as_deref().map(signal_named)) {
             (true, _) => Some(steplatch_terminal::Signal::KILL),
@@ -522,7 +522,7 @@ impl Sessions {
             let size = size.checked().ok_or_else(|| {
                 format!("a terminal has 2 to 1000 columns and rows, not {} by {}", verb.cols, verb.rows)
             })?;
-            Ok::<_, Trouble>(self.free_for(caller, &verb.session_id).await?.resize(size).await?)
+            Ok::<_, SessionError>(self.free_for(caller, &verb.session_id).await?.resize(size).await?)
         };
         let error = self.failure(&verb.session_id, resized.await).await;
         ResizeTerminalReply { success: error.is_none(), session_id: verb.session_id, error }
@@ -532,7 +532,7 @@ impl Sessions {
     pub async fn signal(&self, caller: &Caller, verb: SendSignal) -> SendSignalReply {
         let signalled = async {
             let signal = signal_named(&verb.signal)?;
-            Ok::<_, Trouble>(self.free_for(caller, &verb.session_id).await?.signal(signal).await?)
+            Ok::<_, SessionError>(self.free_for(caller, &verb.session_id).await?.signal(signal).await?)
         };
         let error = self.failure(&verb.session_id, signalled.await).await;
         let message = if error.is_none() { "Signal sent" } else { "Signal not sent" }.to_owned();
@@ -548,13 +548,13 @@ impl Sessions {
             let bytes = input.raw.len();
             terminal.send(input).await?;
             self.count_input(caller, key.as_ref(), bytes).await;
-            Ok::<_, Trouble>(())
+            Ok::<_, SessionError>(())
         };
         let error = self.failure(&verb.session_id, written.await).await;
         WriteTerminalReply { success: error.is_none(), error }
     }
 
-    pub(crate) async fn failure(&self, session: &str, result: Result<(), Trouble>) -> Option<String> {
+    pub(crate) async fn failure(&self, session: &str, result: Result<(), SessionError>) -> Option<String> {
         match result {
             Ok(()) => None,
             Err(trouble) => Some(self.words(session, trouble).await),
@@ -585,10 +585,10 @@ impl Sessions {
 /// them.
 async fn whole_secrets_hidden(
     terminal: &HostedTerminal,
-    secrets: &Secrets,
+    secrets: &Redactor,
     offset: u64,
     excerpt: Excerpt,
-) -> Result<Excerpt, Trouble> {
+) -> Result<Excerpt, SessionError> {
     let reach = secrets.reach();
     if reach == 0 || excerpt.head.is_empty() {
         return Ok(excerpt);
@@ -616,7 +616,7 @@ async fn whole_secrets_hidden(
 /// otherwise, depending on where the reading begins.
 async fn cuts_secret_as_printed(
     terminal: &HostedTerminal,
-    secrets: &Secrets,
+    secrets: &Redactor,
     range: std::ops::Range<u64>,
     reach: usize,
 ) -> bool {
@@ -634,19 +634,19 @@ async fn cuts_secret_as_printed(
 
 /// A screen that was painted, as what was asked for.
 #[derive(Debug, Default)]
-struct Painted {
+struct RenderedScreen {
     html: Option<String>,
     png: Option<String>,
 }
 
 /// Paints a screen. That takes milliseconds, in which others are answered.
-async fn painted(picture: Picture, format: ScreenFormat) -> Result<Painted, String> {
+async fn painted(picture: Picture, format: ScreenFormat) -> Result<RenderedScreen, String> {
     let painting = tokio::task::spawn_blocking(move || match format {
         ScreenFormat::Png => steplatch_picture::png(&picture)
-            .map(|image| Painted { png: Some(STANDARD.encode(image)), ..Painted::default() })
+            .map(|image| RenderedScreen { png: Some(STANDARD.encode(image)), ..RenderedScreen::default() })
             .map_err(|error| error.to_string()),
         ScreenFormat::Text | ScreenFormat::Ansi | ScreenFormat::Html => {
-            Ok(Painted { html: Some(steplatch_picture::html(&picture)), ..Painted::default() })
+            Ok(RenderedScreen { html: Some(steplatch_picture::html(&picture)), ..RenderedScreen::default() })
         }
     });
     painting.await.map_err(|error| format!("the screen could not be painted: {error}"))?

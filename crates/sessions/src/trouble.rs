@@ -8,7 +8,7 @@ use crate::sessions::Sessions;
 
 /// Why something was not done.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum SessionError {
     /// The terminal or its host did not answer.
     Ask(AskError),
     /// There are words for it already.
@@ -17,14 +17,14 @@ pub(super) enum Trouble {
     InDoubt(String),
 }
 
-impl Trouble {
+impl SessionError {
     /// Says that it is not known whether it happened, where that is so.
     pub(super) fn outcome_unknown(&self) -> Option<bool> {
         matches!(self, Self::InDoubt(_) | Self::Ask(AskError::HostLost { .. })).then_some(true)
     }
 }
 
-impl From<HostsError> for Trouble {
+impl From<HostsError> for SessionError {
     fn from(error: HostsError) -> Self {
         match error {
             HostsError::Ask(error) => Self::Ask(error),
@@ -33,19 +33,19 @@ impl From<HostsError> for Trouble {
     }
 }
 
-impl From<AskError> for Trouble {
+impl From<AskError> for SessionError {
     fn from(error: AskError) -> Self {
         Self::Ask(error)
     }
 }
 
-impl From<String> for Trouble {
+impl From<String> for SessionError {
     fn from(words: String) -> Self {
         Self::Words(words)
     }
 }
 
-impl From<SendError> for Trouble {
+impl From<SendError> for SessionError {
     fn from(error: SendError) -> Self {
         match error {
             SendError::Ask(error) => Self::Ask(error),
@@ -59,7 +59,7 @@ impl From<SendError> for Trouble {
     }
 }
 
-impl From<SignalError> for Trouble {
+impl From<SignalError> for SessionError {
     fn from(error: SignalError) -> Self {
         match error {
             SignalError::Ask(error) => Self::Ask(error),
@@ -79,11 +79,11 @@ pub(super) fn held(holder: &Holder) -> String {
 
 impl Sessions {
     /// Says in a whole sentence what is the matter with `session`, and what to do.
-    pub(super) async fn words(&self, session: &str, trouble: Trouble) -> String {
+    pub(super) async fn words(&self, session: &str, trouble: SessionError) -> String {
         match trouble {
-            Trouble::Words(words) | Trouble::InDoubt(words) => words,
-            Trouble::Ask(AskError::Refused(Refusal::NoTerminal)) => self.not_found(session).await,
-            Trouble::Ask(error) => error.to_string(),
+            SessionError::Words(words) | SessionError::InDoubt(words) => words,
+            SessionError::Ask(AskError::Refused(Refusal::NoTerminal)) => self.not_found(session).await,
+            SessionError::Ask(error) => error.to_string(),
         }
     }
 }

@@ -10,7 +10,7 @@ use steplatch_terminal::{Quiet, Reason, Target, Until, View, Waited};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::trouble::Trouble;
+use super::trouble::SessionError;
 use crate::sessions::Sessions;
 
 /// Silence that ends a wait for quiet.
@@ -36,8 +36,8 @@ impl Sessions {
     }
 
     /// Returns with a trouble the session that it is about.
-    async fn try_wait(&self, caller: &Caller, verb: AwaitOutput) -> Result<AwaitOutputReply, (String, Trouble)> {
-        let words = |words: String| (verb.session_id.clone(), Trouble::Words(words));
+    async fn try_wait(&self, caller: &Caller, verb: AwaitOutput) -> Result<AwaitOutputReply, (String, SessionError)> {
+        let words = |words: String| (verb.session_id.clone(), SessionError::Words(words));
         let sources: Vec<String> = std::iter::once(verb.pattern)
             .chain(verb.patterns.unwrap_or_default())
             .filter(|pattern| !pattern.is_empty())
@@ -134,7 +134,7 @@ impl Sessions {
 async fn first_of(
     terminals: Vec<(String, HostedTerminal)>,
     wait: WaitFor,
-) -> Result<(HostedTerminal, Waited, View), (String, Trouble)> {
+) -> Result<(HostedTerminal, Waited, View), (String, SessionError)> {
     let mut waits = JoinSet::new();
     for (name, terminal) in terminals {
         let wait = wait.clone();
@@ -143,7 +143,7 @@ async fn first_of(
             (name, terminal, waited)
         });
     }
-    let mut last = Err((String::new(), Trouble::Words("no terminal was named".to_owned())));
+    let mut last = Err((String::new(), SessionError::Words("no terminal was named".to_owned())));
     while let Some(ended) = waits.join_next().await {
         let Ok((name, terminal, waited)) = ended else { continue };
         match waited {

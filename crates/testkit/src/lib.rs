@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use steplatch_daemon::{Configuration, Daemon, Ending, KeptRuns, Options, Stopper, WorkerStarter};
+use steplatch_daemon::{Configuration, Daemon, ShutdownMode, KeptRuns, Options, ShutdownHandle, WorkerStarter};
 use steplatch_host::Starter;
 use steplatch_protocol::{
     AwaitOutput, AwaitOutputReply, Client, GetScreenContent, Hello, OpenTerminal, OpenTerminalReply, PROTOCOL_VERSION,
@@ -42,7 +42,7 @@ pub fn user_name() -> String {
 pub struct TestDaemon {
     client: Client,
     place: Place,
-    stopper: Stopper,
+    stopper: ShutdownHandle,
     serving: JoinHandle<()>,
     folder: TempDir,
     configuration: watch::Sender<Configuration>,
@@ -153,7 +153,7 @@ impl TestDaemon {
 
     /// Stops the daemon and waits for its end.
     pub async fn stop(self) {
-        drop(self.ended(Ending::CloseTerminals).await);
+        drop(self.ended(ShutdownMode::CloseTerminals).await);
     }
 
     /// Stops the daemon and starts another one in its folders, with its settings, which finds the terminals.
@@ -164,7 +164,7 @@ impl TestDaemon {
     /// Restarts the daemon as [`Self::restarted`]. `act` is called while no daemon is there.
     pub async fn restarted_after(self, act: impl FnOnce()) -> Self {
         let configuration = self.configuration.borrow().clone();
-        let folder = self.ended(Ending::KeepTerminals).await;
+        let folder = self.ended(ShutdownMode::KeepTerminals).await;
         act();
         Self::configured(folder, configuration).await
     }
@@ -173,10 +173,10 @@ impl TestDaemon {
     /// remembers what was typed.
     pub async fn replaced(self) -> Self {
         let configuration = self.configuration.borrow().clone();
-        Self::configured(self.ended(Ending::CloseTerminals).await, configuration).await
+        Self::configured(self.ended(ShutdownMode::CloseTerminals).await, configuration).await
     }
 
-    async fn ended(self, ending: Ending) -> TempDir {
+    async fn ended(self, ending: ShutdownMode) -> TempDir {
         self.stopper.stop(ending);
         tokio::time::timeout(Duration::from_secs(60), self.serving).await.expect("a daemon that ends").unwrap();
         self.folder

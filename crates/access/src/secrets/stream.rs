@@ -1,4 +1,4 @@
-//! Secrets taken out of a stream of output, wherever it is cut into portions.
+//! Redactor taken out of a stream of output, wherever it is cut into portions.
 //!
 //! What a person sees as one word may come in pieces, with escape sequences and
 //! line ends between them, and a title is text as well. So a secret is looked for
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use unicode_width::UnicodeWidthChar as _;
 
-use super::Secrets;
+use super::Redactor;
 
 /// The most that is held back, in characters, besides the longest secret: a program may print sequences for
 /// ever in the middle of what looks like a secret.
@@ -23,8 +23,8 @@ const MOST_HELD: usize = 64 * 1024;
 
 /// A stream of output without secrets in it.
 #[derive(Debug)]
-pub struct MaskedStream {
-    secrets: Arc<Secrets>,
+pub struct RedactedStream {
+    secrets: Arc<Redactor>,
     state: State,
     /// The beginning of a character whose rest is still to come.
     unfinished: Vec<u8>,
@@ -67,9 +67,9 @@ enum State {
     Terminator,
 }
 
-impl MaskedStream {
+impl RedactedStream {
     /// Begins in plain text. What becomes a secret later is hidden from then on.
-    pub fn new(secrets: Arc<Secrets>) -> Self {
+    pub fn new(secrets: Arc<Redactor>) -> Self {
         Self { secrets, state: State::default(), unfinished: Vec::new(), held: VecDeque::new() }
     }
 
@@ -248,10 +248,10 @@ mod tests {
 
     use super::*;
 
-    fn stream(secrets: &[&str]) -> MaskedStream {
-        let known = Secrets::default();
+    fn stream(secrets: &[&str]) -> RedactedStream {
+        let known = Redactor::default();
         secrets.iter().for_each(|secret| known.add(secret));
-        MaskedStream::new(Arc::new(known))
+        RedactedStream::new(Arc::new(known))
     }
 
     fn masked(secrets: &[&str], portions: &[&str]) -> String {

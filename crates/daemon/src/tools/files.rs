@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use crate::changes::Changes;
+use crate::changes::ChangeHub;
 
 /// What is watched, for everybody. One thread and one descriptor for all of them.
 #[derive(Debug)]
 pub(super) struct Files {
-    changes: Changes,
+    changes: ChangeHub,
     inner: Arc<Mutex<Inner>>,
     /// The libraries, for the thread that hears of changes. Apart from the rest, which waits for that thread.
     libraries: Libraries,
@@ -28,7 +28,7 @@ struct Inner {
 
 /// Folders that are watched for as long as this is there.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct FolderWatch {
     inner: Arc<Mutex<Inner>>,
     all: Libraries,
     folders: Vec<PathBuf>,
@@ -36,13 +36,13 @@ pub(super) struct Watched {
 }
 
 impl Files {
-    pub(super) fn new(changes: Changes) -> Self {
+    pub(super) fn new(changes: ChangeHub) -> Self {
         Self { changes, inner: Arc::default(), libraries: Arc::default() }
     }
 
     /// Has changes in these libraries told as changes of the tools. One that is not there yet is seen when it is made.
     /// Blocks for a few calls of the system.
-    pub(super) fn watch(&self, libraries: &[PathBuf]) -> Watched {
+    pub(super) fn watch(&self, libraries: &[PathBuf]) -> FolderWatch {
         for library in libraries {
             *locked(&self.libraries).entry(library.clone()).or_default() += 1;
         }
@@ -58,7 +58,7 @@ impl Files {
                 if !inner.watched.contains_key(&folder)
                     && let Err(error) = self.begin(&mut inner, &folder)
                 {
-                    // Changes made through us are told all the same.
+                    // ChangeHub made through us are told all the same.
                     tracing::warn!(folder = %folder.display(), %error, "changes in a folder are not seen");
                     continue;
                 }
@@ -68,7 +68,7 @@ impl Files {
         }
         drop(inner);
         let (inner, all, libraries) = (self.inner.clone(), self.libraries.clone(), libraries.to_vec());
-        Watched { inner, all, folders, libraries }
+        FolderWatch { inner, all, folders, libraries }
     }
 
     fn begin(&self, inner: &mut Inner, folder: &Path) -> notify::Result<()> {
@@ -102,7 +102,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Drop for Watched {
+impl Drop for FolderWatch {
     fn drop(&mut self) {
         for library in &self.libraries {
             let mut all = locked(&self.all);

@@ -8,31 +8,31 @@ use steplatch_protocol::{Change, ListTools, ListToolsReply};
 use steplatch_sessions::{Disconnected, EventSink};
 
 use super::Tools;
-use super::files::Watched;
-use crate::changes::Watching;
+use super::files::FolderWatch;
+use crate::changes::Subscription;
 
 /// Somebody who is told what changes.
 #[derive(Debug)]
-pub(crate) struct ToolWatch {
+pub(crate) struct ToolSubscription {
     tools: Tools,
     caller: Arc<Caller>,
-    watching: Watching,
-    files: Option<Watched>,
+    watching: Subscription,
+    files: Option<FolderWatch>,
     known: ListToolsReply,
 }
 
 impl Tools {
     /// Begins to watch for `caller`: what changes from here on is told.
-    pub(crate) async fn watch(&self, caller: &Arc<Caller>) -> ToolWatch {
+    pub(crate) async fn watch(&self, caller: &Arc<Caller>) -> ToolSubscription {
         let watching = self.changes.watch();
         let (tools, caller) = (self.clone(), caller.clone());
-        let mut watch = ToolWatch { tools, caller, watching, files: None, known: ListToolsReply::default() };
+        let mut watch = ToolSubscription { tools, caller, watching, files: None, known: ListToolsReply::default() };
         watch.look().await;
         watch
     }
 }
 
-impl ToolWatch {
+impl ToolSubscription {
     /// Looks at the list, and returns whether it is another.
     async fn look(&mut self) -> bool {
         let wanted = self.tools.configuration.borrow().library_tools;

@@ -41,13 +41,13 @@ pub enum WorkerStarter {
 /// Why a worker does not answer any more.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{why}")]
-pub struct Gone {
+pub struct WorkerExited {
     why: String,
     busy_with_this: bool,
     overran: bool,
 }
 
-impl Gone {
+impl WorkerExited {
     fn new(why: impl Into<String>) -> Self {
         Self { why: why.into(), busy_with_this: false, overran: false }
     }
@@ -74,15 +74,15 @@ impl Gone {
 /// A worker that was started. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Worker {
-    questions: mpsc::UnboundedSender<Question>,
-    known: Arc<Known>,
+    questions: mpsc::UnboundedSender<WorkerRequest>,
+    known: Arc<WorkerStatus>,
     /// Whether it is for executions that have never overrun their time.
     is_reserved: bool,
 }
 
 /// What is known of a worker from outside of its task.
 #[derive(Debug, Default)]
-struct Known {
+struct WorkerStatus {
     gone: AtomicBool,
     open: AtomicUsize,
     memory: AtomicUsize,
@@ -91,12 +91,12 @@ struct Known {
 }
 
 /// Who waits for an answer, if anybody does.
-type Asker = Option<oneshot::Sender<Result<Reply, Gone>>>;
+type ReplySender = Option<oneshot::Sender<Result<Reply, WorkerExited>>>;
 
-struct Question {
+struct WorkerRequest {
     ask: Ask,
     times: Times,
-    answer: Asker,
+    answer: ReplySender,
     /// Whether it is the one that the worker is at, or was.
     begun: Arc<AtomicBool>,
 }
@@ -123,16 +123,16 @@ impl Times {
 }
 
 /// A question that is not answered yet.
-struct Open {
+struct PendingRequest {
     times: Times,
-    answer: Asker,
+    answer: ReplySender,
     begun: Arc<AtomicBool>,
 }
 
 impl Worker {
-    pub(super) fn start(starter: &WorkerStarter, is_reserved: bool) -> Result<Self, Gone> {
+    pub(super) fn start(starter: &WorkerStarter, is_reserved: bool) -> Result<Self, WorkerExited> {
         let WorkerStarter::Program { program, arguments } = starter else {
-            return Err(Gone::new("functions are not executed by this daemon"));
+            return Err(WorkerExited::new("functions are not executed by this daemon"));
         };
         let mut child = Command::new(program)
             .args(arguments)
@@ -143,12 +143,12 @@ impl Worker {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| Gone::new(format!("a process to execute functions could not be started: {error}")))?;
+            .map_err(|error| WorkerExited::new(format!("a process to execute functions could not be started: {error}")))?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(Gone::new("the pipes of a worker are gone"));
+            return Err(WorkerExited::new("the pipes of a worker are gone"));
         };
         let (questions, asked) = mpsc::unbounded_channel();
-        let known = Arc::new(Known::default());
+        let known = Arc::new(WorkerStatus::default());
         tokio::spawn(Task::new(child, input, output, known.clone()).run(asked));
         Ok(Self { questions, known, is_reserved })
     }
@@ -179,15 +179,15 @@ impl Worker {
 
     /// Asks, and waits for the answer; `limits` tell how long it may be silent over it. `None` when it is at something
     /// else for so long that somebody else had better be asked.
-    pub(super) async fn ask(&self, ask: Ask, limits: &Limits) -> Result<Option<Reply>, Gone> {
+    pub(super) async fn ask(&self, ask: Ask, limits: &Limits) -> Result<Option<Reply>, WorkerExited> {
         let (answer, mut answered) = oneshot::channel();
         let begun = Arc::new(AtomicBool::new(false));
         let times = Times::of(&ask, limits);
-        self.put(Question { ask, times, answer: Some(answer), begun: begun.clone() });
+        self.put(WorkerRequest { ask, times, answer: Some(answer), begun: begun.clone() });
         loop {
             tokio::select! {
                 answered = &mut answered => {
-                    return answered.unwrap_or_else(|_| Err(Gone::new("the worker ended"))).map(Some);
+                    return answered.unwrap_or_else(|_| Err(WorkerExited::new("the worker ended"))).map(Some);
                 }
                 () = tokio::time::sleep(PATIENCE) => {
                     if !begun.load(Ordering::Relaxed) && self.is_held_up() {
@@ -202,10 +202,10 @@ impl Worker {
     pub(super) fn forget(&self, execution: u64) {
         let ask = Ask::Forget { execution };
         let times = Times::of(&ask, &Limits::default());
-        self.put(Question { ask, times, answer: None, begun: Arc::default() });
+        self.put(WorkerRequest { ask, times, answer: None, begun: Arc::default() });
     }
 
-    fn put(&self, question: Question) {
+    fn put(&self, question: WorkerRequest) {
         self.known.open.fetch_add(1, Ordering::Relaxed);
         // One that is gone lets go of the question, which is an answer too.
         let _ = self.questions.send(question);
@@ -217,7 +217,7 @@ struct Task {
     child: Child,
     conversation: Conversation,
     /// What was asked and is not answered, in order, as in the conversation.
-    open: VecDeque<Open>,
+    open: VecDeque<PendingRequest>,
     /// Written by a task of its own: a worker that is busy does not read, and one that writes must be read.
     lines: mpsc::UnboundedSender<Vec<u8>>,
     heard: mpsc::Receiver<String>,
@@ -227,11 +227,11 @@ struct Task {
     look_at: Instant,
     /// The processor's time that it had used at the first look since.
     used: Option<Duration>,
-    known: Arc<Known>,
+    known: Arc<WorkerStatus>,
 }
 
 impl Task {
-    fn new(child: Child, input: ChildStdin, output: ChildStdout, known: Arc<Known>) -> Self {
+    fn new(child: Child, input: ChildStdin, output: ChildStdout, known: Arc<WorkerStatus>) -> Self {
         let (lines, to_write) = mpsc::unbounded_channel();
         let (read, heard) = mpsc::channel(1);
         tokio::spawn(write(input, to_write));
@@ -241,7 +241,7 @@ impl Task {
         Self { child, conversation, open, lines, heard, sign: now, look_at: now, used: None, known }
     }
 
-    async fn run(mut self, mut asked: mpsc::UnboundedReceiver<Question>) {
+    async fn run(mut self, mut asked: mpsc::UnboundedReceiver<WorkerRequest>) {
         let mut overran = false;
         let why = loop {
             tokio::select! {
@@ -271,21 +271,21 @@ impl Task {
         self.known.gone.store(true, Ordering::Relaxed);
         let _ = self.child.start_kill();
         // Whoever asked meanwhile is told by the end of the channel.
-        for (at, Open { answer, .. }) in self.open.drain(..).enumerate() {
+        for (at, PendingRequest { answer, .. }) in self.open.drain(..).enumerate() {
             if let Some(answer) = answer {
-                let _ = answer.send(Err(Gone { why: why.clone(), busy_with_this: at == 0, overran }));
+                let _ = answer.send(Err(WorkerExited { why: why.clone(), busy_with_this: at == 0, overran }));
             }
         }
         let _ = self.child.wait().await;
     }
 
-    fn ask(&mut self, question: Question) {
+    fn ask(&mut self, question: WorkerRequest) {
         if self.open.is_empty() {
             self.note_sign();
         }
         let (_, line) = self.conversation.ask(question.ask);
-        let Question { times, answer, begun, .. } = question;
-        self.open.push_back(Open { times, answer, begun });
+        let WorkerRequest { times, answer, begun, .. } = question;
+        self.open.push_back(PendingRequest { times, answer, begun });
         if self.open.len() == 1 {
             self.begins();
         }
@@ -298,7 +298,7 @@ impl Task {
         if let Heard::Reply(_, reply) = self.conversation.heard(line)? {
             self.known.open.fetch_sub(1, Ordering::Relaxed);
             self.known.memory.store(self.conversation.memory(), Ordering::Relaxed);
-            if let Some(Open { answer: Some(answer), .. }) = self.open.pop_front() {
+            if let Some(PendingRequest { answer: Some(answer), .. }) = self.open.pop_front() {
                 // Whoever asked may have gone.
                 let _ = answer.send(Ok(reply));
             }
@@ -316,7 +316,7 @@ impl Task {
     /// Looks at a worker that is silent over a question. The processor's time that it used distinguishes one that computes from one
     /// that waits for the processor.
     fn look(&mut self) -> Silence {
-        let Some(Open { times, .. }) = self.open.front() else { return Silence::Borne };
+        let Some(PendingRequest { times, .. }) = self.open.front() else { return Silence::Borne };
         let (now, used) = (Instant::now(), self.child.id().and_then(processor_time));
         let since = *self.used.get_or_insert(used.unwrap_or_default());
         let computed = used.unwrap_or_default().saturating_sub(since);

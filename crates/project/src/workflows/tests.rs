@@ -62,7 +62,7 @@ async fn what_ran_to_its_end_is_kept_once_found_by_name_and_counted() {
     assert_eq!(workflows.keep(&library, machine("nap", 2)).await.unwrap().name.as_str(), "nap_2");
     assert_eq!(workflows.available(&caller).await, ["nap", "nap_2"]);
 
-    let Found::Machine(saved) = workflows.find(&caller, "nap").await.unwrap() else { panic!("a machine") };
+    let WorkflowRef::Machine(saved) = workflows.find(&caller, "nap").await.unwrap() else { panic!("a machine") };
     assert_eq!((&saved.definition, &saved.folder), (&machine("nap", 1), &library));
     let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_262_400);
     for succeeded in [true, false] {
@@ -95,7 +95,7 @@ async fn no_more_names_are_available_than_somebody_reads() {
 async fn a_lock_that_somebody_holds_for_ever_keeps_nobody_for_ever_and_no_reader_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
-    let disk = Disk::new();
+    let disk = BlockingPool::new();
     let workflows = Workflows { disk: disk.within(Duration::from_millis(100)), ..alone() };
     let library = workflows.folder(&caller);
     alone().keep(&library, machine("nap", 1)).await.unwrap();
@@ -115,7 +115,7 @@ async fn a_lock_that_somebody_holds_for_ever_keeps_nobody_for_ever_and_no_reader
 fn a_library_that_can_only_be_read_is_read_and_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let caller = caller(&folder, "library");
-    let folders = Asker::of(&caller).folders();
+    let folders = LibrarySearch::of(&caller).folders();
     let verb = |name: &str| CreateWorkflow { workflow_definition: machine(name, 1), overwrite_existing: false };
     assert!(crate::verbs::create(&folders, &empty(), &verb("nap")).success);
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();

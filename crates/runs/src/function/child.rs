@@ -8,7 +8,7 @@ use steplatch_access::Caller;
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_nodes::NodeResult;
-use steplatch_project::{Found, FunctionWorkflow, Saved};
+use steplatch_project::{WorkflowRef, FunctionWorkflow, SavedMachine};
 use steplatch_protocol::NodeReply;
 use steplatch_python_api::{Answer, Declaration, Limits};
 use steplatch_services::check;
@@ -161,7 +161,7 @@ async fn begin(
 /// the file that it has.
 async fn source_of_own(shared: &Shared, caller: &Caller, wanted: &Wanted, text: &str) -> Source {
     match shared.workflows.find(caller, &wanted.workflow).await {
-        Ok(Found::Function(found)) if found.text() == text => Source::of_function(&found),
+        Ok(WorkflowRef::Function(found)) if found.text() == text => Source::of_function(&found),
         _ => Source::Function,
     }
 }
@@ -212,7 +212,7 @@ async fn begin_machine(
     caller: &Arc<Caller>,
     run: RunId,
     wanted: Wanted,
-    saved: Saved,
+    saved: SavedMachine,
 ) -> Result<Arc<Run>, String> {
     let Wanted { step, input, params, depth, .. } = wanted;
     let definition = Definition::parse(&saved.definition, &TerminalTools)

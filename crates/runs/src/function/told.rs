@@ -1,7 +1,7 @@
 //! Runs of functions, as they are told to who follows or asks.
 
 use serde_json::{Map, Value, json};
-use steplatch_access::Secrets;
+use steplatch_access::Redactor;
 use steplatch_clock as clock;
 use steplatch_nodes::NodeId;
 use steplatch_nodes::graph::{Ending, GraphEvent, StepOutcome};
@@ -201,7 +201,7 @@ fn of_graph(
 ///
 /// # Errors
 /// When an entry can not be read.
-pub(crate) fn report(run: &Run, records: &[Record], secrets: &Secrets) -> Result<RunReply, Unreadable> {
+pub(crate) fn report(run: &Run, records: &[Record], secrets: &Redactor) -> Result<RunReply, Unreadable> {
     let progress = run.progress();
     let mut folded = Folded::default();
     for record in records {

@@ -1,7 +1,7 @@
 //! Answers to gates: what is given, and what a gate takes of it.
 
 use serde_json::{Map, Value};
-use steplatch_access::{Caller, NotPassed};
+use steplatch_access::{Caller, PassphraseError};
 use steplatch_protocol::{AnswerGate, Decide, GateInfo, Passphrase};
 use steplatch_workflow::{By, Field, Form, Proof};
 
@@ -144,7 +144,7 @@ pub(super) enum AnswerError {
     #[error("{0}")]
     Misread(String),
     #[error(transparent)]
-    NotApproved(NotPassed),
+    NotApproved(PassphraseError),
 }
 
 #[cfg(test)]

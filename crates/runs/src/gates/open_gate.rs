@@ -1,7 +1,7 @@
 //! A gate that waits for its answer, whatever kind of run opened it.
 
 use serde_json::{Map, Value};
-use steplatch_access::{MASK, Secrets};
+use steplatch_access::{MASK, Redactor};
 use steplatch_clock as clock;
 use steplatch_ids::StepId;
 use steplatch_library::Signature;
@@ -53,7 +53,7 @@ impl OpenGate {
 
     /// Returns the gate whole, as it is shown: secrets hidden, with a digest of what is shown of it and of the definition that says what
     /// follows. A secret that is learned later changes the digest.
-    pub(crate) fn info(&self, run: &Run, secrets: &Secrets) -> GateInfo {
+    pub(crate) fn info(&self, run: &Run, secrets: &Redactor) -> GateInfo {
         let mut info = GateInfo {
             gate_id: self.step.to_string(),
             run_id: self.step.run.to_string(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use steplatch_access::Caller;
 use steplatch_protocol::{AwaitOutput, AwaitUntil, GetVariables, SetVariables};
-use steplatch_sessions::{NotAsked, Sessions};
+use steplatch_sessions::{ShellQueryError, Sessions};
 use steplatch_workflow::{Definition, History, Input, ShellAnswer, State};
 
 /// Seconds that a shell may still be busy with what was typed last.
@@ -41,7 +41,7 @@ pub(super) async fn read(
     }
     match sessions.variables_as_they_are(&GetVariables { session_id, names }).await {
         Ok(values) => ShellAnswer::Told { values },
-        Err(NotAsked::Busy(error) | NotAsked::Otherwise(error)) => ShellAnswer::Failed { error },
+        Err(ShellQueryError::Busy(error) | ShellQueryError::Otherwise(error)) => ShellAnswer::Failed { error },
     }
 }
 
@@ -53,7 +53,7 @@ async fn at_prompt(
     names: Vec<String>,
 ) -> Result<(), String> {
     let verb = GetVariables { session_id: session_id.to_owned(), names };
-    if let Err(NotAsked::Otherwise(error)) = sessions.variables_as_they_are(&verb).await {
+    if let Err(ShellQueryError::Otherwise(error)) = sessions.variables_as_they_are(&verb).await {
         return Err(error);
     }
     // Also when the shell answered: a line that was typed just now may not have begun yet.

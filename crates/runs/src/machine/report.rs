@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use serde_json::{Map, Value, json};
-use steplatch_access::Secrets;
+use steplatch_access::Redactor;
 use steplatch_clock as clock;
 use steplatch_ids::RunId;
 use steplatch_protocol::{GateInfo, RunReply};
@@ -45,7 +45,7 @@ pub(crate) fn of(
     progress: Progress,
     records: Vec<Record>,
     gate: Option<GateInfo>,
-    secrets: &Secrets,
+    secrets: &Redactor,
 ) -> Result<RunReply, Unreadable> {
     let (told, log) = read_log(records)?;
     let history = told.history();
@@ -113,7 +113,7 @@ pub(crate) fn next_step(
     run: &RunId,
     progress: &Progress,
     gate: Option<&GateInfo>,
-    secrets: &Secrets,
+    secrets: &Redactor,
 ) -> Option<String> {
     let wait = format!("get_run {{\"run_id\": \"{run}\", \"wait_seconds\": 20}}");
     match progress.state {
@@ -155,7 +155,7 @@ pub(crate) fn next_step(
 }
 
 /// Returns the end of the last screen that a log has.
-fn last_screen(log: &[Value], secrets: &Secrets) -> Option<String> {
+fn last_screen(log: &[Value], secrets: &Redactor) -> Option<String> {
     let screen = log.iter().rev().find_map(|entry| entry["result"]["screen_content"].as_str())?;
     // A secret is looked for before anything is cut off it.
     let screen = secrets.masked_screen(screen.trim_end().to_owned());
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_last_screen_is_its_end_without_secrets() {
-        let secrets = Secrets::default();
+        let secrets = Redactor::default();
         secrets.add("open sesame");
         let screen = |lines: usize| {
             let lines: Vec<String> = (1..=lines).map(|line| format!("line {line} open sesame")).collect();

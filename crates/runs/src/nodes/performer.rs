@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use steplatch_access::{Caller, Secrets};
+use steplatch_access::{Caller, Redactor};
 use steplatch_nodes::{Call, ErrorType, Node, NodeKind, NodeResult, Resolving, Surroundings};
 use steplatch_sessions::Sessions;
 use steplatch_terminal::Programs;
@@ -21,7 +21,7 @@ const MOST_AT_ONCE: usize = 64;
 #[derive(Debug, Clone)]
 pub struct Hands {
     programs: Programs,
-    secrets: Arc<Secrets>,
+    secrets: Arc<Redactor>,
     turns: Arc<Semaphore>,
     pub(super) sessions: Sessions,
 }
@@ -39,10 +39,10 @@ pub(crate) struct Performer {
 /// The values of the secrets that were asked for.
 type Resolved = Arc<Mutex<BTreeSet<String>>>;
 
-/// Secrets by reference: variables of the caller's environment. What was asked for is seen in no reply from then on.
+/// Redactor by reference: variables of the caller's environment. What was asked for is seen in no reply from then on.
 struct OfEnvironment {
     environment: Arc<[(OsString, OsString)]>,
-    hidden: Arc<Secrets>,
+    hidden: Arc<Redactor>,
     resolved: Resolved,
 }
 
@@ -64,7 +64,7 @@ const OWNERS_COLLECT_WITHIN: Duration = Duration::from_secs(5);
 
 impl Hands {
     /// What calls refer to as secrets is added to `secrets`.
-    pub fn new(sessions: Sessions, secrets: Arc<Secrets>) -> Self {
+    pub fn new(sessions: Sessions, secrets: Arc<Redactor>) -> Self {
         Self { programs: Programs::new(), secrets, turns: Arc::new(Semaphore::new(MOST_AT_ONCE)), sessions }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_remote::{AskError, Cancelled, Config, LocalEnd, Pace, StartError, Started, Status};
-use steplatch_services::{Ended, Service, Setup, Turn};
+use steplatch_services::{RunEnd, Service, ServiceClient, Permit};
 use steplatch_store::Record;
 use steplatch_workflow::Input;
 
@@ -33,7 +33,7 @@ pub(crate) struct RemoteRun {
     pub(super) state: State,
     pub(super) service: Arc<Service>,
     /// The right to be under way at the service.
-    pub(super) turn: Option<Turn>,
+    pub(super) turn: Option<Permit>,
     /// When it is looked at next.
     pub(super) pace: Pace,
     pub(super) look_after: Duration,
@@ -65,7 +65,7 @@ enum What {
 
 /// What came of it.
 pub(crate) enum Came {
-    Turn(Turn),
+    Turn(Permit),
     Start(Result<Started, StartError>),
     Look(Box<Result<Status, AskError>>),
     /// None if there was no answer in time.
@@ -317,7 +317,7 @@ impl RemoteRun {
     }
 
     /// Asks the service something, after a time, once it is configured.
-    fn asks<F>(&self, what: What, after: Duration, ask: impl FnOnce(Arc<Setup>, String) -> F + Send + 'static) -> Asking
+    fn asks<F>(&self, what: What, after: Duration, ask: impl FnOnce(Arc<ServiceClient>, String) -> F + Send + 'static) -> Asking
     where
         F: Future<Output = Came> + Send + 'static,
     {
@@ -422,9 +422,9 @@ impl RemoteRun {
     fn report_end(&self) {
         if let Some(end) = &self.state.end {
             let how = match end.state {
-                RunState::Completed => Ended::Completed,
-                RunState::Cancelled => Ended::Cancelled,
-                _ => Ended::Failed,
+                RunState::Completed => RunEnd::Completed,
+                RunState::Cancelled => RunEnd::Cancelled,
+                _ => RunEnd::Failed,
             };
             let took = end.at.since(self.began.at);
             self.service.numbers.ended(how, took);

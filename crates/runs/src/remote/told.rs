@@ -1,7 +1,7 @@
 //! Runs of remote workflows, as they are told to who follows or asks.
 
 use serde_json::{Value, json};
-use steplatch_access::Secrets;
+use steplatch_access::Redactor;
 use steplatch_clock as clock;
 use steplatch_protocol::{RunEvent, RunReply};
 use steplatch_services::RemoteIds;
@@ -52,7 +52,7 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
 ///
 /// # Errors
 /// When an entry can not be read.
-pub(crate) fn report(run: &Run, records: &[Record], secrets: &Secrets) -> Result<RunReply, Unreadable> {
+pub(crate) fn report(run: &Run, records: &[Record], secrets: &Redactor) -> Result<RunReply, Unreadable> {
     let progress = run.progress();
     let mut state = State::default();
     for record in records {

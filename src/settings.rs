@@ -310,11 +310,11 @@ impl Settings {
     }
 
     /// Returns which finished runs are kept.
-    pub(crate) fn runs(&self) -> steplatch_daemon::KeptRuns {
+    pub(crate) fn runs(&self) -> steplatch_daemon::RetentionPolicy {
         let days = self.number("runs.days");
         let time = (days > 0).then(|| Duration::from_secs(days * 86_400));
         let most = usize::try_from(self.number("runs.most")).unwrap_or(usize::MAX);
-        steplatch_daemon::KeptRuns { most, time, disk: Some(self.number("runs.disk_mb") << 20) }
+        steplatch_daemon::RetentionPolicy { most, time, disk: Some(self.number("runs.disk_mb") << 20) }
     }
 
     /// What holds for terminals.

@@ -12,7 +12,7 @@ use clap::Subcommand;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use steplatch_daemon::{ShutdownMode, Options, WorkerStarter};
+use steplatch_daemon::{Options, ShutdownMode, WorkerStarter};
 use steplatch_host::{Hosts, Starter};
 use steplatch_protocol::{
     CallError, Client, ConnectError, DaemonStatus, DaemonStatusReply, Place, StopDaemon, StopDaemonReply, connect,

@@ -200,13 +200,21 @@ impl Approver {
     ///
     /// # Errors
     /// As [`Self::passes`].
-    pub async fn opens(&self, given: Option<&Passphrase>, source: AttemptSource) -> Result<Option<OpeningKey>, PassphraseError> {
+    pub async fn opens(
+        &self,
+        given: Option<&Passphrase>,
+        source: AttemptSource,
+    ) -> Result<Option<OpeningKey>, PassphraseError> {
         let _alone = self.trying.lock().await;
         self.opens_alone(given, source).await
     }
 
     /// Does the same for one who holds `trying`.
-    async fn opens_alone(&self, given: Option<&Passphrase>, source: AttemptSource) -> Result<Option<OpeningKey>, PassphraseError> {
+    async fn opens_alone(
+        &self,
+        given: Option<&Passphrase>,
+        source: AttemptSource,
+    ) -> Result<Option<OpeningKey>, PassphraseError> {
         let stored = self.checked(given, source).await?;
         let Some((Stored { keys, .. }, given)) = stored.zip(given.cloned()) else { return Ok(None) };
         apart(move || StoredKey::open(&keys, &given)).await.map(Some).map_err(PassphraseError::Unreadable)
@@ -237,7 +245,11 @@ impl Approver {
     }
 
     /// Checks a passphrase, for one who holds `trying`. Returns what is stored with it: nothing where none is set.
-    async fn checked(&self, given: Option<&Passphrase>, source: AttemptSource) -> Result<Option<Stored>, PassphraseError> {
+    async fn checked(
+        &self,
+        given: Option<&Passphrase>,
+        source: AttemptSource,
+    ) -> Result<Option<Stored>, PassphraseError> {
         let Some(mut stored) = self.stored().await.map_err(PassphraseError::Unreadable)? else { return Ok(None) };
         let Some(given) = given.filter(|given| !given.0.is_empty()) else { return Err(PassphraseError::Missing) };
         let now = clock::now();
@@ -509,10 +521,15 @@ mod tests {
         assert!(text.contains("$argon2id$v=19$") && !text.contains("horse"), "{text}");
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(matches!(approver.passes(None, AttemptSource::Socket).await, Err(PassphraseError::Missing)));
-        assert!(matches!(approver.passes(words("").as_ref(), AttemptSource::Socket).await, Err(PassphraseError::Missing)));
+        assert!(matches!(
+            approver.passes(words("").as_ref(), AttemptSource::Socket).await,
+            Err(PassphraseError::Missing)
+        ));
         assert!(approver.passes(words("correct horse").as_ref(), AttemptSource::Socket).await.is_ok());
         // Another daemon of the same folder.
-        assert!(approver_of(folder.path()).passes(words("correct horse").as_ref(), AttemptSource::Socket).await.is_ok());
+        assert!(
+            approver_of(folder.path()).passes(words("correct horse").as_ref(), AttemptSource::Socket).await.is_ok()
+        );
         assert!(approver.told().await.is_set);
     }
 
@@ -560,7 +577,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let approver = approver_of(folder.path());
         set(&approver, Some("correct horse"), None).await;
-        assert!(matches!(approver.passes(words("battery").as_ref(), AttemptSource::Socket).await, Err(PassphraseError::Wrong(1))));
+        assert!(matches!(
+            approver.passes(words("battery").as_ref(), AttemptSource::Socket).await,
+            Err(PassphraseError::Wrong(1))
+        ));
         let right = words("correct horse");
         assert!(
             matches!(approver.passes(right.as_ref(), AttemptSource::Socket).await, Err(PassphraseError::TooSoon(1))),
@@ -572,10 +592,15 @@ mod tests {
             "nor another daemon's"
         );
         time_passes(&approver).await;
-        assert!(matches!(approver.passes(words("staple").as_ref(), AttemptSource::Socket).await, Err(PassphraseError::Wrong(2))));
+        assert!(matches!(
+            approver.passes(words("staple").as_ref(), AttemptSource::Socket).await,
+            Err(PassphraseError::Wrong(2))
+        ));
         for wanted in [4, 8, 16, 32, 64, 128, 256, 300, 300] {
             time_passes(&approver).await;
-            let Err(PassphraseError::Wrong(pause)) = approver.passes(words("staple").as_ref(), AttemptSource::Socket).await else {
+            let Err(PassphraseError::Wrong(pause)) =
+                approver.passes(words("staple").as_ref(), AttemptSource::Socket).await
+            else {
                 panic!()
             };
             assert_eq!(pause, wanted);

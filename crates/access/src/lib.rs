@@ -10,9 +10,11 @@ mod pins;
 mod secrets;
 mod standing;
 
-pub use approver::{Approver, PassphraseError, OpeningKey, PassphraseChange, ProofPolicy, SealingKey, AttemptSource, is_sealed};
+pub use approver::{
+    Approver, AttemptSource, OpeningKey, PassphraseChange, PassphraseError, ProofPolicy, SealingKey, is_sealed,
+};
 pub use caller::Caller;
 pub use peer::join_group;
 pub use pins::Pins;
 pub use secrets::{MASK, RedactedStream, Redactor, TooManySecrets, hideable, hides_in_names, rename};
-pub use standing::{PersonRefusal, OwnProcesses, Standing};
+pub use standing::{OwnProcesses, PersonRefusal, Standing};

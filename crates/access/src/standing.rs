@@ -170,7 +170,8 @@ pub(crate) struct Verdict {
 impl Verdict {
     /// That of a client in this process.
     const INTERNAL: Self = Self { refusal: None, program: Program::Ours, has_terminal: false };
-    const UNKNOWN: Self = Self { refusal: Some(PersonRefusal::Unknown), program: Program::Unknown, has_terminal: false };
+    const UNKNOWN: Self =
+        Self { refusal: Some(PersonRefusal::Unknown), program: Program::Unknown, has_terminal: false };
 }
 
 /// Whether the process that opened a connection can be a person's: a verdict that is under way, or settled.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 use steplatch_access::{Caller, Standing};
 use steplatch_protocol::{Command, ErrorCode, FromClient, FromDaemon, Line, LineReader, Refusal, VERBS, take_session};
-use steplatch_sessions::{VerbReply, EventSink, refused};
+use steplatch_sessions::{EventSink, VerbReply, refused};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::AbortHandle;

@@ -13,7 +13,7 @@ use steplatch_access::{OwnProcesses, Redactor, Standing, join_group};
 use steplatch_host::{Hosts, Starter};
 use steplatch_project::{WorkerStarter, Workers};
 use steplatch_protocol::{Client, NotPrivate, Place, ensure_private};
-use steplatch_runs::KeptRuns;
+use steplatch_runs::RetentionPolicy;
 use steplatch_sessions::ShutdownMode;
 use steplatch_store::OpenError;
 use steplatch_terminal::Integration;
@@ -35,7 +35,7 @@ pub struct Options {
     /// How the processes are started in which functions are executed.
     pub workers: WorkerStarter,
     /// Which finished runs are kept.
-    pub runs: KeptRuns,
+    pub runs: RetentionPolicy,
     /// What may change while it runs. One that has no sender any more stays as it is.
     pub configuration: watch::Receiver<Configuration>,
 }

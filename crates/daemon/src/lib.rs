@@ -13,9 +13,9 @@ mod service;
 mod tools;
 
 pub use steplatch_project::{Function, WorkerExited, WorkerStarter, Workers, WorkersError};
-pub use steplatch_runs::KeptRuns;
+pub use steplatch_runs::RetentionPolicy;
 pub use steplatch_sessions::{ShutdownMode, TerminalTools};
 
 pub use configuration::Configuration;
-pub use daemon::{Daemon, Options, StartError, ShutdownHandle};
+pub use daemon::{Daemon, Options, ShutdownHandle, StartError};
 pub use lock::LockError;

@@ -14,9 +14,9 @@ use steplatch_protocol::{
     Command, DaemonStatusReply, ErrorCode, GetMetricsReply, Hello, HelloReply, HostInfo, Metric, PROTOCOL_VERSION,
     Place, Refusal, StopDaemonReply, WatchReply,
 };
-use steplatch_runs::{Hands, KeptRuns, Nodes, RunEvents, Runs, Surroundings};
+use steplatch_runs::{ExecutorFactory, Nodes, RetentionPolicy, RunDependencies, RunEvents, Runs};
 use steplatch_services::RemoteServices;
-use steplatch_sessions::{VerbReply, ShutdownMode, EventSink, Sessions, TerminalEvents, actions};
+use steplatch_sessions::{EventSink, Sessions, ShutdownMode, TerminalEvents, VerbReply, actions};
 use steplatch_store::OpenError;
 use steplatch_workflow::Proof;
 use tokio::sync::{Notify, watch};
@@ -91,7 +91,7 @@ impl Dispatcher {
         hosts: Hosts,
         workers: Workers,
         secrets: Arc<Redactor>,
-        keep: KeptRuns,
+        keep: RetentionPolicy,
         configuration: watch::Receiver<Configuration>,
         in_group: Option<watch::Receiver<bool>>,
     ) -> Result<Self, OpenError> {
@@ -99,7 +99,7 @@ impl Dispatcher {
         let sessions = Sessions::new(hosts, secrets.clone(), stop.subscribe());
         let workflows = Workflows::new(workers.clone());
         let projects = workflows.projects().clone();
-        let hands = Hands::new(sessions.clone(), secrets.clone());
+        let hands = ExecutorFactory::new(sessions.clone(), secrets.clone());
         if in_group.is_some()
             && let Err(error) = hands.adopt_orphans()
         {
@@ -112,7 +112,7 @@ impl Dispatcher {
         let proof = Arc::new(GateProof(configuration.clone()));
         let tools = Tools::new(workflows.clone(), remotes.clone(), configuration, changes.clone());
         let approver = Arc::new(Approver::new(place.state(), proof));
-        let surroundings = Surroundings {
+        let surroundings = RunDependencies {
             sessions: sessions.clone(),
             workflows: workflows.clone(),
             workers,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use steplatch_daemon::{Daemon, KeptRuns, Options, WorkerStarter};
+use steplatch_daemon::{Daemon, Options, RetentionPolicy, WorkerStarter};
 use steplatch_host::Starter;
 use steplatch_protocol::{
     AttachTerminal, AwaitOutput, AwaitReason, AwaitUntil, CallError, ContentMode, DaemonStatus, ErrorCode,
@@ -349,7 +349,7 @@ async fn a_second_daemon_on_the_same_state_is_refused_by_name() {
         place: daemon.place().clone(),
         host: Starter::InProcess(Box::default()),
         workers: WorkerStarter::Nobody,
-        runs: KeptRuns::default(),
+        runs: RetentionPolicy::default(),
         configuration: tokio::sync::watch::channel(steplatch_daemon::Configuration::default()).1,
     };
     let error = Daemon::start(options).await.unwrap_err().to_string();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steplatch_daemon::KeptRuns;
+use steplatch_daemon::RetentionPolicy;
 use steplatch_protocol::{
     AnswerGate, CancelWorkflow, CreateWorkflow, ExecuteWorkflow, GetRun, GetWorkflowRun, ListTerminalSessions,
     ListWorkflowRuns, PauseWorkflow, ResumeWorkflow, RunRecord, RunWorkflow, Subscribe,
@@ -161,7 +161,7 @@ async fn of_many_starts_at_once_under_one_key_there_is_one_run() {
 
 #[tokio::test]
 async fn finished_runs_are_forgotten_by_age_and_those_under_way_never() {
-    let daemon = TestDaemon::keeping(KeptRuns { most: 1000, time: Some(Duration::ZERO), disk: None }).await;
+    let daemon = TestDaemon::keeping(RetentionPolicy { most: 1000, time: Some(Duration::ZERO), disk: None }).await;
     let waiting = daemon.call(starting(asking("rest"))).await.run_id;
     let finished = daemon.run(napping(0.0)).await.run_id;
     // Some are forgotten whenever so many have ended.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steplatch_daemon::KeptRuns;
+use steplatch_daemon::RetentionPolicy;
 use steplatch_protocol::{
     AnswerGate, CancelWorkflow, DaemonStatus, GetRun, GetWorkflowRun, ListTerminalSessions, ListWorkflowRuns, RunReply,
     RunWorkflow, Subscribe,
@@ -355,7 +355,7 @@ async fn what_was_asked_under_a_key_is_answered_with_the_run_that_it_started() {
 
 #[tokio::test]
 async fn finished_runs_are_forgotten_by_count_and_running_ones_never() {
-    let daemon = TestDaemon::keeping(KeptRuns { most: 3, time: None, disk: None }).await;
+    let daemon = TestDaemon::keeping(RetentionPolicy { most: 3, time: None, disk: None }).await;
     let long = begin(&daemon, sleeping(200.0)).await;
     // As many as it takes for the daemon to look.
     for _ in 0..5 {
@@ -396,7 +396,7 @@ fn heavy(seed: u64, seconds: f64) -> RunWorkflow {
 
 #[tokio::test]
 async fn a_full_journal_refuses_what_is_new_lets_the_oldest_go_and_loses_nothing_that_is_under_way() {
-    let daemon = TestDaemon::keeping(KeptRuns { most: 1000, time: None, disk: Some(4 << 20) }).await;
+    let daemon = TestDaemon::keeping(RetentionPolicy { most: 1000, time: None, disk: Some(4 << 20) }).await;
     let waiting = begin(&daemon, judged()).await.run_id;
     end_of(&daemon, &waiting).await;
     let first = daemon.call(heavy(0, 0.001)).await;

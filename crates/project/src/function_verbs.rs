@@ -130,7 +130,11 @@ pub(super) fn delete(folders: &LibraryPaths, workflow: &FunctionWorkflow) -> Res
 }
 
 /// Removes a file of functions with everything that it declares.
-pub(super) fn delete_file(folders: &LibraryPaths, project: &Project, stem: &str) -> Result<DeleteWorkflowReply, String> {
+pub(super) fn delete_file(
+    folders: &LibraryPaths,
+    project: &Project,
+    stem: &str,
+) -> Result<DeleteWorkflowReply, String> {
     let name = format!("{stem}.py");
     let Ok(wanted) = stem.parse::<WorkflowName>() else { return Err(not_found(folders, project, &name)) };
     for folder in folders.iter() {

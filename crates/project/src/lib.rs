@@ -24,7 +24,7 @@ mod workflows;
 
 pub use nesting::calls;
 pub use node_verbs::{node_kind, node_not_found};
-pub use project::{InvalidDeclaration, NodeDeclaration, FunctionWorkflow, Project};
+pub use project::{FunctionWorkflow, InvalidDeclaration, NodeDeclaration, Project};
 pub use projects::Projects;
 pub use workers::{Execution, Function, WorkerExited, WorkerStarter, Workers, WorkersError};
-pub use workflows::{WorkflowRef, SavedMachine, Workflows};
+pub use workflows::{SavedMachine, WorkflowRef, Workflows};

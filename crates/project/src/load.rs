@@ -9,7 +9,7 @@ use steplatch_nodes::NodeKind;
 use steplatch_protocol::{FileProblem, LoadFunctions, LoadFunctionsReply};
 use steplatch_python_api::Declaration;
 
-use super::folders::{LibrarySearch, LibraryPaths};
+use super::folders::{LibraryPaths, LibrarySearch};
 use super::functions::{declares, file_name};
 use super::{origin, python};
 use crate::project::Project;

@@ -17,7 +17,7 @@ use steplatch_python_api::Declaration;
 use steplatch_workflow::suggestion;
 
 use super::{nesting, python};
-use crate::functions::{LoadedFile, FunctionLibrary};
+use crate::functions::{FunctionLibrary, LoadedFile};
 
 /// The files in which nodes are declared.
 pub(super) const FILES: [&str; 2] = ["steplatch.toml", "steplatch.json"];
@@ -123,7 +123,11 @@ impl Project {
 
     /// Reads what the files of a project say; a file that could not be read comes with the reason. The shelves have
     /// what is loaded: the library of the project first, then the user's own.
-    pub(crate) fn of(folder: PathBuf, files: Vec<(PathBuf, Result<String, String>)>, shelves: &[Arc<FunctionLibrary>]) -> Self {
+    pub(crate) fn of(
+        folder: PathBuf,
+        files: Vec<(PathBuf, Result<String, String>)>,
+        shelves: &[Arc<FunctionLibrary>],
+    ) -> Self {
         let identity = serde_json::json!({"id": "identity", "type": "identity", "description": "Returns its input"});
         let node = Node::parse(&identity).expect("a node without any choice is valid");
         let nodes = BTreeMap::from([(node.id.to_string(), NodeDeclaration { node, file: None })]);
@@ -179,16 +183,27 @@ impl Project {
             match &loaded.declared {
                 Ok(declared) => self.take_loaded(shelf, loaded, declared, is_projects),
                 Err(reason) => {
-                    self.broken.push(InvalidDeclaration { name: None, file: loaded.path.clone(), reason: reason.clone() });
+                    self.broken.push(InvalidDeclaration {
+                        name: None,
+                        file: loaded.path.clone(),
+                        reason: reason.clone(),
+                    });
                 }
             }
         }
     }
 
-    fn take_loaded(&mut self, shelf: &FunctionLibrary, loaded: &Arc<LoadedFile>, all: &Arc<[Declaration]>, is_projects: bool) {
+    fn take_loaded(
+        &mut self,
+        shelf: &FunctionLibrary,
+        loaded: &Arc<LoadedFile>,
+        all: &Arc<[Declaration]>,
+        is_projects: bool,
+    ) {
         for declared in all.iter() {
             let id = declared.id.clone();
-            let trouble = |reason: String| InvalidDeclaration { name: Some(id.clone()), file: loaded.path.clone(), reason };
+            let trouble =
+                |reason: String| InvalidDeclaration { name: Some(id.clone()), file: loaded.path.clone(), reason };
             if let Some(owner) = self.owner(&id) {
                 let is_of_same_library = owner.file.is_some_and(|file| file.parent() == Some(&*shelf.folder));
                 if is_projects || is_of_same_library || owner.file.is_none() {
@@ -400,7 +415,8 @@ mod tests {
         let bash = |id: &str| declaration(id, Kind::Bash, json!({"command": "ls"}));
         let workflow = |id: &str| declaration(id, Kind::Workflow, Value::Null);
         let steps = |node: &str| json!({"steps": [{"id": "one", "node": node}]});
-        let shelf = |folder: &str, files| Arc::new(FunctionLibrary { folder: folder.into(), files, broken: Vec::new() });
+        let shelf =
+            |folder: &str, files| Arc::new(FunctionLibrary { folder: folder.into(), files, broken: Vec::new() });
         let first = shelf(
             "/p/l",
             vec![

@@ -4,7 +4,7 @@ use steplatch_access::Caller;
 use steplatch_library::Status;
 use steplatch_protocol::{DescribeWorkflowReply, ListWorkflows};
 
-use super::folders::{LibrarySearch, LibraryPaths};
+use super::folders::{LibraryPaths, LibrarySearch};
 use super::verbs::{describe, list, name_of};
 use crate::project::Project;
 use crate::workflows::Workflows;

@@ -15,7 +15,7 @@ use steplatch_workflow::{
     workflow_signature,
 };
 
-use super::folders::{LibrarySearch, LibraryPaths};
+use super::folders::{LibraryPaths, LibrarySearch};
 use super::function_verbs;
 use crate::project::Project;
 use crate::workflows::{ResolvedWorkflow, Workflows, look_up, not_found, words};

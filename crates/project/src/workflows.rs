@@ -9,7 +9,7 @@ use steplatch_ids::{RunId, WorkflowName};
 use steplatch_library::{CreateError, FolderError, Kept, Library, LookupError, Metadata, Signature, Stored};
 
 use crate::disk::BlockingPool;
-use crate::folders::{LibrarySearch, LibraryPaths};
+use crate::folders::{LibraryPaths, LibrarySearch};
 use crate::functions::FunctionFiles;
 use crate::project::{FunctionWorkflow, Project};
 use crate::projects::Projects;
@@ -68,7 +68,11 @@ impl Workflows {
     ///
     /// # Errors
     /// In a whole sentence, when the disk does not answer.
-    pub async fn find_each(&self, caller: &Caller, names: Vec<String>) -> Result<Vec<Result<WorkflowRef, String>>, String> {
+    pub async fn find_each(
+        &self,
+        caller: &Caller,
+        names: Vec<String>,
+    ) -> Result<Vec<Result<WorkflowRef, String>>, String> {
         let project = self.projects.of(caller).await?;
         let asker = LibrarySearch::of(caller);
         let find = move || {
@@ -207,7 +211,11 @@ impl From<ResolvedWorkflow<'_>> for WorkflowRef {
 }
 
 /// Returns what `name` means, and where it lies.
-pub(crate) fn look_up<'p>(folders: &LibraryPaths, project: &'p Project, name: &str) -> Result<ResolvedWorkflow<'p>, String> {
+pub(crate) fn look_up<'p>(
+    folders: &LibraryPaths,
+    project: &'p Project,
+    name: &str,
+) -> Result<ResolvedWorkflow<'p>, String> {
     let Ok(wanted) = name.parse::<WorkflowName>() else { return Err(not_found(folders, project, name)) };
     for folder in folders.iter() {
         let library = Library::open(folder);

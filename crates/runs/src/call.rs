@@ -12,16 +12,16 @@ use steplatch_nodes::NodeKind;
 use steplatch_protocol::{Command, NodeReply, RunGraph, RunNode, Verb as _};
 use steplatch_workflow::Outcome;
 
-use super::child::Watched;
+use super::child::CancelOnDrop;
 use super::start_key::StartKey;
 use super::{function, pins};
 use crate::engine::Attempt;
 use crate::nodes::{self, NodeCall};
 use crate::runs::Runs;
-use crate::shared::Shared;
+use crate::shared::Engine;
 
 /// What a step calls.
-pub(super) struct Wanted {
+pub(super) struct NodeCallRequest {
     pub(super) graph: bool,
     pub(super) params: Map<String, Value>,
     /// The name under which it is done once.
@@ -31,8 +31,8 @@ pub(super) struct Wanted {
 }
 
 /// Calls a node, and returns what came of it. The call ends with whoever waits for it.
-pub(super) async fn perform(shared: &Arc<Shared>, caller: &Arc<Caller>, wanted: Wanted) -> Outcome {
-    let Wanted { graph, params, step, attempt } = wanted;
+pub(super) async fn perform(shared: &Arc<Engine>, caller: &Arc<Caller>, wanted: NodeCallRequest) -> Outcome {
+    let NodeCallRequest { graph, params, step, attempt } = wanted;
     let name = if graph { RunGraph::NAME } else { RunNode::NAME };
     let (id, input, timeout) = match Command::parse(name, Value::Object(params)) {
         Some(Ok((Command::RunNode(RunNode { node_id, input, timeout }), _))) => (node_id, input, timeout),
@@ -62,7 +62,7 @@ pub(super) async fn perform(shared: &Arc<Shared>, caller: &Arc<Caller>, wanted: 
         Ok(run) => run,
         Err(error) => return refused(error),
     };
-    let _watched = Watched::new(shared, run.clone());
+    let _watched = CancelOnDrop::new(shared, run.clone());
     run.over_within(None).await;
     match function::result_of(shared, &run).await {
         Ok(reply) => told(reply),

@@ -13,13 +13,13 @@ use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{Child, ChildWorkflow, Definition, Input, Outcome, Start};
 use tokio_util::sync::CancellationToken;
 
-use super::function::{Begins, begin_saved};
-use super::machine::Beginning;
-use super::remote::BeginsRemote;
-use super::run::{Progress, Run, RunInbox, RunState};
-use super::source::{INVALID, Named, Source};
+use super::function::{ChildFunctionLaunch, begin_saved};
+use super::machine::MachineLaunch;
+use super::remote::RemoteLaunch;
+use super::run::{Run, RunInbox, RunState, RunStatus};
+use super::source::{DefinitionSource, INVALID, ResolvedTarget};
 use crate::quota::DescendantQuota;
-use crate::shared::Shared;
+use crate::shared::Engine;
 
 /// How long the end of a cancelled child is waited for: a function takes up to 7 seconds to end its calls and clean up.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ pub(super) const LEFT_ALONE: &str = "the run that started it went on without it"
 ///
 /// The future has a name for its type because a run's driver performs this, and this starts a driver.
 pub(super) fn perform(
-    shared: Arc<Shared>,
+    shared: Arc<Engine>,
     caller: Arc<Caller>,
     parent: RunInbox,
     step: StepId,
@@ -59,7 +59,7 @@ pub(super) fn perform(
         // A parent that knows it already is told nothing new.
         parent.send(Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() });
         // Whoever stops waiting for the child, stops the child; a daemon that stops leaves both to the next one.
-        let watched = Watched::new(&shared, run.clone());
+        let watched = CancelOnDrop::new(&shared, run.clone());
         let over = async {
             tokio::select! {
                 over = watched.run.over_within(limit) => over,
@@ -79,7 +79,7 @@ pub(super) fn perform(
 pub(super) async fn tell_of_waits(child: &Run, parent: &RunInbox, step: &StepId) -> Infallible {
     let mut progress = child.follow();
     loop {
-        let waits_now = |now: &Progress| (now.waits(), now.asks_person);
+        let waits_now = |now: &RunStatus| (now.waits(), now.asks_person);
         let told = waits_now(&progress.borrow_and_update());
         let (waits, _) = told;
         // What it knows already decides nothing.
@@ -126,18 +126,18 @@ pub(super) async fn give_up(run: &Run) {
 }
 
 /// A run that is cancelled when nobody waits for it any more.
-pub(super) struct Watched {
+pub(super) struct CancelOnDrop {
     run: Arc<Run>,
     stopping: CancellationToken,
 }
 
-impl Watched {
-    pub(super) fn new(shared: &Shared, run: Arc<Run>) -> Self {
+impl CancelOnDrop {
+    pub(super) fn new(shared: &Engine, run: Arc<Run>) -> Self {
         Self { run, stopping: shared.stopping.clone() }
     }
 }
 
-impl Drop for Watched {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if !self.run.state().is_over() && !self.stopping.is_cancelled() {
             self.run.cancel(LEFT_ALONE);
@@ -146,7 +146,7 @@ impl Drop for Watched {
 }
 
 async fn begin(
-    shared: &Arc<Shared>,
+    shared: &Arc<Engine>,
     caller: &Arc<Caller>,
     run: RunId,
     step: StepId,
@@ -155,20 +155,22 @@ async fn begin(
     let (document, source) = match &child.workflow {
         ChildWorkflow::Inline(document) => (document.clone(), shared.given(caller, child.save_on_success).await),
         ChildWorkflow::Named(name) => match shared.named(caller, name.as_str()).await? {
-            Named::Remote(tool) => {
+            ResolvedTarget::Remote(tool) => {
                 let input = arguments(&tool, child.variables);
                 check(&tool, &input)?;
                 let timeout = Some(child.limits.execution_timeout().as_secs_f64());
-                let begins = BeginsRemote { run, tool: *tool, input, timeout, parent: Some(step), key: None };
+                let begins = RemoteLaunch { run, tool: *tool, input, timeout, parent: Some(step), key: None };
                 return shared.begin_remote(caller, begins).await;
             }
-            Named::Machine(saved) => (saved.definition, Source::Saved { folder: saved.folder, name: saved.name }),
-            Named::Function(found) => {
+            ResolvedTarget::Machine(saved) => {
+                (saved.definition, DefinitionSource::Saved { folder: saved.folder, name: saved.name })
+            }
+            ResolvedTarget::Function(found) => {
                 let params = child.variables.into_iter().map(|(name, value)| (name, Value::String(value)));
                 let params: Map<String, Value> = params.collect();
                 let input = params.get("input").cloned().unwrap_or_default();
                 let timeout = Some(child.limits.execution_timeout().as_secs_f64());
-                let begins = Begins { run, step, input, params, depth: child.depth, timeout };
+                let begins = ChildFunctionLaunch { run, step, input, params, depth: child.depth, timeout };
                 return begin_saved(shared, caller, &found, begins).await;
             }
         },
@@ -200,7 +202,7 @@ async fn begin(
         parent: Some(step),
         depth: child.depth,
     };
-    shared.begin(caller, Beginning { definition, source, start, key: None }).await
+    shared.begin(caller, MachineLaunch { definition, source, start, key: None }).await
 }
 
 pub(super) fn refused(error: String) -> Outcome {

@@ -10,12 +10,12 @@ use steplatch_store::ReadError;
 use steplatch_workflow::By;
 
 use super::run::Run;
-use crate::shared::Shared;
+use crate::shared::Engine;
 
 /// The events of one run for one who follows it.
 #[derive(Debug)]
 pub struct RunEvents {
-    shared: Arc<Shared>,
+    shared: Arc<Engine>,
     run: Arc<Run>,
     next: u64,
     /// How many are told yet, where somebody wants only some.
@@ -26,7 +26,7 @@ pub struct RunEvents {
 const PIECE: usize = 256;
 
 impl RunEvents {
-    pub(super) fn new(shared: Arc<Shared>, run: Arc<Run>, from: u64, at_most: Option<u64>) -> Self {
+    pub(super) fn new(shared: Arc<Engine>, run: Arc<Run>, from: u64, at_most: Option<u64>) -> Self {
         Self { shared, run, next: from.max(1), left: at_most }
     }
 

@@ -19,8 +19,8 @@ mod run;
 mod told;
 mod work;
 
-pub(super) use begin::{FunctionFrom, Given};
-pub(super) use child::{Begins, begin_saved, outcome_of, result_of, returned};
+pub(super) use begin::{FunctionLocation, RunArguments};
+pub(super) use child::{ChildFunctionLaunch, begin_saved, outcome_of, result_of, returned};
 pub(super) use gate::closed_gate;
 pub(super) use run::{FunctionRun, OwnFile};
 pub(super) use told::{event, report};

@@ -13,7 +13,7 @@ use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{AnswerGateReply, GateInfo, GetGate, GetGateReply};
 use steplatch_workflow::{By, Input, Proof, Timestamp};
 
-use crate::locked::NotOpened;
+use crate::locked::UnlockError;
 use crate::run::{Disposition, Run, RunState};
 use crate::runs::Runs;
 pub use answer::GateAnswer;
@@ -173,8 +173,8 @@ impl Runs {
         if let Err(why) = self.unlock_for(caller, &given).await {
             let error = Some(why.to_string());
             let (passphrase_wanted, retry_after_seconds) = match why {
-                NotOpened::NotPassed(why) => (why.wants_another(), why.retry_after_seconds()),
-                NotOpened::Unreadable(_) => (false, None),
+                UnlockError::NotPassed(why) => (why.wants_another(), why.retry_after_seconds()),
+                UnlockError::Unreadable(_) => (false, None),
             };
             let status = RunState::Waiting.name().to_owned();
             let refused = AnswerGateReply { run_id, status, error, ..AnswerGateReply::default() };
@@ -216,7 +216,7 @@ impl Runs {
     ///
     /// # Errors
     /// When it carries no passphrase, or one that is not the approver's.
-    async fn unlock_for(&self, caller: &Caller, given: &GateAnswer) -> Result<(), NotOpened> {
+    async fn unlock_for(&self, caller: &Caller, given: &GateAnswer) -> Result<(), UnlockError> {
         let is_meant = |id: &str| id.parse::<RunId>().is_ok_and(|id| self.is_locked(&id));
         let gate = given.gate_id.as_deref().and_then(|gate| gate.split_once('/')).map(|(run, _)| run);
         if !is_meant(&given.run_id) && !gate.is_some_and(is_meant) {

@@ -18,7 +18,7 @@ use crate::gates::ClosedGate;
 use crate::machine::{self, MachineRun};
 use crate::remote::{self, RemoteRun};
 use crate::run::Run;
-use crate::shared::Shared;
+use crate::shared::Engine;
 
 /// The kinds of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     Remote,
 }
 
-impl Shared {
+impl Engine {
     /// Returns the events that followers of a run see, for at most so many entries from number `from` on. Some entries are no event.
     pub(super) async fn events_for_followers(
         &self,

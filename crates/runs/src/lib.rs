@@ -28,8 +28,8 @@ mod shared;
 mod source;
 mod start_key;
 
-pub use crate::nodes::{Hands, Nodes};
+pub use crate::nodes::{ExecutorFactory, Nodes};
 pub use event::RunEvents;
 pub use gates::GateAnswer;
-pub use runs::{RunListener, Runs, Surroundings};
-pub use shared::KeptRuns;
+pub use runs::{RunDependencies, RunListener, Runs};
+pub use shared::RetentionPolicy;

@@ -16,13 +16,13 @@ const USUALLY_LISTED: usize = 50;
 const PAGE: usize = 200;
 
 /// Which runs are wanted.
-struct Wanted<'a> {
+struct RunQuery<'a> {
     workflow: Option<&'a str>,
     since: Option<Timestamp>,
     until: Option<Timestamp>,
 }
 
-impl Wanted<'_> {
+impl RunQuery<'_> {
     fn takes(&self, run: &Run) -> bool {
         self.workflow.is_none_or(|wanted| wanted == run.about.workflow)
             && self.since.is_none_or(|since| run.about.started >= since)
@@ -48,7 +48,7 @@ impl Runs {
                 }
             };
         let wanted = match (time("since", &verb.since), time("until", &verb.until)) {
-            (Ok(since), Ok(until)) => Wanted { workflow: verb.workflow_id.as_deref(), since, until },
+            (Ok(since), Ok(until)) => RunQuery { workflow: verb.workflow_id.as_deref(), since, until },
             (Err(error), _) | (_, Err(error)) => return refused(error),
         };
         let most = verb.limit.map_or(USUALLY_LISTED, |limit| limit as usize);

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError};
 
-use steplatch_access::{Caller, PassphraseError, OpeningKey, SealingKey, AttemptSource, is_sealed};
+use steplatch_access::{AttemptSource, Caller, OpeningKey, PassphraseError, SealingKey, is_sealed};
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::{ExitTerminal, Passphrase, SetApprover, SetApproverReply, UnlockRuns, UnlockRunsReply};
@@ -19,10 +19,10 @@ use tokio::sync::{Mutex, watch};
 
 use super::child;
 use super::kind::Kind;
-use super::run::{Progress, Run, RunInputs, RunState};
+use super::run::{Run, RunInputs, RunState, RunStatus};
 use crate::runs::Runs;
 use crate::seal::Seal;
-use crate::shared::Shared;
+use crate::shared::Engine;
 
 /// Why a locked run does not go on, and what opens it.
 pub(super) const LOCKED: &str = "the run waits for a person and is locked since the daemon was started anew; the approver's \
@@ -44,7 +44,7 @@ pub(super) struct LockedRuns {
 }
 
 /// A run as others see it, with what its driver will need. Who follows a locked run goes on to follow it when it is opened.
-pub(super) type Driverless = (Arc<Run>, RunInputs, watch::Sender<Progress>);
+pub(super) type Driverless = (Arc<Run>, RunInputs, watch::Sender<RunStatus>);
 
 impl LockedRuns {
     fn runs(&self) -> MutexGuard<'_, HashMap<RunId, Driverless>> {
@@ -100,7 +100,7 @@ impl PrivateForm {
     /// `asks_person` says whether the run waits for a person, `has_changed` whether `text` is another one.
     pub(super) async fn stored_anew(
         &mut self,
-        shared: &Shared,
+        shared: &Engine,
         run: &RunId,
         (asks_person, has_changed): (bool, bool),
         text: impl FnOnce() -> String,
@@ -121,7 +121,7 @@ impl PrivateForm {
     }
 }
 
-impl Shared {
+impl Engine {
     /// Has the terminal hosts hide the secrets of a run that is about to be sealed: the next daemon does not know them, and what
     /// terminals show outlives this one.
     pub(super) async fn hide_for_next_daemon(&self, private: Option<&str>, seal: &Seal) {
@@ -174,7 +174,7 @@ impl Shared {
             let (run, received, progress) = Run::driven(known.run.clone(), told.about.clone());
             let trouble = Some(LOCKED.to_owned());
             // One above another may not have been told as waiting yet.
-            progress.send_replace(Progress { state: RunState::Waiting, locked: true, trouble, ..told.progress() });
+            progress.send_replace(RunStatus { state: RunState::Waiting, locked: true, trouble, ..told.progress() });
             let run = Arc::new(run);
             self.hold_terminals(&run).await;
             self.locked.runs().insert(known.run.clone(), (run, received, progress));
@@ -230,7 +230,7 @@ impl Shared {
             let error = Some("cancelled while it was locked".to_owned());
             let ended = Some(clock::now());
             let over =
-                Progress { seq: run.progress().seq, state: RunState::Cancelled, ended, error, ..Progress::default() };
+                RunStatus { seq: run.progress().seq, state: RunState::Cancelled, ended, error, ..RunStatus::default() };
             self.write_summary(&run, &over).await?;
             self.close_terminals(&run).await;
             self.sessions.held().release(&run.id);
@@ -310,7 +310,7 @@ impl Shared {
 
 /// Why locked runs were not opened.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotOpened {
+pub(super) enum UnlockError {
     #[error(transparent)]
     NotPassed(#[from] PassphraseError),
     #[error("the locked runs can not be read: {0}")]
@@ -330,7 +330,7 @@ impl Runs {
         &self,
         passphrase: Option<&Passphrase>,
         source: AttemptSource,
-    ) -> Result<usize, NotOpened> {
+    ) -> Result<usize, UnlockError> {
         match self.shared.approver.opens(passphrase, source).await? {
             Some(key) => Ok(self.shared.unlock(&key).await?),
             None => Ok(0),
@@ -350,7 +350,7 @@ impl Runs {
                 });
                 UnlockRunsReply { success: left == 0, runs, error, ..UnlockRunsReply::default() }
             }
-            Err(NotOpened::NotPassed(error)) => UnlockRunsReply {
+            Err(UnlockError::NotPassed(error)) => UnlockRunsReply {
                 passphrase_wanted: error.wants_another(),
                 retry_after_seconds: error.retry_after_seconds(),
                 error: Some(error.to_string()),

@@ -9,7 +9,7 @@ mod outcome;
 mod report;
 mod run;
 
-pub(crate) use begin::Beginning;
+pub(crate) use begin::MachineLaunch;
 pub(crate) use gate::closed_gate;
 pub(crate) use outcome::{outcome, value};
 pub(crate) use report::{LONGEST_TEXT, next_step, of as report, shorten};

@@ -22,10 +22,10 @@ use steplatch_protocol::NodeReply;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use ledger::{Asked, Ledger, NoReply};
-pub(crate) use panes::Panes;
-pub use performer::Hands;
-pub(crate) use performer::Performer;
+use ledger::{CallFingerprint, OnceCalls, OnceError};
+pub(crate) use panes::PtyNodes;
+pub use performer::ExecutorFactory;
+pub(crate) use performer::NodeExecutor;
 
 /// How long calls may take to end what they started when the daemon ends.
 const ENDING: Duration = Duration::from_secs(6);
@@ -33,10 +33,10 @@ const ENDING: Duration = Duration::from_secs(6);
 /// Calls of nodes that are no runs, for all projects.
 #[derive(Debug)]
 pub struct Nodes {
-    hands: Hands,
+    hands: ExecutorFactory,
     /// The programs that stay, of each project, for those who call its nodes one by one.
-    panes: Mutex<HashMap<PathBuf, Arc<Panes>>>,
-    ledger: Ledger,
+    panes: Mutex<HashMap<PathBuf, Arc<PtyNodes>>>,
+    ledger: OnceCalls,
     working: TaskTracker,
     closing: CancellationToken,
 }
@@ -55,11 +55,11 @@ pub(crate) struct NodeCall {
 
 impl Nodes {
     /// Begins without a call.
-    pub fn new(hands: Hands) -> Self {
+    pub fn new(hands: ExecutorFactory) -> Self {
         Self {
             hands,
             panes: Mutex::default(),
-            ledger: Ledger::new(),
+            ledger: OnceCalls::new(),
             working: TaskTracker::new(),
             closing: CancellationToken::new(),
         }
@@ -91,17 +91,17 @@ impl Nodes {
             // The end of the caller's connection drops this, and what was started ends with it.
             return self.working.track_future(self.performed(project, caller, wanted, interrupt)).await;
         };
-        let asked = Asked::of(&wanted.id, &wanted.input);
+        let asked = CallFingerprint::of(&wanted.id, &wanted.input);
         let again = wanted.clone();
         let call = |interrupt| self.performed(project, caller, wanted, interrupt);
         match self.ledger.once(step, asked, &self.working, interrupt, call).await {
             Ok(reply) => reply,
-            Err(NoReply::Another) => {
+            Err(OnceError::Another) => {
                 let error =
                     "Another call was made as this step before, so this one was not made; give it a name of its own.";
                 refused(&again, None, error.to_owned())
             }
-            Err(NoReply::Lost) => {
+            Err(OnceError::Lost) => {
                 let error = "The node was called as this step before, and what came of it is not known any more; it was not called again.";
                 refused(&again, Some("unknown"), error.to_owned())
             }

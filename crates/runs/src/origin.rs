@@ -29,7 +29,7 @@ impl Environment {
 
 /// Kept with a run until it is over.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Origin {
+pub(super) struct ResumeContext {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     folder: PathBuf,
@@ -44,7 +44,7 @@ pub(super) struct Origin {
     pins: Option<Pins>,
 }
 
-impl Origin {
+impl ResumeContext {
     pub(super) fn new(caller: &Caller, environment: Environment, seal: &Seal) -> Self {
         let Caller { name, folder, person, pins, .. } = caller;
         let (secrets, environment) = match environment {

@@ -7,7 +7,7 @@ use steplatch_access::Caller;
 use steplatch_protocol::{PauseWorkflow, PauseWorkflowReply, ResumeWorkflow};
 use steplatch_workflow::Input;
 
-use super::run::{Disposition, Progress, Run};
+use super::run::{Disposition, Run, RunStatus};
 use crate::runs::Runs;
 
 /// How long a pause or a resumption may take to be stored.
@@ -18,14 +18,14 @@ impl Runs {
     pub async fn pause(&self, caller: &Caller, verb: PauseWorkflow) -> PauseWorkflowReply {
         let input = Input::Pause { by: caller.who().await, above: false };
         let unchanged =
-            |now: &Progress| now.paused.as_ref().map(|pause| format!("Run was already paused by {}", pause.by));
+            |now: &RunStatus| now.paused.as_ref().map(|pause| format!("Run was already paused by {}", pause.by));
         self.request(&verb.run_id, input, "Run paused: what is in flight ends, and nothing new begins", unchanged).await
     }
 
     /// Has a paused run go on.
     pub async fn resume(&self, caller: &Caller, verb: ResumeWorkflow) -> PauseWorkflowReply {
         let input = Input::Resume { by: caller.who().await, above: false };
-        let unchanged = |now: &Progress| now.paused.is_none().then(|| "Run is not paused".to_owned());
+        let unchanged = |now: &RunStatus| now.paused.is_none().then(|| "Run is not paused".to_owned());
         self.request(&verb.run_id, input, "Run goes on", unchanged).await
     }
 
@@ -35,7 +35,7 @@ impl Runs {
         id: &str,
         input: Input,
         done: &str,
-        unchanged: impl Fn(&Progress) -> Option<String>,
+        unchanged: impl Fn(&RunStatus) -> Option<String>,
     ) -> PauseWorkflowReply {
         match self.try_request(id, input, done, unchanged).await {
             Ok((run, message)) => {
@@ -63,7 +63,7 @@ impl Runs {
         id: &str,
         input: Input,
         done: &str,
-        unchanged: impl Fn(&Progress) -> Option<String>,
+        unchanged: impl Fn(&RunStatus) -> Option<String>,
     ) -> Result<(Arc<Run>, String), (Option<Arc<Run>>, String)> {
         let run = self.find(id).await.map_err(|error| (None, error))?;
         let before = run.progress();

@@ -16,8 +16,8 @@ use steplatch_library::Signature;
 use steplatch_nodes::NodeKind;
 use steplatch_project::{NodeDeclaration, Project};
 
-use super::source::Named;
-use crate::shared::Shared;
+use super::source::ResolvedTarget;
+use crate::shared::Engine;
 
 /// The call by which a function starts a run.
 const RUN_WORKFLOW: &str = "run_workflow";
@@ -26,9 +26,9 @@ const RUN_WORKFLOW: &str = "run_workflow";
 ///
 /// # Errors
 /// In a whole sentence, when it meant something else at the start of the run.
-pub(super) fn check_workflow(pins: &Pins, name: &str, found: &Named) -> Result<(), String> {
+pub(super) fn check_workflow(pins: &Pins, name: &str, found: &ResolvedTarget) -> Result<(), String> {
     // The list of a service may come later than the run.
-    let is_late = matches!(found, Named::Remote(_)) && pins.has_no_workflow(name);
+    let is_late = matches!(found, ResolvedTarget::Remote(_)) && pins.has_no_workflow(name);
     if is_late { Ok(()) } else { pins.check_workflow(name, &signature(found)) }
 }
 
@@ -70,13 +70,13 @@ pub(super) fn callable(caller: &Caller, project: &Project) -> Vec<Value> {
 }
 
 /// Returns the digest of what a name of a workflow means.
-fn signature(found: &Named) -> Signature {
+fn signature(found: &ResolvedTarget) -> Signature {
     match found {
         // The digest that the file states is a claim of the file.
-        Named::Machine(saved) => Signature::of(&saved.definition),
-        Named::Function(workflow) => Signature::of_text(workflow.text()),
+        ResolvedTarget::Machine(saved) => Signature::of(&saved.definition),
+        ResolvedTarget::Function(workflow) => Signature::of_text(workflow.text()),
         // What a service does is its own affair; which service it is can be seen.
-        Named::Remote(tool) => Signature::of_text(&format!("{} {:?}", tool.name, tool.remote)),
+        ResolvedTarget::Remote(tool) => Signature::of_text(&format!("{} {:?}", tool.name, tool.remote)),
     }
 }
 
@@ -184,7 +184,7 @@ fn literal_argument(call: &str) -> Option<&str> {
     (is_plain && after.trim_start().starts_with([',', ')'])).then_some(name)
 }
 
-impl Shared {
+impl Engine {
     /// Returns the caller of a run that begins, who knows what definitions mean: now, or when the run above it began.
     ///
     /// # Errors
@@ -221,12 +221,12 @@ impl Shared {
             let found = self.meanings_of(caller, names.clone()).await?;
             for (name, found) in names.into_iter().zip(found) {
                 match &found {
-                    Ok(Named::Machine(saved)) => references.add_machine(&saved.definition),
-                    Ok(Named::Function(workflow)) => {
+                    Ok(ResolvedTarget::Machine(saved)) => references.add_machine(&saved.definition),
+                    Ok(ResolvedTarget::Function(workflow)) => {
                         references.add_functions(workflow.text());
                         references.any_node = true;
                     }
-                    Ok(Named::Remote(_)) | Err(_) => {}
+                    Ok(ResolvedTarget::Remote(_)) | Err(_) => {}
                 }
                 pins.workflows.insert(name, found.as_ref().ok().map(signature));
             }

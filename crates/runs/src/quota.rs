@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use steplatch_ids::{RunId, StepId};
 
-use crate::shared::Shared;
+use crate::shared::Engine;
 
 /// The most runs that may be under way below one run.
 const MOST_BELOW: usize = 500;
 
 /// A place among the runs below a run that no other run started. Free again once it is dropped.
 pub(crate) struct DescendantQuota {
-    shared: Arc<Shared>,
+    shared: Arc<Engine>,
     root: RunId,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct QuotaExceeded;
 
 impl DescendantQuota {
     /// Takes a place for the run that `step` starts. A run that is found again has one however many there are.
-    pub(crate) fn take(shared: &Arc<Shared>, step: &StepId, is_known: bool) -> Result<Self, QuotaExceeded> {
+    pub(crate) fn take(shared: &Arc<Engine>, step: &StepId, is_known: bool) -> Result<Self, QuotaExceeded> {
         let root = {
             let driven = shared.lock();
             let parent = |run: &RunId| driven.get(run)?.about.parent.as_ref().map(|step| step.run.clone());

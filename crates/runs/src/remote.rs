@@ -11,6 +11,6 @@ mod run;
 mod state;
 mod told;
 
-pub(super) use begin::BeginsRemote;
+pub(super) use begin::RemoteLaunch;
 pub(super) use run::RemoteRun;
 pub(super) use told::{event, outcome_of, report, result_of, there};

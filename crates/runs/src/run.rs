@@ -15,7 +15,7 @@ use steplatch_workflow::{Input, Pause, Timestamp};
 use tokio::sync::{Mutex, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::source::{Kept, Source};
+use super::source::{DefinitionSource, LibraryCopy};
 use crate::gates::OpenGate;
 use crate::kind::Kind;
 use crate::machine::shorten;
@@ -24,9 +24,9 @@ use crate::machine::shorten;
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) id: RunId,
-    pub(super) about: About,
+    pub(super) about: RunHeader,
     inputs: RunInbox,
-    progress: watch::Receiver<Progress>,
+    progress: watch::Receiver<RunStatus>,
     /// Held while somebody answers what it asks.
     pub(super) answering: Mutex<()>,
     /// Cancelled once somebody wants its end, for who is at something that takes long.
@@ -84,7 +84,7 @@ impl RunInbox {
 
 /// What lists tell of a run however far it is. Stored with its history.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct About {
+pub(super) struct RunHeader {
     /// The name of its workflow.
     pub(super) workflow: String,
     pub(super) started: Timestamp,
@@ -108,12 +108,12 @@ pub(super) struct About {
     pub(super) request: Option<Signature>,
     /// Where its definition came from.
     #[serde(default)]
-    pub(super) source: Source,
+    pub(super) source: DefinitionSource,
 }
 
 /// How far a run is.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Progress {
+pub(super) struct RunStatus {
     /// Number of its last entry.
     pub(super) seq: u64,
     pub(super) state: RunState,
@@ -138,7 +138,7 @@ pub(super) struct Progress {
     /// Who wants it to go no further for now.
     pub(super) paused: Option<Pause>,
     /// Where its definition is, once it is over.
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<LibraryCopy>,
     /// Why its definition could not be saved, although it completed.
     pub(super) unsaved: Option<String>,
     /// Whether it goes on only once the approver's passphrase is given.
@@ -149,9 +149,9 @@ pub(super) struct Progress {
 
 /// The text of a [`Summary`].
 #[derive(Debug, Serialize, Deserialize)]
-struct Told {
+struct StoredSummary {
     #[serde(flatten)]
-    about: About,
+    about: RunHeader,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ended: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -164,7 +164,7 @@ struct Told {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     result_shortened: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    kept: Option<Kept>,
+    kept: Option<LibraryCopy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     unsaved: Option<String>,
 }
@@ -231,7 +231,7 @@ impl RunState {
     }
 }
 
-impl Progress {
+impl RunStatus {
     /// Tells since when the run is paused, and by whom.
     pub(super) fn pause(&self, secrets: &Redactor) -> Option<PauseInfo> {
         let Pause { since, by, .. } = self.paused.clone()?;
@@ -244,11 +244,12 @@ impl Progress {
     }
 
     /// Returns what the journal keeps beside the history. One that is finished is finished for good.
-    pub(super) fn summary(&self, about: &About) -> Summary {
+    pub(super) fn summary(&self, about: &RunHeader) -> Summary {
         let Self { ended, error, traceback, result, kept, unsaved, .. } = self.clone();
         let (result, result_shortened) = result.as_deref().map(listed).unzip();
         let result_shortened = self.result_shortened || result_shortened.unwrap_or_default();
-        let told = Told { about: about.clone(), ended, error, traceback, result, result_shortened, kept, unsaved };
+        let told =
+            StoredSummary { about: about.clone(), ended, error, traceback, result, result_shortened, kept, unsaved };
         let ended = self.ended.filter(|_| self.state.is_over());
         Summary {
             state: self.state.name().to_owned(),
@@ -258,7 +259,7 @@ impl Progress {
     }
 }
 
-impl About {
+impl RunHeader {
     /// Hides what is a secret by now.
     pub(super) fn mask(&mut self, secrets: &Redactor) {
         secrets.mask_in(&mut self.input);
@@ -268,9 +269,9 @@ impl About {
 
 impl Run {
     /// Returns a run that somebody drives, with what they need for it.
-    pub(super) fn driven(id: RunId, about: About) -> (Self, RunInputs, watch::Sender<Progress>) {
+    pub(super) fn driven(id: RunId, about: RunHeader) -> (Self, RunInputs, watch::Sender<RunStatus>) {
         let (inputs, received) = RunInbox::new();
-        let (told, progress) = watch::channel(Progress::default());
+        let (told, progress) = watch::channel(RunStatus::default());
         (Self::of(id, about, inputs, progress), received, told)
     }
 
@@ -278,18 +279,20 @@ impl Run {
     pub(super) fn told(known: KnownRun) -> Self {
         let KnownRun { run: id, last: seq, summary, .. } = known;
         let (state, told) = match summary {
-            Some(Summary { state, text, .. }) => (RunState::named(&state), serde_json::from_str::<Told>(&text).ok()),
+            Some(Summary { state, text, .. }) => {
+                (RunState::named(&state), serde_json::from_str::<StoredSummary>(&text).ok())
+            }
             None => (None, None),
         };
-        let progress = Progress { seq, state: state.unwrap_or_default(), ..Progress::default() };
+        let progress = RunStatus { seq, state: state.unwrap_or_default(), ..RunStatus::default() };
         let (about, progress) = match told {
-            Some(Told { about, ended, error, traceback, result, result_shortened, kept, unsaved }) => {
+            Some(StoredSummary { about, ended, error, traceback, result, result_shortened, kept, unsaved }) => {
                 let result = result.map(Arc::new);
-                (about, Progress { ended, error, traceback, result, result_shortened, kept, unsaved, ..progress })
+                (about, RunStatus { ended, error, traceback, result, result_shortened, kept, unsaved, ..progress })
             }
             None => {
                 let trouble = Some("what is kept about this run can not be read".to_owned());
-                let about = About {
+                let about = RunHeader {
                     workflow: "unknown".to_owned(),
                     started: Timestamp(0),
                     input: Value::Null,
@@ -298,9 +301,9 @@ impl Run {
                     signature: None,
                     pins: None,
                     request: None,
-                    source: Source::Given,
+                    source: DefinitionSource::Given,
                 };
-                (about, Progress { trouble, ..progress })
+                (about, RunStatus { trouble, ..progress })
             }
         };
         let (inputs, _) = RunInbox::new();
@@ -308,18 +311,18 @@ impl Run {
         Self::of(id, about, inputs, progress)
     }
 
-    fn of(id: RunId, about: About, inputs: RunInbox, progress: watch::Receiver<Progress>) -> Self {
+    fn of(id: RunId, about: RunHeader, inputs: RunInbox, progress: watch::Receiver<RunStatus>) -> Self {
         let (cancelling, taken) = (CancellationToken::new(), CancellationToken::new());
         Self { id, about, inputs, progress, answering: Mutex::default(), cancelling, taken }
     }
 
     /// Returns the same with other progress. For a run that is not driven.
-    pub(super) fn changed(self, change: impl FnOnce(Progress) -> Progress) -> Self {
+    pub(super) fn changed(self, change: impl FnOnce(RunStatus) -> RunStatus) -> Self {
         let (_, progress) = watch::channel(change(self.progress()));
         Self { progress, ..self }
     }
 
-    pub(super) fn progress(&self) -> Progress {
+    pub(super) fn progress(&self) -> RunStatus {
         self.progress.borrow().clone()
     }
 
@@ -327,7 +330,7 @@ impl Run {
         self.progress.borrow().state
     }
 
-    pub(super) fn follow(&self) -> watch::Receiver<Progress> {
+    pub(super) fn follow(&self) -> watch::Receiver<RunStatus> {
         self.progress.clone()
     }
 
@@ -370,7 +373,7 @@ impl Run {
         self.reaches(|progress| progress.state.is_over(), at_most).await;
     }
 
-    pub(super) async fn reaches(&self, wanted: impl Fn(&Progress) -> bool, at_most: Duration) {
+    pub(super) async fn reaches(&self, wanted: impl Fn(&RunStatus) -> bool, at_most: Duration) {
         let mut progress = self.progress.clone();
         let reached = progress.wait_for(|progress| wanted(progress));
         // Either way the run is as far as it is.
@@ -390,7 +393,7 @@ impl Run {
     /// Tells of the run, which waits for the answers to `gates`, with its result as lists tell it.
     pub(super) fn record(&self, gates: Vec<GateInfo>, secrets: &Redactor) -> RunRecord {
         let progress = self.progress();
-        let About { mut input, mut params, .. } = self.about.clone();
+        let RunHeader { mut input, mut params, .. } = self.about.clone();
         secrets.mask_in(&mut input);
         secrets.mask_fields(&mut params);
         let (result, shortened) = progress.result.as_deref().map(listed).unzip();
@@ -437,10 +440,10 @@ mod tests {
     #[test]
     fn a_summary_of_an_older_daemon_is_read_and_says_that_no_result_is_known() {
         let text = r#"{"workflow":"w","started":5,"input":{"a":"b"},"ended":7}"#;
-        let told: Told = serde_json::from_str(text).unwrap();
+        let told: StoredSummary = serde_json::from_str(text).unwrap();
         assert_eq!((told.about.input, told.result), (json!({"a": "b"}), None));
         let null = text.replace("\"ended\":7", "\"result\":null");
-        let told: Told = serde_json::from_str(&null).unwrap();
+        let told: StoredSummary = serde_json::from_str(&null).unwrap();
         assert_eq!(told.result, Some(Value::Null), "nothing was returned, and that is known");
     }
 }

@@ -14,22 +14,22 @@ use steplatch_protocol::{
     GetWorkflowRunReply, NodeReply, RunRecord, RunReply, RunWorkflow, Subscribe, SubscribeReply, ToolInfo, Until,
 };
 use steplatch_services::{RemoteIds, RemoteServices, arguments, check};
-use steplatch_sessions::{ShutdownMode, Sessions};
+use steplatch_sessions::{Sessions, ShutdownMode};
 use steplatch_store::{Journal, OpenError};
 use steplatch_workflow::{InvalidLimits, Limits, Start};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::event::RunEvents;
-use crate::function::{FunctionFrom, Given};
+use crate::function::{FunctionLocation, RunArguments};
 use crate::kind::Kind;
-use crate::machine::{self, Beginning};
-use crate::remote::BeginsRemote;
-use crate::run::{Progress, Run, RunState};
-use crate::shared::{KeptRuns, Shared};
-use crate::source::Asked;
+use crate::machine::{self, MachineLaunch};
+use crate::remote::RemoteLaunch;
+use crate::run::{Run, RunState, RunStatus};
+use crate::shared::{Engine, RetentionPolicy};
+use crate::source::RunTarget;
 use crate::start_key::StartKey;
-use crate::{Hands, Nodes, function, remote, run, source};
+use crate::{ExecutorFactory, Nodes, function, remote, run, source};
 
 /// How long a start waits for the end of its run unless it says otherwise.
 const USUAL_WAIT: f64 = 20.0;
@@ -54,7 +54,7 @@ pub trait RunListener: std::fmt::Debug + Send + Sync {
 
 /// What runs work with.
 #[derive(Debug, Clone)]
-pub struct Surroundings {
+pub struct RunDependencies {
     /// Terminals that actions use.
     pub sessions: Sessions,
     /// Saved workflows.
@@ -66,7 +66,7 @@ pub struct Surroundings {
     /// What the projects of callers declare.
     pub projects: Projects,
     /// What executes nodes.
-    pub hands: Hands,
+    pub hands: ExecutorFactory,
     /// Checks answers of people.
     pub approver: Arc<Approver>,
     /// Remote services.
@@ -82,7 +82,7 @@ pub struct Surroundings {
 /// All runs.
 #[derive(Debug)]
 pub struct Runs {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<Engine>,
 }
 
 impl Runs {
@@ -90,8 +90,8 @@ impl Runs {
     ///
     /// # Errors
     /// When the journal can not be used.
-    pub async fn open(path: PathBuf, surroundings: Surroundings, keep: KeptRuns) -> Result<Self, OpenError> {
-        let shared = Shared::open(path, surroundings, keep).await?;
+    pub async fn open(path: PathBuf, surroundings: RunDependencies, keep: RetentionPolicy) -> Result<Self, OpenError> {
+        let shared = Engine::open(path, surroundings, keep).await?;
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -116,7 +116,7 @@ impl Runs {
         self.shared.empty_log().await;
     }
 
-    /// Starts a run of a saved workflow, and waits for its end if that is wanted. Asked for again as the same `step`, the
+    /// Starts a run of a saved workflow, and waits for its end if that is wanted. RunTarget for again as the same `step`, the
     /// run that it started is the answer.
     pub async fn execute(
         &self,
@@ -130,7 +130,7 @@ impl Runs {
             Ok(terminal) => terminal,
             Err(error) => return refused(Some(error)),
         };
-        let given = Given { input, params: params.unwrap_or_default() };
+        let given = RunArguments { input, params: params.unwrap_or_default() };
         let start = RunWorkflow {
             workflow_name: Some(workflow_id),
             session_id,
@@ -176,7 +176,7 @@ impl Runs {
         }
     }
 
-    /// Calls a node that makes calls itself, as a run, and waits for its end. Asked for again as the same `step`, it is
+    /// Calls a node that makes calls itself, as a run, and waits for its end. RunTarget for again as the same `step`, it is
     /// not called again.
     ///
     /// # Errors
@@ -196,7 +196,7 @@ impl Runs {
         function::result_of(&self.shared, &run).await
     }
 
-    /// Starts a run and waits for its end, or for a gate, as long as was asked. Asked for again as the same `step`,
+    /// Starts a run and waits for its end, or for a gate, as long as was asked. RunTarget for again as the same `step`,
     /// the run that it started is the answer.
     pub async fn run(&self, caller: &Arc<Caller>, verb: RunWorkflow, step: Option<String>) -> RunReply {
         let wait = verb.wait_seconds.unwrap_or(USUAL_WAIT).clamp(0.0, LONGEST_WAIT);
@@ -240,7 +240,7 @@ impl Runs {
                 Some(input) => input.clone(),
                 None => Value::Object(arguments.clone()),
             };
-            let given = Given { input, params: arguments };
+            let given = RunArguments { input, params: arguments };
             let verb = RunWorkflow {
                 workflow_name: Some(tool.workflow_id),
                 initial_variables: Some(given.as_variables()),
@@ -269,7 +269,7 @@ impl Runs {
         &self,
         caller: &Arc<Caller>,
         verb: RunWorkflow,
-        given: Option<Given>,
+        given: Option<RunArguments>,
         step: Option<String>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
         let key = StartKey::of(&verb, given.as_ref(), step, &self.shared.secrets);
@@ -280,26 +280,26 @@ impl Runs {
                     Ok(run)
                 }
                 Some(run) => another(&run, key.as_ref()),
-                None => self.shared.begin_function(caller, &verb, FunctionFrom::File(file), given, key).await,
+                None => self.shared.begin_function(caller, &verb, FunctionLocation::File(file), given, key).await,
             };
         }
         let asked = match self.shared.asked(caller, &verb).await {
-            Ok(Asked::Function(workflow)) => {
+            Ok(RunTarget::Function(workflow)) => {
                 return match begun {
                     Some(run) if run.kind() == Kind::Function && run.about.workflow == workflow.id => Ok(run),
                     Some(run) => another(&run, key.as_ref()),
                     None => {
-                        let from = FunctionFrom::Library(&workflow);
+                        let from = FunctionLocation::Library(&workflow);
                         self.shared.begin_function(caller, &verb, from, given, key).await
                     }
                 };
             }
-            Ok(Asked::Remote(tool)) => {
+            Ok(RunTarget::Remote(tool)) => {
                 let variables = || arguments(&tool, verb.initial_variables.clone().unwrap_or_default());
-                let input = given.map_or_else(variables, Given::into_arguments);
+                let input = given.map_or_else(variables, RunArguments::into_arguments);
                 return self.start_remote(caller, *tool, input, verb.execution_timeout, begun, key).await;
             }
-            Ok(Asked::Machine(definition, source)) => Ok((*definition, source)),
+            Ok(RunTarget::Machine(definition, source)) => Ok((*definition, source)),
             Err(reply) => Err(reply),
         };
         if let Some(run) = begun {
@@ -332,7 +332,7 @@ impl Runs {
             parent: None,
             depth: 0,
         };
-        let beginning = Beginning { definition, source, start, key };
+        let beginning = MachineLaunch { definition, source, start, key };
         let begun = self.shared.begin_with(caller, beginning, given).await;
         begun.map_err(|error| not_started("execution_error", error))
     }
@@ -352,7 +352,7 @@ impl Runs {
             Some(run) => another(&run, key.as_ref()),
             None => {
                 check(&tool, &input).map_err(|error| not_started("validation_failed", error))?;
-                let begins = BeginsRemote { run: RunId::random(), tool, input, timeout, parent: None, key };
+                let begins = RemoteLaunch { run: RunId::random(), tool, input, timeout, parent: None, key };
                 let begun = self.shared.begin_remote(caller, begins).await;
                 begun.map_err(|error| not_started("execution_error", error))
             }
@@ -519,7 +519,9 @@ impl Runs {
 
     /// Returns the whole of what a run returned that is completed, from its history where its summary has a part only.
     async fn result_of(&self, run: &Arc<Run>) -> Option<Value> {
-        let Progress { state: RunState::Completed, result, result_shortened, .. } = run.progress() else { return None };
+        let RunStatus { state: RunState::Completed, result, result_shortened, .. } = run.progress() else {
+            return None;
+        };
         match result.filter(|_| !result_shortened) {
             Some(whole) => Some(Arc::unwrap_or_clone(whole)),
             None => returned(&self.report(run).await),

@@ -22,7 +22,7 @@ use steplatch_ids::RunId;
 use steplatch_store::{Journal as _, Record};
 use steplatch_workflow::{Definition, Event, filtered_forms};
 
-use crate::shared::Shared;
+use crate::shared::Engine;
 
 const OPEN: char = '\u{FDD0}';
 const CLOSE: char = '\u{FDD1}';
@@ -307,7 +307,7 @@ impl LiveSeal {
     /// all others that the daemon knows, those that stand in an entry become the run's.
     pub(crate) async fn close<E: SealedEntry>(
         &mut self,
-        shared: &Shared,
+        shared: &Engine,
         run: &RunId,
         last: u64,
         entries: &[E],
@@ -348,7 +348,7 @@ impl LiveSeal {
 
     /// Returns the earlier entries that hold secrets which the daemon has learned since they were searched, as they are to
     /// be stored now. They count as searched for the first `searched` secrets.
-    async fn redacted<E: SealedEntry>(&mut self, shared: &Shared, run: &RunId, searched: u64) -> Vec<(u64, String)> {
+    async fn redacted<E: SealedEntry>(&mut self, shared: &Engine, run: &RunId, searched: u64) -> Vec<(u64, String)> {
         let (fresh, _) = shared.secrets.learned_since(self.searched);
         if fresh.is_empty() {
             self.searched = searched;

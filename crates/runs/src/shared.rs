@@ -14,7 +14,7 @@ use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_project::{Projects, Workers, Workflows};
 use steplatch_services::RemoteServices;
-use steplatch_sessions::{ShutdownMode, Sessions};
+use steplatch_sessions::{Sessions, ShutdownMode};
 use steplatch_store::{
     Append, AppendError, Appended, Journal, KnownRun, OpenError, Retention, RunFilter, SqliteJournal, SqliteOptions,
     StorageError,
@@ -26,10 +26,10 @@ use tokio_util::task::TaskTracker;
 
 use super::function::OwnFile;
 use super::locked::LockedRuns;
-use super::run::{Progress, Run, RunState};
+use super::run::{Run, RunState, RunStatus};
 use crate::engine::ENTRY_VERSION;
-use crate::nodes::{Hands, Nodes};
-use crate::runs::{RunListener, Surroundings};
+use crate::nodes::{ExecutorFactory, Nodes};
+use crate::runs::{RunDependencies, RunListener};
 
 /// Runs that may be under way at once: each takes memory for as long as it lasts.
 const MOST: usize = 10_000;
@@ -54,7 +54,7 @@ const READERS: usize = 2;
 
 /// Which finished runs are kept. A run goes when either rule lets it go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeptRuns {
+pub struct RetentionPolicy {
     /// So many that finished last.
     pub most: usize,
     /// Those that finished within this time.
@@ -63,7 +63,7 @@ pub struct KeptRuns {
     pub disk: Option<u64>,
 }
 
-impl Default for KeptRuns {
+impl Default for RetentionPolicy {
     fn default() -> Self {
         Self { most: 1000, time: Some(Duration::from_secs(90 * 86_400)), disk: None }
     }
@@ -71,7 +71,7 @@ impl Default for KeptRuns {
 
 /// What runs have in common.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct Engine {
     pub(super) journal: SqliteJournal,
     pub(super) sessions: Sessions,
     pub(super) secrets: Arc<Redactor>,
@@ -80,7 +80,7 @@ pub(super) struct Shared {
     /// Nodes that machines call.
     pub(super) nodes: Arc<Nodes>,
     pub(super) projects: Projects,
-    pub(super) hands: Hands,
+    pub(super) hands: ExecutorFactory,
     pub(super) approver: Arc<Approver>,
     /// Services that do the work of some runs.
     pub(super) remotes: RemoteServices,
@@ -103,7 +103,7 @@ pub(super) struct Shared {
     /// Ends the daemon.
     stop: watch::Sender<Option<ShutdownMode>>,
     pub(super) drivers: TaskTracker,
-    pub(super) keep: KeptRuns,
+    pub(super) keep: RetentionPolicy,
     /// Whether the log is about to be emptied.
     pub(super) emptying: AtomicBool,
     /// Who reads long histories stands in line, so that they hold up nobody else.
@@ -112,13 +112,17 @@ pub(super) struct Shared {
     pub(super) ended: AtomicUsize,
 }
 
-impl Shared {
+impl Engine {
     /// Opens the journal, made when it is not there.
     ///
     /// # Errors
     /// When the journal can not be used.
-    pub(super) async fn open(path: PathBuf, surroundings: Surroundings, keep: KeptRuns) -> Result<Self, OpenError> {
-        let Surroundings {
+    pub(super) async fn open(
+        path: PathBuf,
+        surroundings: RunDependencies,
+        keep: RetentionPolicy,
+    ) -> Result<Self, OpenError> {
+        let RunDependencies {
             sessions,
             workflows,
             workers,
@@ -219,7 +223,7 @@ impl Shared {
         }
         let Some(why) = self.broken().get(&known.run).cloned() else { return Arc::new(Run::told(known)) };
         let trouble = Some(format!("{why}; cancel the run to write it off"));
-        Arc::new(Run::told(known).changed(|now| Progress { trouble, ..now }))
+        Arc::new(Run::told(known).changed(|now| RunStatus { trouble, ..now }))
     }
 
     /// Notes that a run is over and written down as that.
@@ -302,7 +306,7 @@ impl Shared {
 
     /// Appends, and waits as long as the journal has no room, which `progress` tells meanwhile. Returns the number of
     /// the last entry, or `None` when the run is not ours to go on with.
-    pub(super) async fn written(self: &Arc<Self>, append: Append, progress: &watch::Sender<Progress>) -> Option<u64> {
+    pub(super) async fn written(self: &Arc<Self>, append: Append, progress: &watch::Sender<RunStatus>) -> Option<u64> {
         let run = append.run.clone();
         let mut pause = PAUSES.0;
         loop {
@@ -350,16 +354,16 @@ impl Shared {
 
     /// Writes down that a run is cancelled which nobody can go on with.
     pub(super) async fn write_off(&self, run: &Run) -> Result<(), String> {
-        let Progress { seq, error, trouble, .. } = run.progress();
+        let RunStatus { seq, error, trouble, .. } = run.progress();
         let (state, ended) = (RunState::Cancelled, Some(clock::now()));
-        let progress = Progress { seq, state, ended, error: trouble.or(error), ..Progress::default() };
+        let progress = RunStatus { seq, state, ended, error: trouble.or(error), ..RunStatus::default() };
         self.write_summary(run, &progress).await?;
         self.broken().remove(&run.id);
         Ok(())
     }
 
     /// Writes down how a run ended that has no driver.
-    pub(super) async fn write_summary(&self, run: &Run, progress: &Progress) -> Result<(), String> {
+    pub(super) async fn write_summary(&self, run: &Run, progress: &RunStatus) -> Result<(), String> {
         let mut append = Append::new(run.id.clone(), progress.seq, ENTRY_VERSION, Vec::new());
         append.summary = Some(progress.summary(&run.about));
         self.journal.write(append).await.map(drop).map_err(|error| error.to_string())

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use steplatch_access::Caller;
 use steplatch_ids::WorkflowName;
 use steplatch_library::Signature;
-use steplatch_project::{WorkflowRef, FunctionWorkflow, SavedMachine};
+use steplatch_project::{FunctionWorkflow, SavedMachine, WorkflowRef};
 use steplatch_protocol::{RunReply, RunWorkflow, ToolInfo};
 use steplatch_sessions::TerminalTools;
 use steplatch_workflow::{Definition, LONGEST_DOCUMENT, Timestamp};
@@ -19,7 +19,7 @@ use super::pins;
 use crate::kind::Kind;
 use crate::runs::not_started;
 use crate::seal::Seal;
-use crate::shared::Shared;
+use crate::shared::Engine;
 
 /// Bytes of a file that is read: a definition with much white space in it.
 const LONGEST: u64 = 4 * LONGEST_DOCUMENT as u64;
@@ -27,7 +27,7 @@ const LONGEST: u64 = 4 * LONGEST_DOCUMENT as u64;
 /// Where a definition came from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub(super) enum Source {
+pub(super) enum DefinitionSource {
     /// It was given, and is nobody else's business.
     #[default]
     Given,
@@ -63,7 +63,7 @@ pub(super) enum Source {
 
 /// Where a definition is after its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Kept {
+pub(super) struct LibraryCopy {
     /// Whether this run saved it.
     pub(super) saved: bool,
     /// Its name in the library.
@@ -83,7 +83,7 @@ pub(super) struct Saving {
 
 /// How a run ended, as far as a library cares.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ending {
+pub(super) struct RunEnding {
     pub(super) completed: bool,
     pub(super) states: u32,
     pub(super) at: Timestamp,
@@ -92,14 +92,14 @@ pub(super) struct Ending {
 }
 
 /// What somebody asks to be run.
-pub(super) enum Asked {
-    Machine(Box<Definition>, Source),
+pub(super) enum RunTarget {
+    Machine(Box<Definition>, DefinitionSource),
     Function(Box<FunctionWorkflow>),
     Remote(Box<ToolInfo>),
 }
 
 /// What somebody means by a name.
-pub(super) enum Named {
+pub(super) enum ResolvedTarget {
     /// A saved machine.
     Machine(SavedMachine),
     /// A function.
@@ -108,7 +108,7 @@ pub(super) enum Named {
     Remote(Box<ToolInfo>),
 }
 
-impl Source {
+impl DefinitionSource {
     /// Returns that it is this function of a library.
     pub(super) fn of_function(workflow: &FunctionWorkflow) -> Self {
         let FunctionWorkflow { library, loaded, .. } = workflow;
@@ -125,7 +125,7 @@ impl Source {
     }
 
     /// Returns what a reply says about the saving of the definition; `unsaved` is why it was not.
-    pub(super) fn saving(&self, kept: Option<&Kept>, unsaved: Option<&str>) -> Saving {
+    pub(super) fn saving(&self, kept: Option<&LibraryCopy>, unsaved: Option<&str>) -> Saving {
         let is_given = matches!(self, Self::ToKeep { .. });
         let name = |saved: bool| kept.filter(|kept| kept.saved == saved).map(|kept| kept.name.to_string());
         Saving {
@@ -162,13 +162,13 @@ pub(super) async fn read(path: PathBuf) -> io::Result<String> {
     reading.await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
-impl Shared {
+impl Engine {
     /// Returns what `caller` means by a name: a saved workflow, else the tool of a remote one.
     ///
     /// # Errors
     /// In whole sentences: when there is none, with the names that there are; when its file is broken; or when the caller
     /// is a run, and the name meant something else when that began.
-    pub(super) async fn named(&self, caller: &Caller, name: &str) -> Result<Named, String> {
+    pub(super) async fn named(&self, caller: &Caller, name: &str) -> Result<ResolvedTarget, String> {
         let found = self.meaning(name, self.workflows.find(caller, name).await)?;
         caller.pins.as_ref().map_or(Ok(()), |pins| pins::check_workflow(pins, name, &found))?;
         Ok(found)
@@ -182,17 +182,17 @@ impl Shared {
         &self,
         caller: &Caller,
         names: Vec<String>,
-    ) -> Result<Vec<Result<Named, String>>, String> {
+    ) -> Result<Vec<Result<ResolvedTarget, String>>, String> {
         let found = self.workflows.find_each(caller, names.clone()).await?;
         Ok(names.iter().zip(found).map(|(name, found)| self.meaning(name, found)).collect())
     }
 
     /// Returns what a name means: what the library has, else the tool of a remote service.
-    fn meaning(&self, name: &str, found: Result<WorkflowRef, String>) -> Result<Named, String> {
+    fn meaning(&self, name: &str, found: Result<WorkflowRef, String>) -> Result<ResolvedTarget, String> {
         match found {
-            Ok(WorkflowRef::Machine(saved)) => Ok(Named::Machine(saved)),
-            Ok(WorkflowRef::Function(workflow)) => Ok(Named::Function(workflow)),
-            Err(error) => self.remotes.tool(name).map(|tool| Named::Remote(Box::new(tool))).ok_or(error),
+            Ok(WorkflowRef::Machine(saved)) => Ok(ResolvedTarget::Machine(saved)),
+            Ok(WorkflowRef::Function(workflow)) => Ok(ResolvedTarget::Function(workflow)),
+            Err(error) => self.remotes.tool(name).map(|tool| ResolvedTarget::Remote(Box::new(tool))).ok_or(error),
         }
     }
 
@@ -200,7 +200,7 @@ impl Shared {
     ///
     /// # Errors
     /// With the reply that says why there is nothing to run.
-    pub(super) async fn asked(&self, caller: &Arc<Caller>, verb: &RunWorkflow) -> Result<Asked, Box<RunReply>> {
+    pub(super) async fn asked(&self, caller: &Arc<Caller>, verb: &RunWorkflow) -> Result<RunTarget, Box<RunReply>> {
         let invalid = |problems: String| not_started("definition_invalid", problems);
         let given = [&verb.workflow_name, &verb.workflow_file].into_iter().flatten().count()
             + usize::from(verb.workflow_definition.is_some());
@@ -216,15 +216,15 @@ impl Shared {
             (None, Some(name), _) => {
                 let named = self.named(caller, name).await;
                 let saved = match named.map_err(|error| not_started("workflow_not_found", error))? {
-                    Named::Machine(saved) => saved,
-                    Named::Function(workflow) => return Ok(Asked::Function(workflow)),
-                    Named::Remote(tool) => return Ok(Asked::Remote(tool)),
+                    ResolvedTarget::Machine(saved) => saved,
+                    ResolvedTarget::Function(workflow) => return Ok(RunTarget::Function(workflow)),
+                    ResolvedTarget::Remote(tool) => return Ok(RunTarget::Remote(tool)),
                 };
                 let definition = Definition::parse(&saved.definition, &TerminalTools).map_err(|problems| {
                     invalid(format!("{INVALID}: the workflow '{}' is not valid:\n{problems}", saved.name))
                 })?;
-                let source = Source::Saved { folder: saved.folder, name: saved.name };
-                return Ok(Asked::Machine(Box::new(definition), source));
+                let source = DefinitionSource::Saved { folder: saved.folder, name: saved.name };
+                return Ok(RunTarget::Machine(Box::new(definition), source));
             }
             (None, None, Some(file)) => {
                 let path = caller.folder.join(file);
@@ -240,18 +240,18 @@ impl Shared {
         };
         let definition = parsed.map_err(|problems| invalid(format!("{INVALID}:\n{problems}")))?;
         let source = self.given(caller, verb.save_on_success).await;
-        Ok(Asked::Machine(Box::new(definition), source))
+        Ok(RunTarget::Machine(Box::new(definition), source))
     }
 
     /// Returns the source of a definition that is given as a whole: it is saved in the caller's library if it runs to its
     /// end, unless `save_on_success` is false.
-    pub(super) async fn given(&self, caller: &Arc<Caller>, save_on_success: bool) -> Source {
+    pub(super) async fn given(&self, caller: &Arc<Caller>, save_on_success: bool) -> DefinitionSource {
         if !save_on_success {
-            return Source::Given;
+            return DefinitionSource::Given;
         }
         let (workflows, caller) = (self.workflows.clone(), caller.clone());
         let folder = tokio::task::spawn_blocking(move || workflows.folder(&caller)).await;
-        folder.map_or(Source::Given, |folder| Source::ToKeep { folder })
+        folder.map_or(DefinitionSource::Given, |folder| DefinitionSource::ToKeep { folder })
     }
 
     /// Does what the end of a run means for the library. Returns where the definition is, if it is there.
@@ -260,17 +260,20 @@ impl Shared {
     /// With the reason why a definition that is to be saved was not.
     pub(super) async fn keep(
         &self,
-        source: &Source,
+        source: &DefinitionSource,
         definition: &Definition,
         seal: &Seal,
-        ending: Ending,
-    ) -> Result<Option<Kept>, String> {
-        let Ending { completed, states, at, again } = ending;
+        ending: RunEnding,
+    ) -> Result<Option<LibraryCopy>, String> {
+        let RunEnding { completed, states, at, again } = ending;
         let (folder, mut kept) = match source {
-            Source::Given | Source::Function | Source::SavedFunction { .. } | Source::Remote { .. } => return Ok(None),
-            Source::Saved { folder, name } => (folder, Kept { saved: false, name: name.clone() }),
-            Source::ToKeep { .. } if !completed => return Ok(None),
-            Source::ToKeep { folder } => {
+            DefinitionSource::Given
+            | DefinitionSource::Function
+            | DefinitionSource::SavedFunction { .. }
+            | DefinitionSource::Remote { .. } => return Ok(None),
+            DefinitionSource::Saved { folder, name } => (folder, LibraryCopy { saved: false, name: name.clone() }),
+            DefinitionSource::ToKeep { .. } if !completed => return Ok(None),
+            DefinitionSource::ToKeep { folder } => {
                 if seal.hides_some_of(&definition.document().to_string()) {
                     tracing::info!("a workflow with a secret in it is not saved, since libraries are shared");
                     return Err(
@@ -282,14 +285,14 @@ impl Shared {
                 let kept = self.workflows.keep(folder, definition.document().clone()).await;
                 let kept =
                     kept.inspect_err(|error| tracing::warn!(error, "a workflow that ran to its end is not saved"))?;
-                (folder, Kept { saved: kept.saved, name: kept.name })
+                (folder, LibraryCopy { saved: kept.saved, name: kept.name })
             }
         };
         let signature = Signature::of(definition.document());
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(at.0).unwrap_or(0));
         if again && let Some(metadata) = self.workflows.metadata(folder, &kept.name).await {
             // An earlier daemon may have come as far as that, and not as far as telling.
-            let is_ours = matches!(source, Source::ToKeep { .. }) && metadata.is_created_since(at);
+            let is_ours = matches!(source, DefinitionSource::ToKeep { .. }) && metadata.is_created_since(at);
             kept.saved |= is_ours;
             if metadata.counts(at) {
                 return Ok(Some(kept));

@@ -5,7 +5,7 @@ use steplatch_access::Redactor;
 use steplatch_library::Signature;
 use steplatch_protocol::RunWorkflow;
 
-use super::function::Given;
+use super::function::RunArguments;
 
 /// A name under which only one run begins: of the caller, or a step of theirs that is asked for again.
 #[derive(Debug, Clone)]
@@ -21,7 +21,7 @@ impl StartKey {
     /// Returns the key of a request to run a workflow, if it has one; else that of a step.
     pub(super) fn of(
         verb: &RunWorkflow,
-        given: Option<&Given>,
+        given: Option<&RunArguments>,
         step: Option<String>,
         secrets: &Redactor,
     ) -> Option<Self> {
@@ -30,7 +30,7 @@ impl StartKey {
         if let Value::Object(fields) = &mut verb {
             fields.retain(|name, value| !BESIDES.contains(&name.as_str()) && !value.is_null());
         }
-        let given = given.map(|Given { input, params }| (input, params));
+        let given = given.map(|RunArguments { input, params }| (input, params));
         Some(Self::of_request(key, json!([verb, given]), secrets))
     }
 

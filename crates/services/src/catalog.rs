@@ -154,8 +154,12 @@ impl Catalog {
             let changed = if updated.contains(&workflow.id) { Some(now) } else { before };
             list.insert(workflow.id.clone(), NamedWorkflow { workflow: Arc::new(workflow), changed });
         }
-        let changed =
-            CatalogDiff { added: added.len(), updated: updated.len(), removed: removed.len(), unchanged: unchanged.len() };
+        let changed = CatalogDiff {
+            added: added.len(),
+            updated: updated.len(),
+            removed: removed.len(),
+            unchanged: unchanged.len(),
+        };
         let titles: Vec<(Key, String)> =
             list.iter().map(|(id, known)| (Key::new(name, id.clone()), known.workflow.title.clone())).collect();
         let remembered: BTreeMap<Key, String> = kept

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use steplatch_daemon::{Configuration, Daemon, ShutdownMode, KeptRuns, Options, ShutdownHandle, WorkerStarter};
+use steplatch_daemon::{Configuration, Daemon, Options, RetentionPolicy, ShutdownHandle, ShutdownMode, WorkerStarter};
 use steplatch_host::Starter;
 use steplatch_protocol::{
     AwaitOutput, AwaitOutputReply, Client, GetScreenContent, Hello, OpenTerminal, OpenTerminalReply, PROTOCOL_VERSION,
@@ -56,24 +56,24 @@ impl TestDaemon {
 
     /// Starts a daemon whose terminals have these options.
     pub async fn with(terminals: steplatch_terminal::Options) -> Self {
-        Self::start(tempfile::tempdir().expect("a temporary folder"), terminals, KeptRuns::default()).await
+        Self::start(tempfile::tempdir().expect("a temporary folder"), terminals, RetentionPolicy::default()).await
     }
 
     /// Starts a daemon that keeps these finished runs.
-    pub async fn keeping(runs: KeptRuns) -> Self {
+    pub async fn keeping(runs: RetentionPolicy) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         Self::start(folder, steplatch_terminal::Options::default(), runs).await
     }
 
     /// Starts a daemon in this folder.
     pub async fn in_folder(folder: TempDir) -> Self {
-        Self::start(folder, steplatch_terminal::Options::default(), KeptRuns::default()).await
+        Self::start(folder, steplatch_terminal::Options::default(), RetentionPolicy::default()).await
     }
 
     /// Starts a daemon in this folder with settings that can be changed.
     pub async fn configured(folder: TempDir, configuration: Configuration) -> Self {
         let terminals = steplatch_terminal::Options::default();
-        Self::start_with(folder, terminals, KeptRuns::default(), configuration).await
+        Self::start_with(folder, terminals, RetentionPolicy::default(), configuration).await
     }
 
     /// Changes the settings that can be changed while it runs.
@@ -81,14 +81,14 @@ impl TestDaemon {
         self.configuration.send_replace(configuration);
     }
 
-    async fn start(folder: TempDir, terminals: steplatch_terminal::Options, runs: KeptRuns) -> Self {
+    async fn start(folder: TempDir, terminals: steplatch_terminal::Options, runs: RetentionPolicy) -> Self {
         Self::start_with(folder, terminals, runs, Configuration::default()).await
     }
 
     async fn start_with(
         folder: TempDir,
         terminals: steplatch_terminal::Options,
-        runs: KeptRuns,
+        runs: RetentionPolicy,
         configuration: Configuration,
     ) -> Self {
         let place = Place::new(folder.path().join("state"), folder.path().join("run"));

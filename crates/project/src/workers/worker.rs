@@ -143,7 +143,9 @@ impl Worker {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| WorkerExited::new(format!("a process to execute functions could not be started: {error}")))?;
+            .map_err(|error| {
+                WorkerExited::new(format!("a process to execute functions could not be started: {error}"))
+            })?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(WorkerExited::new("the pipes of a worker are gone"));
         };

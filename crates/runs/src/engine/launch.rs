@@ -10,9 +10,9 @@ use super::recorder::{Recorder, RecorderParts};
 use super::runner::{Attempt, RunKind, drive};
 use crate::locked::PrivateForm;
 use crate::origin::Environment;
-use crate::run::{About, Run};
+use crate::run::{Run, RunHeader};
 use crate::seal::{LiveSeal, Seal};
-use crate::shared::Shared;
+use crate::shared::Engine;
 use crate::start_key::StartKey;
 
 /// What a run of any kind begins with.
@@ -20,7 +20,7 @@ pub(crate) struct LaunchParts {
     /// The caller for whom the run works.
     pub(crate) caller: Arc<Caller>,
     pub(crate) run: RunId,
-    pub(crate) about: About,
+    pub(crate) about: RunHeader,
     /// How much of the caller's environment the run needs after a restart.
     pub(crate) environment: Environment,
     /// Knows the names of fields that hold secrets.
@@ -29,7 +29,7 @@ pub(crate) struct LaunchParts {
     pub(crate) key: Option<StartKey>,
 }
 
-impl Shared {
+impl Engine {
     /// Begins a run. `begin` makes the kind of run and its first entries, which it has applied. Returns once these are stored, or the run
     /// that began before under the same key or id.
     ///

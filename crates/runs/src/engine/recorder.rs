@@ -14,10 +14,10 @@ use tokio::sync::watch;
 
 use crate::kind::Kind;
 use crate::locked::PrivateForm;
-use crate::origin::{Environment, Origin};
-use crate::run::{About, Progress, Run, RunState};
+use crate::origin::{Environment, ResumeContext};
+use crate::run::{Run, RunHeader, RunState, RunStatus};
 use crate::seal::{LiveSeal, SealedEntries, SealedEntry};
-use crate::shared::Shared;
+use crate::shared::Engine;
 
 /// Version of the layout of entries.
 pub(crate) const ENTRY_VERSION: u16 = SEMANTICS_VERSION as u16;
@@ -43,11 +43,11 @@ pub(super) enum Written {
 
 /// Stores and publishes one run.
 pub(crate) struct Recorder {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<Engine>,
     pub(crate) caller: Arc<Caller>,
     pub(crate) run: Arc<Run>,
-    pub(crate) about: About,
-    progress: watch::Sender<Progress>,
+    pub(crate) about: RunHeader,
+    progress: watch::Sender<RunStatus>,
     seal: LiveSeal,
     private: PrivateForm,
     environment: Environment,
@@ -61,8 +61,8 @@ pub(crate) struct Recorder {
 pub(crate) struct RecorderParts {
     pub(crate) caller: Arc<Caller>,
     pub(crate) run: Arc<Run>,
-    pub(crate) about: About,
-    pub(crate) progress: watch::Sender<Progress>,
+    pub(crate) about: RunHeader,
+    pub(crate) progress: watch::Sender<RunStatus>,
     /// How much of the caller's environment the run needs after a restart.
     pub(crate) environment: Environment,
     pub(crate) seal: LiveSeal,
@@ -73,7 +73,7 @@ pub(crate) struct RecorderParts {
 }
 
 impl Recorder {
-    pub(crate) fn new(shared: Arc<Shared>, parts: RecorderParts) -> Self {
+    pub(crate) fn new(shared: Arc<Engine>, parts: RecorderParts) -> Self {
         let RecorderParts { caller, run, about, progress, environment, seal, private, seq } = parts;
         Self { shared, caller, run, about, progress, seal, private, environment, seq, listed: None }
     }
@@ -93,13 +93,13 @@ impl Recorder {
     }
 
     /// The run as followers see it now.
-    pub(crate) fn published(&self) -> watch::Ref<'_, Progress> {
+    pub(crate) fn published(&self) -> watch::Ref<'_, RunStatus> {
         self.progress.borrow()
     }
 
     /// Shows followers how far the run is.
-    pub(crate) fn publish(&self, now: Progress) {
-        self.progress.send_replace(Progress { seq: self.seq, ..now });
+    pub(crate) fn publish(&self, now: RunStatus) {
+        self.progress.send_replace(RunStatus { seq: self.seq, ..now });
         self.shared.listener.run_changed(&self.run.id);
     }
 
@@ -109,8 +109,8 @@ impl Recorder {
         let is_changed = self.progress.send_if_modified(|shown| {
             let waits = shown.state == RunState::Waiting;
             if waits {
-                let Progress { seq, below, .. } = std::mem::take(shown);
-                *shown = Progress { seq, below, ..Progress::default() };
+                let RunStatus { seq, below, .. } = std::mem::take(shown);
+                *shown = RunStatus { seq, below, ..RunStatus::default() };
             }
             waits
         });
@@ -136,7 +136,7 @@ impl Recorder {
     pub(super) async fn write_first(
         &mut self,
         sealed: SealedEntries,
-        now: &Progress,
+        now: &RunStatus,
         settlement: Settlement,
         key: Option<String>,
     ) -> Result<Appended, AppendError> {
@@ -150,7 +150,7 @@ impl Recorder {
 
     /// Stores entries and the progress that follows from them. Waits while the journal has no room. Does nothing where all of it is
     /// stored already.
-    pub(super) async fn write(&mut self, sealed: SealedEntries, now: &Progress, settlement: Settlement) -> Written {
+    pub(super) async fn write(&mut self, sealed: SealedEntries, now: &RunStatus, settlement: Settlement) -> Written {
         let append = self.append_of(sealed, now, settlement).await;
         if append.texts.is_empty() && append.redacted.is_empty() && append.private.is_none() {
             return Written::Nothing;
@@ -165,7 +165,7 @@ impl Recorder {
     }
 
     /// Stores the run as finished, unless it is already. Returns false when the run is not this daemon's to drive.
-    pub(super) async fn write_finished(&mut self, now: &Progress) -> bool {
+    pub(super) async fn write_finished(&mut self, now: &RunStatus) -> bool {
         if self.is_listed_as(now.state) {
             return true;
         }
@@ -176,7 +176,7 @@ impl Recorder {
     }
 
     /// Returns whether a run that ended like `now` may be stored as finished with its last entry.
-    pub(super) fn settlement(&self, now: &Progress, leaves_work: bool) -> Settlement {
+    pub(super) fn settlement(&self, now: &RunStatus, leaves_work: bool) -> Settlement {
         let is_awaited =
             self.shared.is_parent_locked(self.about.parent.as_ref()) || self.hands_secrets_over(now).is_some();
         if now.state.is_over() && (leaves_work || is_awaited) { Settlement::Unsettled } else { Settlement::Settled }
@@ -184,13 +184,13 @@ impl Recorder {
 
     /// Returns the function that started this run, if it has to store a result with secrets before the run is finished: what their
     /// marks stand for is gone then.
-    fn hands_secrets_over(&self, now: &Progress) -> Option<Arc<Run>> {
+    fn hands_secrets_over(&self, now: &RunStatus) -> Option<Arc<Run>> {
         let returned = now.returned.as_deref().filter(|returned| self.seal.hides(returned));
         let parent = returned.and(self.about.parent.as_ref()).and_then(|step| self.shared.driven(&step.run));
         parent.filter(|parent| parent.kind() == Kind::Function)
     }
 
-    async fn append_of(&mut self, sealed: SealedEntries, now: &Progress, settlement: Settlement) -> Append {
+    async fn append_of(&mut self, sealed: SealedEntries, now: &RunStatus, settlement: Settlement) -> Append {
         let SealedEntries { texts, redacted, has_learned } = sealed;
         let private = self.private_anew(now.asks_person, has_learned || self.seq == 0).await;
         let mut append = Append { redacted, ..Append::new(self.run.id.clone(), self.seq, ENTRY_VERSION, texts) };
@@ -201,7 +201,7 @@ impl Recorder {
             }
         } else if self.listed.is_none() {
             self.listed = Some(RunState::Running);
-            append.summary = Some(Progress { state: RunState::Running, ..Progress::default() }.summary(&self.about));
+            append.summary = Some(RunStatus { state: RunState::Running, ..RunStatus::default() }.summary(&self.about));
         }
         append.private = private;
         append
@@ -210,7 +210,7 @@ impl Recorder {
     /// Returns the private part as it is to be stored, if that changes.
     async fn private_anew(&mut self, asks_person: bool, has_changed: bool) -> Option<String> {
         let seal = self.seal.seal();
-        let text = || Origin::new(&self.caller, self.environment, seal).text();
+        let text = || ResumeContext::new(&self.caller, self.environment, seal).text();
         let private = self.private.stored_anew(&self.shared, &self.run.id, (asks_person, has_changed), text).await;
         self.shared.hide_for_next_daemon(private.as_deref(), seal).await;
         private
@@ -218,7 +218,7 @@ impl Recorder {
 
     /// Waits until the runs above can take the end of this one: until a locked parent is open, and until a parent has stored a result
     /// that holds secrets. Returns false when the daemon stops before.
-    pub(super) async fn wait_for_parents(&self, now: &Progress) -> bool {
+    pub(super) async fn wait_for_parents(&self, now: &RunStatus) -> bool {
         let parent = self.about.parent.as_ref();
         if self.shared.is_parent_locked(parent) {
             self.publish(now.clone());

@@ -10,10 +10,10 @@ use steplatch_store::{Journal as _, KnownRun, Record};
 
 use super::recorder::{Recorder, RecorderParts};
 use super::runner::{Attempt, RunKind, drive};
-use crate::origin::{Environment, Origin};
-use crate::run::{About, Run, RunInputs};
+use crate::origin::{Environment, ResumeContext};
+use crate::run::{Run, RunHeader, RunInputs};
 use crate::seal::{LiveSeal, Seal};
-use crate::shared::Shared;
+use crate::shared::Engine;
 
 /// How a kind of run is found again.
 pub(crate) trait Recovery: Send + Sized + 'static {
@@ -28,8 +28,8 @@ pub(crate) trait Recovery: Send + Sized + 'static {
     /// # Errors
     /// In a whole sentence, when it cannot be read.
     fn read(
-        shared: &Arc<Shared>,
-        about: &About,
+        shared: &Arc<Engine>,
+        about: &RunHeader,
         run: &RunId,
         records: Vec<Record>,
         seal: Seal,
@@ -93,7 +93,7 @@ impl<K: RunKind> RecoveredRun for Recovered<K> {
 /// Callers of runs by their stored form: many runs were begun by few.
 pub(crate) type KnownCallers = HashMap<String, (Arc<Caller>, Seal)>;
 
-impl Shared {
+impl Engine {
     /// Makes a run out of what the journal has of it. `key` opens a private part that is sealed.
     ///
     /// # Errors
@@ -108,9 +108,9 @@ impl Shared {
         let (caller, seal) = match callers.get(&text) {
             Some(known) => known.clone(),
             None => {
-                let origin = match serde_json::from_str::<Origin>(&text) {
+                let origin = match serde_json::from_str::<ResumeContext>(&text) {
                     Ok(origin) => origin,
-                    Err(_) if K::GOES_ON_WITHOUT_CALLER => Origin::default(),
+                    Err(_) if K::GOES_ON_WITHOUT_CALLER => ResumeContext::default(),
                     Err(error) => return Err(format!("what it needs to go on can not be read: {error}")),
                 };
                 let (caller, seal) = origin.into_parts();

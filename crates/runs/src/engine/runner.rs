@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::recorder::{Recorder, Settlement, Written};
 use super::recovery::Recovery;
-use crate::run::{Disposition, Progress, RunInput, RunInputs};
+use crate::run::{Disposition, RunInput, RunInputs, RunStatus};
 use crate::seal::{SealedEntries, SealedEntry};
 
 /// Whether effects may have been performed before.
@@ -57,7 +57,7 @@ pub(crate) trait RunKind: Recovery {
     fn recorder_mut(&mut self) -> &mut Recorder;
 
     /// Returns how far the run is.
-    fn progress(&self) -> Progress;
+    fn progress(&self) -> RunStatus;
 
     fn is_over(&self) -> bool;
 
@@ -147,7 +147,7 @@ pub(crate) trait RunKind: Recovery {
     fn sealed(
         &mut self,
         entries: &[Self::Entry],
-    ) -> impl Future<Output = (SealedEntries, Progress, Settlement)> + Send {
+    ) -> impl Future<Output = (SealedEntries, RunStatus, Settlement)> + Send {
         async move {
             let own = self.own_secrets();
             let sealed = self.recorder_mut().seal(entries, &own).await;

@@ -16,26 +16,26 @@ use steplatch_workflow::substitute;
 
 use super::entry::{Entry, Started};
 use super::frame::Frame;
-use super::history::Folded;
-use super::node::Declared;
+use super::history::FunctionState;
+use super::node::DeclaredNodes;
 use super::run::{FunctionRun, OwnFile};
 use crate::engine::{LaunchParts, uncancelled};
 use crate::origin::Environment;
 use crate::pins::{References, callable, check_nodes};
-use crate::run::{About, Run};
+use crate::run::{Run, RunHeader};
 use crate::runs::not_started;
 use crate::seal::Seal;
-use crate::shared::Shared;
-use crate::source::{Source, read};
+use crate::shared::Engine;
+use crate::source::{DefinitionSource, read};
 use crate::start_key::StartKey;
 
 /// What a function is given, of any kind that JSON has.
-pub(crate) struct Given {
+pub(crate) struct RunArguments {
     pub(crate) input: Value,
     pub(crate) params: Map<String, Value>,
 }
 
-impl Given {
+impl RunArguments {
     /// What a machine is given of it, as text.
     pub(crate) fn as_variables(&self) -> BTreeMap<String, String> {
         let input = Some(("input", &self.input)).filter(|(_, input)| !input.is_null());
@@ -65,14 +65,14 @@ impl Given {
 }
 
 /// Where a function is found that is to be run.
-pub(crate) enum FunctionFrom<'f> {
+pub(crate) enum FunctionLocation<'f> {
     /// In a file that somebody names.
     File(&'f str),
     /// In the library.
     Library(&'f FunctionWorkflow),
 }
 
-impl Shared {
+impl Engine {
     /// Begins a run of a function, or finds the one that began under the same key. Returns once it is
     /// written down.
     ///
@@ -82,8 +82,8 @@ impl Shared {
         self: &Arc<Self>,
         caller: &Arc<Caller>,
         verb: &RunWorkflow,
-        from: FunctionFrom<'_>,
-        given: Option<Given>,
+        from: FunctionLocation<'_>,
+        given: Option<RunArguments>,
         key: Option<StartKey>,
     ) -> Result<Arc<Run>, Box<RunReply>> {
         let invalid = |error: String| not_started("definition_invalid", error);
@@ -96,7 +96,7 @@ impl Shared {
             return Err(invalid(format!("'{name}' means nothing to a workflow that is a function; leave it out")));
         }
         let (name, text, declared, workflow, source) = match from {
-            FunctionFrom::File(file) => {
+            FunctionLocation::File(file) => {
                 let path: PathBuf = caller.folder.join(file);
                 let shown = path.display().to_string();
                 let text = read(path.clone()).await;
@@ -107,16 +107,16 @@ impl Shared {
                 let declared = declared.map_err(|error| invalid(format!("the workflow is not valid:\n{error}")))?;
                 let workflow = workflow_of(&declared, verb.workflow_name.as_deref())
                     .map_err(|error| invalid(format!("'{shown}' {error}")))?;
-                (name, text, declared, workflow, Source::Function)
+                (name, text, declared, workflow, DefinitionSource::Function)
             }
-            FunctionFrom::Library(found) => {
+            FunctionLocation::Library(found) => {
                 let (text, declared) = (found.text().to_owned(), found.declared().to_owned());
-                (found.file(), text, declared, found.id.clone(), Source::of_function(found))
+                (found.file(), text, declared, found.id.clone(), DefinitionSource::of_function(found))
             }
         };
         let nodes = nodes_of(self, caller, &declared).await.map_err(|error| not_started("execution_error", error))?;
-        let variables = || Given::of_variables(verb.initial_variables.clone().unwrap_or_default());
-        let Given { input, params } = given.unwrap_or_else(variables);
+        let variables = || RunArguments::of_variables(verb.initial_variables.clone().unwrap_or_default());
+        let RunArguments { input, params } = given.unwrap_or_else(variables);
         let started = Started {
             at: clock::now(),
             run: RunId::random(),
@@ -144,7 +144,7 @@ impl Shared {
         self: Arc<Self>,
         caller: Arc<Caller>,
         started: Started,
-        source: Source,
+        source: DefinitionSource,
         parent: Option<StepId>,
         key: Option<StartKey>,
     ) -> Result<Arc<Run>, String> {
@@ -155,16 +155,16 @@ impl Shared {
         self: Arc<Self>,
         caller: Arc<Caller>,
         started: Started,
-        source: Source,
+        source: DefinitionSource,
         parent: Option<StepId>,
         key: Option<StartKey>,
     ) -> Result<Arc<Run>, String> {
         if self.stopping.is_cancelled() {
             return Err("the daemon is stopping; ask again".to_owned());
         }
-        let declared = Arc::new(Declared::read(&started.nodes, &self.hands, &started.run)?);
+        let declared = Arc::new(DeclaredNodes::read(&started.nodes, &self.hands, &started.run)?);
         let caller = self.pinned(caller, || References::of_functions(&started.text, &started.nodes)).await?;
-        let mut about = About {
+        let mut about = RunHeader {
             workflow: started.workflow.clone(),
             started: started.at,
             input: started.input.clone(),
@@ -181,7 +181,7 @@ impl Shared {
         let (environment, seal, run) = (Environment::Whole, Seal::default(), started.run.clone());
         let parts = LaunchParts { caller, run, about, environment, seal, key };
         self.launch(parts, |recorder| {
-            let mut run = FunctionRun::new(recorder, &started, Folded::default(), declared, file, frame);
+            let mut run = FunctionRun::new(recorder, &started, FunctionState::default(), declared, file, frame);
             let entry = Entry::Started(Box::new(started));
             run.folded.apply(&entry);
             (run, vec![entry])
@@ -249,7 +249,7 @@ impl Shared {
             timeout,
             one_heap: true,
         };
-        self.clone().begin_written(caller.clone(), started, Source::Function, None, key).await
+        self.clone().begin_written(caller.clone(), started, DefinitionSource::Function, None, key).await
     }
 }
 
@@ -264,7 +264,7 @@ impl Started {
 ///
 /// # Errors
 /// In a whole sentence, when the project can not be read.
-pub(super) async fn nodes_of(shared: &Shared, caller: &Caller, declared: &[Declaration]) -> Result<Vec<Value>, String> {
+pub(super) async fn nodes_of(shared: &Engine, caller: &Caller, declared: &[Declaration]) -> Result<Vec<Value>, String> {
     let mut nodes: Vec<Value> = declared.iter().filter_map(|declared| python::document(declared, None)).collect();
     let project = shared.projects.of(caller).await?;
     caller.pins.as_ref().map_or(Ok(()), |pins| check_nodes(pins, &project))?;

@@ -13,7 +13,7 @@ use steplatch_python_api::{FailureKind, State};
 use steplatch_workflow::Timestamp;
 
 use super::entry::Entry;
-use super::frame::{Frame, Told};
+use super::frame::{Frame, FrameInput};
 use super::history::ROOT;
 use super::run::FunctionRun;
 use super::work::until;
@@ -38,7 +38,7 @@ pub(super) struct Cancel {
 
 /// What a driver knows of the end of a run that is being cancelled.
 #[derive(Debug, Default)]
-pub(super) struct Ending {
+pub(super) struct CancelProgress {
     /// When the function has to be done with cleaning up.
     pub(super) cleans_up_until: Option<Timestamp>,
     /// Whether this daemon was asked for the cancel.
@@ -99,7 +99,7 @@ impl FunctionRun {
             held.clear();
         }
         self.ending.cleans_up_until = Some(clock::now().after(CLEANS_UP_WITHIN));
-        self.function_goes_on(ROOT, vec![Entry::Interrupted { at: clock::now() }], Told::Cancelled).await
+        self.function_goes_on(ROOT, vec![Entry::Interrupted { at: clock::now() }], FrameInput::Cancelled).await
     }
 
     /// Waits until a function may not compute any longer because its run is cancelled.

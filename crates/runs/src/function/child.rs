@@ -8,7 +8,7 @@ use steplatch_access::Caller;
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_nodes::NodeResult;
-use steplatch_project::{WorkflowRef, FunctionWorkflow, SavedMachine};
+use steplatch_project::{FunctionWorkflow, SavedMachine, WorkflowRef};
 use steplatch_protocol::NodeReply;
 use steplatch_python_api::{Answer, Declaration, Limits};
 use steplatch_services::check;
@@ -17,24 +17,24 @@ use steplatch_store::Journal as _;
 use steplatch_workflow::{Definition, Input, Limits as RunLimits, Outcome, Timestamp};
 use tokio_util::sync::CancellationToken;
 
-use super::begin::Given;
+use super::begin::RunArguments;
 use super::entry::{Entry, Started};
 use super::run::OwnFile;
-use super::work::{Came, after};
-use crate::child::{Watched, give_up, outcome_with, tell_of_waits};
-use crate::machine::Beginning;
+use super::work::{CallOutcome, after};
+use crate::child::{CancelOnDrop, give_up, outcome_with, tell_of_waits};
+use crate::machine::MachineLaunch;
 use crate::quota::DescendantQuota;
-use crate::remote::BeginsRemote;
-use crate::run::{Progress, Run, RunInbox, RunState};
+use crate::remote::RemoteLaunch;
+use crate::run::{Run, RunInbox, RunState, RunStatus};
 use crate::seal::Seal;
-use crate::shared::Shared;
-use crate::source::{Named, Source};
+use crate::shared::Engine;
+use crate::source::{DefinitionSource, ResolvedTarget};
 
 /// How deep runs that functions start may be nested.
 const MOST_LEVELS: u32 = 16;
 
 /// A run that a call wants.
-pub(super) struct Wanted {
+pub(super) struct ChildRequest {
     /// The step that starts it, by which it is found again.
     pub(super) step: StepId,
     pub(super) workflow: String,
@@ -47,7 +47,7 @@ pub(super) struct Wanted {
 }
 
 /// What a run begins with that a step of another one starts.
-pub(crate) struct Begins {
+pub(crate) struct ChildFunctionLaunch {
     pub(crate) run: RunId,
     pub(crate) step: StepId,
     pub(crate) input: Value,
@@ -62,42 +62,42 @@ pub(crate) struct Begins {
 ///
 /// The future has a name for its type because a run's driver performs this, and this starts a driver.
 pub(super) fn perform(
-    shared: Arc<Shared>,
+    shared: Arc<Engine>,
     caller: Arc<Caller>,
     parent: RunInbox,
     file: Option<Arc<OwnFile>>,
-    wanted: Wanted,
+    wanted: ChildRequest,
     interrupt: CancellationToken,
-) -> Pin<Box<dyn Future<Output = Came> + Send>> {
+) -> Pin<Box<dyn Future<Output = CallOutcome> + Send>> {
     Box::pin(async move {
         let id = RunId::started_by(&wanted.step);
-        let Wanted { ref step, at, timeout, .. } = wanted;
+        let ChildRequest { ref step, at, timeout, .. } = wanted;
         let (step, workflow) = (step.clone(), wanted.workflow.clone());
         let known = shared.find(&id).await;
         let _counted = match DescendantQuota::take(&shared, &step, matches!(known, Ok(Some(_)))) {
             Ok(counted) => counted,
             Err(full) => {
                 let message = full.to_string();
-                return Came::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message });
+                return CallOutcome::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message });
             }
         };
         let run = match known {
             Ok(Some(run)) => run,
             Ok(None) if wanted.depth > MOST_LEVELS => {
                 let message = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
-                return Came::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message });
+                return CallOutcome::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message });
             }
             Ok(None) => match Box::pin(begin(&shared, &caller, id, file.as_deref(), wanted)).await {
                 Ok(run) => run,
-                Err(error) => return Came::refused(error),
+                Err(error) => return CallOutcome::refused(error),
             },
-            Err(error) => return Came::refused(format!("what is known of run {id} can not be read: {error}")),
+            Err(error) => return CallOutcome::refused(format!("what is known of run {id} can not be read: {error}")),
         };
         let began = Input::ChildBegan { step: step.clone(), workflow: run.about.workflow.clone() };
         // A parent that is paused pauses it as well; one that is gone needs to know nothing.
         parent.send(began);
         // Whoever stops waiting for the child, stops the child; a daemon that stops leaves both to the next one.
-        let _watched = Watched::new(&shared, run.clone());
+        let _watched = CancelOnDrop::new(&shared, run.clone());
         tokio::select! {
             biased;
             _ = run.over_within(None) => {}
@@ -106,7 +106,7 @@ pub(super) fn perform(
             () = after(at, timeout) => {
                 give_up(&run).await;
                 let seconds = timeout.unwrap_or_default();
-                return Came::TimedOut(format!("Workflow '{workflow}' took longer than {seconds} s"));
+                return CallOutcome::TimedOut(format!("Workflow '{workflow}' took longer than {seconds} s"));
             }
         }
         came_of(&shared, &run, &workflow).await
@@ -114,11 +114,11 @@ pub(super) fn perform(
 }
 
 async fn begin(
-    shared: &Arc<Shared>,
+    shared: &Arc<Engine>,
     caller: &Arc<Caller>,
     run: RunId,
     file: Option<&OwnFile>,
-    wanted: Wanted,
+    wanted: ChildRequest,
 ) -> Result<Arc<Run>, String> {
     let own = match file {
         Some(OwnFile { name, text }) => {
@@ -136,59 +136,59 @@ async fn begin(
     let (file, text, declared, source) = match own {
         Some(own) => own,
         None => match shared.named(caller, &wanted.workflow).await? {
-            Named::Remote(tool) => {
-                let Wanted { step, input, params, .. } = wanted;
-                let input = Given { input, params }.into_arguments();
+            ResolvedTarget::Remote(tool) => {
+                let ChildRequest { step, input, params, .. } = wanted;
+                let input = RunArguments { input, params }.into_arguments();
                 check(&tool, &input)?;
-                let begins = BeginsRemote { run, tool: *tool, input, timeout: None, parent: Some(step), key: None };
+                let begins = RemoteLaunch { run, tool: *tool, input, timeout: None, parent: Some(step), key: None };
                 return shared.begin_remote(caller, begins).await;
             }
-            Named::Machine(saved) => return begin_machine(shared, caller, run, wanted, saved).await,
-            Named::Function(found) => {
-                let Wanted { step, input, params, depth, .. } = wanted;
-                let begins = Begins { run, step, input, params, depth, timeout: None };
+            ResolvedTarget::Machine(saved) => return begin_machine(shared, caller, run, wanted, saved).await,
+            ResolvedTarget::Function(found) => {
+                let ChildRequest { step, input, params, depth, .. } = wanted;
+                let begins = ChildFunctionLaunch { run, step, input, params, depth, timeout: None };
                 return begin_saved(shared, caller, &found, begins).await;
             }
         },
     };
-    let Wanted { step, workflow, input, params, depth, .. } = wanted;
-    let begins = Begins { run, step, input, params, depth, timeout: None };
+    let ChildRequest { step, workflow, input, params, depth, .. } = wanted;
+    let begins = ChildFunctionLaunch { run, step, input, params, depth, timeout: None };
     let function = (file, text, declared, workflow);
     begin_function(shared, caller, function, source, begins).await
 }
 
 /// Returns whether the library counts a run of a workflow that stands in the file of its parent: it does when that is
 /// the file that it has.
-async fn source_of_own(shared: &Shared, caller: &Caller, wanted: &Wanted, text: &str) -> Source {
+async fn source_of_own(shared: &Engine, caller: &Caller, wanted: &ChildRequest, text: &str) -> DefinitionSource {
     match shared.workflows.find(caller, &wanted.workflow).await {
-        Ok(WorkflowRef::Function(found)) if found.text() == text => Source::of_function(&found),
-        _ => Source::Function,
+        Ok(WorkflowRef::Function(found)) if found.text() == text => DefinitionSource::of_function(&found),
+        _ => DefinitionSource::Function,
     }
 }
 
-/// Begins a run of a function of the library.
+/// ChildFunctionLaunch a run of a function of the library.
 ///
 /// # Errors
 /// In whole sentences, when it can not begin.
 pub(crate) async fn begin_saved(
-    shared: &Arc<Shared>,
+    shared: &Arc<Engine>,
     caller: &Arc<Caller>,
     found: &FunctionWorkflow,
-    begins: Begins,
+    begins: ChildFunctionLaunch,
 ) -> Result<Arc<Run>, String> {
     let (text, declared) = (found.text().to_owned(), found.declared().to_owned());
     let function = (found.file(), text, declared, found.id.clone());
-    begin_function(shared, caller, function, Source::of_function(found), begins).await
+    begin_function(shared, caller, function, DefinitionSource::of_function(found), begins).await
 }
 
 async fn begin_function(
-    shared: &Arc<Shared>,
+    shared: &Arc<Engine>,
     caller: &Arc<Caller>,
     (file, text, declared, workflow): (String, String, Vec<Declaration>, String),
-    source: Source,
-    begins: Begins,
+    source: DefinitionSource,
+    begins: ChildFunctionLaunch,
 ) -> Result<Arc<Run>, String> {
-    let Begins { run, step, input, params, depth, timeout } = begins;
+    let ChildFunctionLaunch { run, step, input, params, depth, timeout } = begins;
     let started = Started {
         at: clock::now(),
         run,
@@ -208,13 +208,13 @@ async fn begin_function(
 }
 
 async fn begin_machine(
-    shared: &Arc<Shared>,
+    shared: &Arc<Engine>,
     caller: &Arc<Caller>,
     run: RunId,
-    wanted: Wanted,
+    wanted: ChildRequest,
     saved: SavedMachine,
 ) -> Result<Arc<Run>, String> {
-    let Wanted { step, input, params, depth, .. } = wanted;
+    let ChildRequest { step, input, params, depth, .. } = wanted;
     let definition = Definition::parse(&saved.definition, &TerminalTools)
         .map_err(|problems| format!("the workflow '{}' is not valid:\n{problems}", saved.name))?;
     let mut variables = params.clone();
@@ -231,13 +231,13 @@ async fn begin_machine(
         parent: Some(step),
         depth,
     };
-    let source = Source::Saved { folder: saved.folder, name: saved.name };
-    let beginning = Beginning { definition, source, start, key: None };
-    shared.begin_with(caller, beginning, Some(Given { input, params })).await
+    let source = DefinitionSource::Saved { folder: saved.folder, name: saved.name };
+    let beginning = MachineLaunch { definition, source, start, key: None };
+    shared.begin_with(caller, beginning, Some(RunArguments { input, params })).await
 }
 
 /// Returns what the run of a function that completed returned. Its secrets are in it only while it is in memory.
-pub(crate) async fn returned(shared: &Shared, run: &Run) -> Result<Value, String> {
+pub(crate) async fn returned(shared: &Engine, run: &Run) -> Result<Value, String> {
     if let Some(returned) = run.progress().returned {
         return Ok(Value::clone(&returned));
     }
@@ -254,7 +254,7 @@ pub(crate) async fn returned(shared: &Shared, run: &Run) -> Result<Value, String
 ///
 /// # Errors
 /// In whole sentences, when it came to nothing.
-pub(crate) async fn result_of(shared: &Shared, run: &Run) -> Result<NodeReply, String> {
+pub(crate) async fn result_of(shared: &Engine, run: &Run) -> Result<NodeReply, String> {
     let id = run.id.to_string();
     match run.state() {
         RunState::Completed => {}
@@ -268,7 +268,7 @@ pub(crate) async fn result_of(shared: &Shared, run: &Run) -> Result<NodeReply, S
 }
 
 /// Returns what a run of a function came to that is over, as the machine that waits for it is told.
-pub(crate) async fn outcome_of(shared: &Shared, run: &Run) -> Outcome {
+pub(crate) async fn outcome_of(shared: &Engine, run: &Run) -> Outcome {
     let returned = match run.state() {
         RunState::Completed => Some(returned(shared, run).await),
         _ => None,
@@ -277,22 +277,22 @@ pub(crate) async fn outcome_of(shared: &Shared, run: &Run) -> Outcome {
 }
 
 /// Returns why a run failed, on the last line of a traceback with the name of the exception before its text.
-fn raised(failed: &Progress) -> String {
+fn raised(failed: &RunStatus) -> String {
     let error = failed.error.clone().unwrap_or_default();
     let name = failed.traceback.as_deref().and_then(|traceback| traceback.strip_suffix(&error)?.rsplit('\n').next());
     format!("{}{error}", name.unwrap_or_default())
 }
 
 /// Says what a run that is over came to, as the function that waits for it is told.
-async fn came_of(shared: &Shared, run: &Run, workflow: &str) -> Came {
+async fn came_of(shared: &Engine, run: &Run, workflow: &str) -> CallOutcome {
     let failed = |error: String| {
         let message = format!("Workflow '{workflow}' ({}) {error}", run.id);
-        Came::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message })
+        CallOutcome::Answer(Answer::Raise { exception: "RuntimeError".to_owned(), message })
     };
     match run.state() {
         RunState::Completed => {}
         RunState::Cancelled => return failed("was cancelled".to_owned()),
         _ => return failed(format!("failed: {}", raised(&run.progress()))),
     }
-    shared.value_of(run).await.map_or_else(failed, Came::value)
+    shared.value_of(run).await.map_or_else(failed, CallOutcome::value)
 }

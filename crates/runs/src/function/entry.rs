@@ -57,7 +57,7 @@ pub(crate) enum Entry {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<By>,
         /// What was asked, in a few words.
-        asked: Asked,
+        asked: CallLabel,
         /// The seconds that it might take, where it took longer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout: Option<f64>,
@@ -69,7 +69,7 @@ pub(crate) enum Entry {
         /// Which call.
         number: u64,
         /// What was asked, in a few words.
-        asked: Asked,
+        asked: CallLabel,
     },
     /// Something happened to a graph.
     Graph {
@@ -209,7 +209,7 @@ fn is_root(frame: &u64) -> bool {
 /// What a call asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Asked {
+pub(crate) enum CallLabel {
     /// A node, by its id.
     Node(String),
     /// Somebody.
@@ -393,7 +393,7 @@ mod tests {
             within: None,
             call: Call { ordinal: 1, within: None, kind },
         };
-        let asked = || Asked::Node("greet".to_owned());
+        let asked = || CallLabel::Node("greet".to_owned());
         let answered = |answer: Answer| Entry::Answered { at, number, answer, by: None, asked: asked(), timeout: None };
         let node: NodeId = "greet".parse().unwrap();
         let graph = |event: GraphEvent| Entry::Graph { at, frame: 1, number: None, event, node: None, timeout: None };

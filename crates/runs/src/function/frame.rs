@@ -18,20 +18,20 @@ use steplatch_workflow::{By, Timestamp};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::entry::Entry;
-use super::history::{Open, ROOT, What};
+use super::history::{CallTarget, PendingCall, ROOT};
 use super::run::FunctionRun;
-use super::work::{Came, until};
+use super::work::{CallOutcome, until};
 
 /// Somebody who makes calls.
 pub(super) enum Frame {
     Function {
         execution: Box<Execution>,
-        /// What it is the answer to, unless it is the run itself.
-        of: Option<Box<Called>>,
+        /// CallTarget it is the answer to, unless it is the run itself.
+        of: Option<Box<CalledNode>>,
         /// Answers that are written down, and that it is not told while the run is paused.
-        held: Vec<Held>,
+        held: Vec<DeferredAnswer>,
     },
-    Graph(Box<OfGraph>),
+    Graph(Box<GraphFrame>),
     /// Wants one node called; the run itself then.
     Once {
         node: String,
@@ -41,7 +41,7 @@ pub(super) enum Frame {
 }
 
 /// An answer that a function is to be told once the run goes on.
-pub(super) struct Held {
+pub(super) struct DeferredAnswer {
     number: u64,
     /// The number of the call among the function's own.
     ordinal: u64,
@@ -49,14 +49,14 @@ pub(super) struct Held {
 }
 
 /// The call of a node that a frame is the answer to.
-pub(super) struct Called {
+pub(super) struct CalledNode {
     pub(super) node: Node,
     pub(super) input: Value,
 }
 
 /// A graph on its way.
-pub(super) struct OfGraph {
-    called: Called,
+pub(super) struct GraphFrame {
+    called: CalledNode,
     graph: Graph,
     progress: Progress,
     waits: CancellationToken,
@@ -64,8 +64,8 @@ pub(super) struct OfGraph {
     _ends: DropGuard,
 }
 
-impl OfGraph {
-    pub(super) fn new(called: Called, graph: Graph) -> Self {
+impl GraphFrame {
+    pub(super) fn new(called: CalledNode, graph: Graph) -> Self {
         let (progress, waits) = (Progress::new(&graph), CancellationToken::new());
         let ends = waits.clone().drop_guard();
         Self { called, graph, progress, waits, _ends: ends }
@@ -79,23 +79,23 @@ impl OfGraph {
     }
 }
 
-/// What the journal has of a function.
+/// CallTarget the journal has of a function.
 struct FunctionHistory {
-    /// What it asked and was told.
+    /// CallTarget it asked and was told.
     steps: Vec<Step>,
-    /// What it is still to be told.
-    held: Vec<Held>,
+    /// CallTarget it is still to be told.
+    held: Vec<DeferredAnswer>,
 }
 
 /// Why a function failed.
-struct Raised {
+struct RaisedError {
     /// The text of the exception, as `str()` has it; its name where it has none.
     error: String,
     /// The whole of it, as Python tells it.
     traceback: Option<String>,
 }
 
-impl From<Failure> for Raised {
+impl From<Failure> for RaisedError {
     fn from(failure: Failure) -> Self {
         let traceback = Some(failure.to_string());
         let error = if failure.message.is_empty() { failure.exception } else { failure.message };
@@ -104,7 +104,7 @@ impl From<Failure> for Raised {
 }
 
 /// Input that a function goes on with.
-pub(super) enum Told {
+pub(super) enum FrameInput {
     /// Nothing: it begins, or is found where it was.
     Nothing,
     /// The answer to a call, by the number among its own; written down with what follows from it.
@@ -118,27 +118,27 @@ pub(super) enum Told {
 impl FunctionRun {
     /// Has a function go on; writes down `entries` and what it asks, and has that done. Returns false when this run is
     /// not ours to go on with.
-    pub(super) async fn function_goes_on(&mut self, number: u64, mut entries: Vec<Entry>, told: Told) -> bool {
+    pub(super) async fn function_goes_on(&mut self, number: u64, mut entries: Vec<Entry>, told: FrameInput) -> bool {
         let recorded = match &told {
-            Told::Answer(ordinal, answer) => Some(Step::Answered { ordinal: *ordinal, answer: answer.clone() }),
-            Told::Inline(ordinal) => Some(Step::Inlined { ordinal: *ordinal }),
-            Told::Cancelled => Some(Step::Cancelled),
-            Told::Nothing => None,
+            FrameInput::Answer(ordinal, answer) => Some(Step::Answered { ordinal: *ordinal, answer: answer.clone() }),
+            FrameInput::Inline(ordinal) => Some(Step::Inlined { ordinal: *ordinal }),
+            FrameInput::Cancelled => Some(Step::Cancelled),
+            FrameInput::Nothing => None,
         };
         let out_of_patience = self.out_of_patience();
         tokio::pin!(out_of_patience);
         let Some(Frame::Function { execution, .. }) = self.frames.get_mut(&number) else { return true };
         let gone = async {
             match told {
-                Told::Answer(ordinal, answer) => execution.answer(ordinal, answer).await,
-                Told::Inline(ordinal) => execution.inline(ordinal).await,
-                Told::Nothing | Told::Cancelled => Ok(None),
+                FrameInput::Answer(ordinal, answer) => execution.answer(ordinal, answer).await,
+                FrameInput::Inline(ordinal) => execution.inline(ordinal).await,
+                FrameInput::Nothing | FrameInput::Cancelled => Ok(None),
             }
         };
         let gone = tokio::select! {
             biased;
             gone = gone => gone,
-            // What it computes leads nowhere any more. The cancel itself is the next thing that is heard.
+            // CallTarget it computes leads nowhere any more. The cancel itself is the next thing that is heard.
             () = &mut out_of_patience => return self.give_up(entries).await,
         };
         let is_replayed = matches!(gone, Ok(None));
@@ -176,11 +176,11 @@ impl FunctionRun {
                 let ended = match state {
                     State::Waiting(_) => None,
                     State::Completed(result) => Some(Ok(result)),
-                    State::Failed(failure) => Some(Err(Raised::from(failure))),
+                    State::Failed(failure) => Some(Err(RaisedError::from(failure))),
                 };
                 (calls, ended)
             }
-            Err(error) => (Vec::new(), Some(Err(Raised { error, traceback: None }))),
+            Err(error) => (Vec::new(), Some(Err(RaisedError { error, traceback: None }))),
         };
         let mut last = self.folded.last;
         let mut numbered = Vec::with_capacity(calls.len());
@@ -215,14 +215,14 @@ impl FunctionRun {
         number: u64,
         mut entries: Vec<Entry>,
         at: Timestamp,
-        ended: Result<Value, Raised>,
+        ended: Result<Value, RaisedError>,
     ) -> bool {
         if number == ROOT {
             let end = match ended {
                 Ok(result) => Entry::Completed { at, result },
-                Err(Raised { error, traceback }) => Entry::Failed { at, error, traceback },
+                Err(RaisedError { error, traceback }) => Entry::Failed { at, error, traceback },
             };
-            // What these entries close is still open in `folded`. A replay, as that of a cancel, does not say which calls the
+            // CallTarget these entries close is still open in `folded`. A replay, as that of a cancel, does not say which calls the
             // end leaves without an answer.
             let is_closed = |number: u64| {
                 let closes = |entry: &Entry| match entry {
@@ -238,7 +238,7 @@ impl FunctionRun {
             entries.extend(ending);
             return self.append(entries).await;
         }
-        // What it asked last without waiting for it is told, and nobody answers.
+        // CallTarget it asked last without waiting for it is told, and nobody answers.
         if !self.append(entries).await {
             return false;
         }
@@ -246,11 +246,11 @@ impl FunctionRun {
             let (node, input) = (&called.node, called.input.clone());
             let came = match ended {
                 Ok(output) => self.returned(node, input, output),
-                Err(Raised { error, traceback }) => {
+                Err(RaisedError { error, traceback }) => {
                     NodeResult::failed(node, input, ErrorType::Exception, traceback.unwrap_or(error))
                 }
             };
-            self.work.came(number, Came::node(came));
+            self.work.came(number, CallOutcome::node(came));
         }
         true
     }
@@ -266,7 +266,7 @@ impl FunctionRun {
         let at = clock::now();
         let is_paused = self.folded.paused.is_some();
         let ended = match call.and_then(|call| self.folded.open.get(call)).map(|open| &open.what) {
-            Some(What::Step { step, node, .. }) => Some((node.clone(), self.limit_of(number, step, node))),
+            Some(CallTarget::Step { step, node, .. }) => Some((node.clone(), self.limit_of(number, step, node))),
             _ => None,
         };
         let Some(Frame::Graph(of)) = self.frames.get_mut(&number) else { return true };
@@ -310,7 +310,7 @@ impl FunctionRun {
             }
         }
         if let Some(came) = came {
-            self.work.came(number, Came::node(came));
+            self.work.came(number, CallOutcome::node(came));
         }
         true
     }
@@ -323,7 +323,7 @@ impl FunctionRun {
                 () = until(due) => {}
                 () = waits.cancelled() => {}
             }
-            Came::DelayOver(step)
+            CallOutcome::DelayOver(step)
         });
     }
 
@@ -331,7 +331,7 @@ impl FunctionRun {
     pub(super) async fn begin_frame(&mut self, number: u64) -> bool {
         let at = clock::now();
         match self.frames.get(&number) {
-            Some(Frame::Function { .. }) => self.function_goes_on(number, Vec::new(), Told::Nothing).await,
+            Some(Frame::Function { .. }) => self.function_goes_on(number, Vec::new(), FrameInput::Nothing).await,
             Some(Frame::Graph(of)) => {
                 let input = match of.progress.has_begun() {
                     false => GraphInput::Start { input: of.called.input.clone() },
@@ -359,13 +359,13 @@ impl FunctionRun {
     pub(super) async fn resume_frame(&mut self, number: u64) -> Result<(), String> {
         let waits = self.folded.open.has_of_frame(number);
         if !matches!(self.frames.get(&number), Some(Frame::Graph(_))) {
-            // What was answered while it was paused may not have been told.
+            // CallTarget was answered while it was paused may not have been told.
             let found = if self.folded.was_paused { self.history_of(number, None).await?.held } else { Vec::new() };
             if let Some(Frame::Function { held, .. }) = self.frames.get_mut(&number) {
                 *held = found;
             }
             if !waits || self.folded.was_paused {
-                self.work.came(number, Came::Begin);
+                self.work.came(number, CallOutcome::Begin);
             }
             return Ok(());
         }
@@ -374,7 +374,7 @@ impl FunctionRun {
         of.progress = Progress::of(&of.graph, &history);
         if of.progress.ended().is_some() {
             let came = result(&of.called.node, &of.graph, &of.progress);
-            self.work.came(number, Came::node(came));
+            self.work.came(number, CallOutcome::node(came));
             return Ok(());
         }
         // Its calls are open, and are seen to as such.
@@ -383,7 +383,7 @@ impl FunctionRun {
                 self.delay(number, step, until);
             }
         }
-        self.work.came(number, Came::Begin);
+        self.work.came(number, CallOutcome::Begin);
         Ok(())
     }
 
@@ -425,15 +425,15 @@ impl FunctionRun {
                 Entry::Answered { number, answer, .. } => {
                     let Some(&ordinal) = ordinals.get(&number) else { continue };
                     if is_paused {
-                        held.push(Held { number, ordinal, answer });
+                        held.push(DeferredAnswer { number, ordinal, answer });
                     } else {
                         steps.push(Step::Answered { ordinal, answer });
                     }
                 }
-                // What it asked because of that answer comes next.
+                // CallTarget it asked because of that answer comes next.
                 Entry::Told { number, .. } => {
                     if let Some(at) = held.iter().position(|held| held.number == number) {
-                        let Held { ordinal, answer, .. } = held.remove(at);
+                        let DeferredAnswer { ordinal, answer, .. } = held.remove(at);
                         steps.push(Step::Answered { ordinal, answer });
                     }
                 }
@@ -471,29 +471,29 @@ impl FunctionRun {
     }
 
     /// Passes on what came of a call to whoever made it.
-    pub(super) async fn answer(&mut self, number: u64, open: Open, came: Came, by: Option<By>) -> bool {
+    pub(super) async fn answer(&mut self, number: u64, open: PendingCall, came: CallOutcome, by: Option<By>) -> bool {
         let at = clock::now();
         self.work.interrupt(number);
         let mut entries = self.abandoned_below(number, at);
         self.frames.remove(&number);
         let asked = open.asked(&self.recorder.run.id, number);
-        let timeout = open.timeout().filter(|_| matches!(came, Came::TimedOut(_)));
+        let timeout = open.timeout().filter(|_| matches!(came, CallOutcome::TimedOut(_)));
         match (self.frames.get_mut(&open.frame), open.what) {
-            (Some(Frame::Function { held, .. }), What::Call(call)) => {
+            (Some(Frame::Function { held, .. }), CallTarget::Call(call)) => {
                 let answer = came.into_answer();
                 entries.push(Entry::Answered { at, number, answer: answer.clone(), by, asked, timeout });
                 if self.folded.paused.is_some() {
-                    held.push(Held { number, ordinal: call.ordinal, answer });
+                    held.push(DeferredAnswer { number, ordinal: call.ordinal, answer });
                     return self.append(entries).await;
                 }
-                self.function_goes_on(open.frame, entries, Told::Answer(call.ordinal, answer)).await
+                self.function_goes_on(open.frame, entries, FrameInput::Answer(call.ordinal, answer)).await
             }
-            (Some(Frame::Graph(_)), What::Step { step, attempt, .. }) => {
+            (Some(Frame::Graph(_)), CallTarget::Step { step, attempt, .. }) => {
                 let outcome = came.into_outcome();
                 let input = GraphInput::AttemptEnded { step, attempt, outcome };
                 self.graph_goes_on(open.frame, entries, input, Some(number)).await
             }
-            (Some(Frame::Once { .. }), What::Call(_)) => {
+            (Some(Frame::Once { .. }), CallTarget::Call(_)) => {
                 let answer = came.into_answer();
                 let result = match &answer {
                     Answer::Value(result) => Entry::Completed { at, result: result.clone() },
@@ -520,12 +520,12 @@ impl FunctionRun {
                 }
                 _ => continue,
             };
-            for Held { number: answered, ordinal, answer } in held {
+            for DeferredAnswer { number: answered, ordinal, answer } in held {
                 if self.folded.end.is_some() {
                     return true;
                 }
                 let entries = vec![Entry::Told { at: clock::now(), number: answered }];
-                if !self.function_goes_on(number, entries, Told::Answer(ordinal, answer)).await {
+                if !self.function_goes_on(number, entries, FrameInput::Answer(ordinal, answer)).await {
                     return false;
                 }
             }

@@ -8,8 +8,8 @@ use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_store::Record;
 use steplatch_workflow::{AnsweredBy, Form};
 
-use super::entry::{Asked, Entry};
-use super::history::{Open, What, waits_for_somebody};
+use super::entry::{CallLabel, Entry};
+use super::history::{CallTarget, PendingCall, waits_for_somebody};
 use crate::event::Unreadable;
 use crate::gates::{ClosedGate, GateEnd, OpenGate};
 use crate::seal::Seal;
@@ -25,8 +25,8 @@ fn known(answerer: &str) -> Option<AnsweredBy> {
 }
 
 /// Returns the gate that an open call is, if it is one that waits.
-pub(super) fn open_gate(run: &RunId, number: u64, open: &Open) -> Option<OpenGate> {
-    let (at, What::Call(Call { kind, .. })) = (open.at, &open.what) else { return None };
+pub(super) fn open_gate(run: &RunId, number: u64, open: &PendingCall) -> Option<OpenGate> {
+    let (at, CallTarget::Call(Call { kind, .. })) = (open.at, &open.what) else { return None };
     let CallKind::Gate { prompt, choices, form, answered_by, context, timeout } = kind else { return None };
     if !waits_for_somebody(kind) || complaint(kind).is_some() {
         return None;
@@ -103,10 +103,10 @@ pub(crate) fn closed_gate(run: &RunId, record: &Record) -> Result<Option<ClosedG
             let answer = answer.as_str().map_or_else(|| answer.to_string(), str::to_owned);
             step(run, number).map(|step| ClosedGate { step, end: GateEnd::Answered { at, answer, by } })
         }
-        Entry::Answered { number, answer: Answer::Raise { .. }, asked: Asked::Gate, .. } => {
+        Entry::Answered { number, answer: Answer::Raise { .. }, asked: CallLabel::Gate, .. } => {
             step(run, number).map(|step| ClosedGate { step, end: GateEnd::Expired })
         }
-        Entry::Answered { number, asked: Asked::Gate, .. } => {
+        Entry::Answered { number, asked: CallLabel::Gate, .. } => {
             step(run, number).map(|step| ClosedGate { step, end: GateEnd::Other })
         }
         _ => None,

@@ -11,7 +11,7 @@ use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_workflow::{Pause, Timestamp};
 
 use super::cancel::Cancel;
-use super::entry::{Asked, Entry};
+use super::entry::{CallLabel, Entry};
 use super::inline::InlineExecution;
 use super::open_calls::OpenCalls;
 use crate::engine::WorkClock;
@@ -20,9 +20,9 @@ use crate::run::RunState;
 /// The frame that the run itself is.
 pub(super) const ROOT: u64 = 0;
 
-/// What has to be remembered of a run to go on with it.
+/// CallTarget has to be remembered of a run to go on with it.
 #[derive(Debug, Default)]
-pub(super) struct Folded {
+pub(super) struct FunctionState {
     /// The number of the last call.
     pub(super) last: u64,
     /// Calls that have no answer and are still waited for, by their numbers.
@@ -45,21 +45,21 @@ pub(super) struct Folded {
 
 /// A call that is waited for.
 #[derive(Debug, Clone)]
-pub(super) struct Open {
+pub(super) struct PendingCall {
     pub(super) at: Timestamp,
     /// Whose call it is.
     pub(super) frame: u64,
     /// The call of a node within which it is made, where the frame executes that node itself.
     pub(super) within: Option<u64>,
-    pub(super) what: What,
+    pub(super) what: CallTarget,
     /// How far it is, where the frame executes it itself.
     pub(super) inlined: Option<InlineExecution>,
 }
 
-/// What is called.
+/// CallTarget is called.
 #[derive(Debug, Clone)]
-pub(super) enum What {
-    /// What a function asks for.
+pub(super) enum CallTarget {
+    /// CallTarget a function asks for.
     Call(Call),
     /// A node, for a step of a graph.
     Step { step: NodeId, attempt: u32, node: NodeId, input: Value },
@@ -81,7 +81,7 @@ impl End {
     }
 }
 
-impl Folded {
+impl FunctionState {
     pub(super) fn apply(&mut self, entry: &Entry) {
         match entry {
             Entry::Started(started) => self.one_heap = started.one_heap,
@@ -89,8 +89,8 @@ impl Folded {
                 self.last = *number;
                 self.apply_inline(*frame, call);
                 if call.kind.wants_answer() {
-                    let what = What::Call(call.clone());
-                    self.open.insert(*number, Open { within: *within, ..Open::new(*at, *frame, what) });
+                    let what = CallTarget::Call(call.clone());
+                    self.open.insert(*number, PendingCall { within: *within, ..PendingCall::new(*at, *frame, what) });
                 }
             }
             Entry::Inlined { number, .. } => {
@@ -120,8 +120,8 @@ impl Folded {
                 GraphEvent::AttemptStarted { step, attempt, node, input } => {
                     self.last = *number;
                     let (step, node) = (step.clone(), node.clone());
-                    let what = What::Step { step, attempt: *attempt, node, input: input.clone() };
-                    self.open.insert(*number, Open::new(*at, *frame, what));
+                    let what = CallTarget::Step { step, attempt: *attempt, node, input: input.clone() };
+                    self.open.insert(*number, PendingCall::new(*at, *frame, what));
                 }
                 GraphEvent::AttemptEnded { outcome: StepOutcome::Finished { result }, .. } => {
                     self.open.remove(*number);
@@ -188,14 +188,14 @@ impl Folded {
 
     /// Returns the entries that end a run: every gate that still waits is cancelled before.
     pub(super) fn ended_by(&self, run: &RunId, at: Timestamp, end: Entry) -> Vec<Entry> {
-        let gates = self.open.waiting().filter(|(number, open)| open.asked(run, *number) == Asked::Gate);
-        let cancelled = gates.map(|(number, _)| Entry::Abandoned { at, number, asked: Asked::Gate });
+        let gates = self.open.waiting().filter(|(number, open)| open.asked(run, *number) == CallLabel::Gate);
+        let cancelled = gates.map(|(number, _)| Entry::Abandoned { at, number, asked: CallLabel::Gate });
         cancelled.chain([end]).collect()
     }
 }
 
-impl Open {
-    fn new(at: Timestamp, frame: u64, what: What) -> Self {
+impl PendingCall {
+    fn new(at: Timestamp, frame: u64, what: CallTarget) -> Self {
         Self { at, frame, within: None, what, inlined: None }
     }
 
@@ -205,12 +205,12 @@ impl Open {
     }
 
     pub(super) fn waits_for_somebody(&self) -> bool {
-        matches!(&self.what, What::Call(call) if waits_for_somebody(&call.kind))
+        matches!(&self.what, CallTarget::Call(call) if waits_for_somebody(&call.kind))
     }
 
     /// Returns the seconds that a call of a function may take.
     pub(super) fn timeout(&self) -> Option<f64> {
-        let What::Call(call) = &self.what else { return None };
+        let CallTarget::Call(call) = &self.what else { return None };
         match &call.kind {
             CallKind::Run { timeout, .. }
             | CallKind::Gate { timeout, .. }
@@ -221,17 +221,17 @@ impl Open {
     }
 
     /// Returns what is asked for, in a few words.
-    pub(super) fn asked(&self, run: &RunId, number: u64) -> Asked {
+    pub(super) fn asked(&self, run: &RunId, number: u64) -> CallLabel {
         match &self.what {
-            What::Step { node, .. } => Asked::Node(node.to_string()),
-            What::Call(call) => match &call.kind {
-                CallKind::Run { node, .. } => Asked::Node(node.clone()),
-                CallKind::RunGraph { graph, .. } => Asked::Node(graph.clone()),
-                CallKind::Gate { .. } => Asked::Gate,
+            CallTarget::Step { node, .. } => CallLabel::Node(node.to_string()),
+            CallTarget::Call(call) => match &call.kind {
+                CallKind::Run { node, .. } => CallLabel::Node(node.clone()),
+                CallKind::RunGraph { graph, .. } => CallLabel::Node(graph.clone()),
+                CallKind::Gate { .. } => CallLabel::Gate,
                 CallKind::RunWorkflow { workflow, .. } => {
-                    Asked::Run { workflow: workflow.clone(), run: child_of(run, number) }
+                    CallLabel::Run { workflow: workflow.clone(), run: child_of(run, number) }
                 }
-                _ => Asked::Other,
+                _ => CallLabel::Other,
             },
         }
     }
@@ -297,7 +297,7 @@ mod tests {
         let call = json!({"ordinal": 1, "call": "run_workflow", "workflow": "inner", "input": null, "params": {}, "timeout": null});
         let call: Call = serde_json::from_value(call).unwrap();
         let called = |number| Entry::Called { at: at(1), number, frame: ROOT, within: None, call: call.clone() };
-        let mut run = Folded::default();
+        let mut run = FunctionState::default();
         for entry in [started(), called(1), called(2), Entry::ChildWaits { at: at(10), number: 1 }] {
             run.apply(&entry);
         }

@@ -13,10 +13,10 @@ use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_workflow::Timestamp;
 
 use super::entry::Entry;
-use super::frame::{Frame, Told};
-use super::history::{Folded, Open, What};
+use super::frame::{Frame, FrameInput};
+use super::history::{CallTarget, FunctionState, PendingCall};
 use super::run::FunctionRun;
-use super::work::Came;
+use super::work::CallOutcome;
 
 /// How far a call is that its caller executes itself.
 #[derive(Debug, Clone)]
@@ -31,7 +31,9 @@ impl FunctionRun {
     /// Whether the function that makes this call executes the node itself: both stand in the same file.
     pub(super) fn is_inline(&self, number: u64, node: &Node) -> bool {
         let NodeKind::Function(function) = &node.kind else { return false };
-        let Some(Open { frame, what: What::Call(_), .. }) = self.folded.open.get(number) else { return false };
+        let Some(PendingCall { frame, what: CallTarget::Call(_), .. }) = self.folded.open.get(number) else {
+            return false;
+        };
         let Some(Frame::Function { execution, .. }) = self.frames.get(frame) else { return false };
         let own = self.file.as_ref().map(|file| &*file.text);
         // One that an older daemon began has a heap for each call.
@@ -42,7 +44,7 @@ impl FunctionRun {
     pub(super) fn resume_inline(&mut self, number: u64) {
         match self.folded.open.get(number).and_then(|open| open.inlined.clone()) {
             // It begins once it is known how far its caller was.
-            None => self.work.came(number, Came::Begin),
+            None => self.work.came(number, CallOutcome::Begin),
             Some(InlineExecution::Begun) => {}
             Some(InlineExecution::Ended(ended)) => self.inline_ended(number, *ended),
         }
@@ -51,23 +53,26 @@ impl FunctionRun {
     /// Leaves a call to the function that makes it, if it is such a call. Returns false when this run is not ours to go on
     /// with.
     pub(super) async fn begin_inline(&mut self, number: u64, at: Timestamp) -> bool {
-        let Some(Open { frame, what: What::Call(call), inlined: None, .. }) = self.folded.open.get(number) else {
+        let Some(PendingCall { frame, what: CallTarget::Call(call), inlined: None, .. }) = self.folded.open.get(number)
+        else {
             return true;
         };
         let (frame, ordinal) = (*frame, call.ordinal);
-        self.function_goes_on(frame, vec![Entry::Inlined { at, number }], Told::Inline(ordinal)).await
+        self.function_goes_on(frame, vec![Entry::Inlined { at, number }], FrameInput::Inline(ordinal)).await
     }
 
     /// Answers the call of a node that its caller has executed.
     pub(super) fn inline_ended(&mut self, number: u64, ended: CallKind) {
-        let Some(Open { what: What::Call(Call { kind, .. }), .. }) = self.folded.open.get(number) else { return };
+        let Some(PendingCall { what: CallTarget::Call(Call { kind, .. }), .. }) = self.folded.open.get(number) else {
+            return;
+        };
         let CallKind::Run { node, input, .. } = kind else { return };
         let CallKind::Ended { output, error, cancelled, .. } = ended else { return };
         let Some(node) = self.declared.get(node) else { return };
         let came = match error {
-            Some(error) if cancelled => Came::Answer(Answer::cancelled(error)),
-            Some(error) => Came::node(NodeResult::failed(node, input.clone(), ErrorType::Exception, error)),
-            None => Came::node(self.returned(node, input.clone(), output)),
+            Some(error) if cancelled => CallOutcome::Answer(Answer::cancelled(error)),
+            Some(error) => CallOutcome::node(NodeResult::failed(node, input.clone(), ErrorType::Exception, error)),
+            None => CallOutcome::node(self.returned(node, input.clone(), output)),
         };
         self.work.came(number, came);
     }
@@ -104,7 +109,7 @@ impl FunctionRun {
     }
 }
 
-impl Folded {
+impl FunctionState {
     /// Takes in a call of a function, by whose number among its own it says that it is made within another one, or that
     /// one is over.
     pub(super) fn apply_inline(&mut self, frame: u64, call: &Call) {
@@ -118,8 +123,8 @@ impl Folded {
     /// Returns the open calls of a function that are not among these, by their numbers among its own.
     pub(super) fn not_among(&self, frame: u64, ordinals: &[u64]) -> Vec<u64> {
         let own = self.open.of_frame(frame).filter_map(|(_, open)| match &open.what {
-            What::Call(call) => Some(call.ordinal),
-            What::Step { .. } => None,
+            CallTarget::Call(call) => Some(call.ordinal),
+            CallTarget::Step { .. } => None,
         });
         own.filter(|ordinal| !ordinals.contains(ordinal)).collect()
     }
@@ -132,8 +137,8 @@ mod tests {
     use super::*;
     use crate::seal::Seal;
 
-    fn folded(texts: &[&str]) -> Folded {
-        let mut folded = Folded::default();
+    fn folded(texts: &[&str]) -> FunctionState {
+        let mut folded = FunctionState::default();
         for (at, text) in texts.iter().enumerate() {
             let record = Record { seq: at as u64 + 1, version: 1, text: (*text).to_owned() };
             folded.apply(&Entry::read(&record, &Seal::default()).unwrap_or_else(|error| panic!("{error}")));
@@ -179,7 +184,7 @@ mod tests {
         };
         run.apply_inline(0, &ended);
         assert!(matches!(run.open.get(1).unwrap().inlined, Some(InlineExecution::Ended(_))));
-        run.apply(&Entry::Abandoned { at: Timestamp(3), number: 1, asked: super::super::entry::Asked::Other });
+        run.apply(&Entry::Abandoned { at: Timestamp(3), number: 1, asked: super::super::entry::CallLabel::Other });
         assert_eq!(run.open.orphans(), [2]);
         assert_eq!(run.not_among(0, &[3]), [2]);
     }

@@ -8,22 +8,22 @@ use steplatch_access::Caller;
 use steplatch_ids::RunId;
 use steplatch_nodes::{Call, Node, NodeKind, NodeResult};
 
-use crate::nodes::{Hands, Panes, Performer};
+use crate::nodes::{ExecutorFactory, NodeExecutor, PtyNodes};
 
 /// Nodes by their ids, and what they are performed with.
-pub(super) struct Declared {
+pub(super) struct DeclaredNodes {
     nodes: HashMap<String, Node>,
-    hands: Hands,
-    panes: Arc<Panes>,
-    performer: OnceLock<Performer>,
+    hands: ExecutorFactory,
+    panes: Arc<PtyNodes>,
+    performer: OnceLock<NodeExecutor>,
 }
 
-impl Declared {
+impl DeclaredNodes {
     /// Reads declarations, of which the first one of an id counts, and adds the node that everybody has.
     ///
     /// # Errors
     /// With everything that is wrong with them.
-    pub(super) fn read(documents: &[Value], hands: &Hands, run: &RunId) -> Result<Self, String> {
+    pub(super) fn read(documents: &[Value], hands: &ExecutorFactory, run: &RunId) -> Result<Self, String> {
         let mut nodes = HashMap::new();
         let mut problems = String::new();
         for document in documents.iter().chain([&json!({"id": "identity", "type": "identity"})]) {
@@ -52,7 +52,7 @@ impl Declared {
 
     /// Returns the values of the secrets that calls have referred to so far.
     pub(super) fn secrets(&self) -> BTreeSet<String> {
-        self.performer.get().map(Performer::resolved).unwrap_or_default()
+        self.performer.get().map(NodeExecutor::resolved).unwrap_or_default()
     }
 
     /// Takes over terminals that nodes were given by another daemon.

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use steplatch_python_api::Call;
 
-use super::history::{Open, What};
+use super::history::{CallTarget, PendingCall};
 use super::inline::InlineExecution;
 
-/// Open calls, by their numbers.
+/// PendingCall calls, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct OpenCalls {
-    calls: BTreeMap<u64, Open>,
+    calls: BTreeMap<u64, PendingCall>,
     /// Those that wait for a person or another client.
     waiting: BTreeSet<u64>,
     /// Those that are made as a part of the answer to another call, or to the run itself, by that one.
@@ -28,14 +28,14 @@ pub(super) struct OpenCalls {
 }
 
 impl OpenCalls {
-    pub(super) fn insert(&mut self, number: u64, open: Open) {
+    pub(super) fn insert(&mut self, number: u64, open: PendingCall) {
         self.remove(number);
         if open.waits_for_somebody() {
             self.waiting.insert(number);
         }
         self.below.entry(open.parent()).or_default().insert(number);
         self.frames.entry(open.frame).or_default().insert(number);
-        if let What::Call(Call { ordinal, .. }) = &open.what {
+        if let CallTarget::Call(Call { ordinal, .. }) = &open.what {
             self.ordinals.insert((open.frame, *ordinal), number);
         }
         if open.within.is_some_and(|within| !self.calls.contains_key(&within)) {
@@ -44,13 +44,13 @@ impl OpenCalls {
         self.calls.insert(number, open);
     }
 
-    pub(super) fn remove(&mut self, number: u64) -> Option<Open> {
+    pub(super) fn remove(&mut self, number: u64) -> Option<PendingCall> {
         let open = self.calls.remove(&number)?;
         self.waiting.remove(&number);
         self.orphans.remove(&number);
         take_from(&mut self.below, open.parent(), number);
         take_from(&mut self.frames, open.frame, number);
-        if let What::Call(Call { ordinal, .. }) = &open.what {
+        if let CallTarget::Call(Call { ordinal, .. }) = &open.what {
             self.ordinals.remove(&(open.frame, *ordinal));
         }
         let within = |other: &&u64| self.calls.get(other).is_some_and(|open| open.within == Some(number));
@@ -69,7 +69,7 @@ impl OpenCalls {
         }
     }
 
-    pub(super) fn get(&self, number: u64) -> Option<&Open> {
+    pub(super) fn get(&self, number: u64) -> Option<&PendingCall> {
         self.calls.get(&number)
     }
 
@@ -78,12 +78,12 @@ impl OpenCalls {
     }
 
     /// Returns all of them, as they began.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Open)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &PendingCall)> {
         self.calls.iter().map(|(number, open)| (*number, open))
     }
 
     /// Returns those that wait for a person or another client, as they began.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = (u64, &Open)> {
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (u64, &PendingCall)> {
         self.waiting.iter().map(|number| (*number, &self.calls[number]))
     }
 
@@ -98,7 +98,7 @@ impl OpenCalls {
     }
 
     /// Returns the calls of a frame, as they began.
-    pub(super) fn of_frame(&self, frame: u64) -> impl Iterator<Item = (u64, &Open)> {
+    pub(super) fn of_frame(&self, frame: u64) -> impl Iterator<Item = (u64, &PendingCall)> {
         self.frames.get(&frame).into_iter().flatten().map(|number| (*number, &self.calls[number]))
     }
 

@@ -1,4 +1,4 @@
-//! What functions ask for, performed.
+//! CallTarget functions ask for, performed.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use steplatch_python_api::{Answer, CallKind, Limits, Start};
 use steplatch_workflow::Timestamp;
 
 use super::child;
-use super::frame::{Called, Frame, OfGraph};
+use super::frame::{CalledNode, Frame, GraphFrame};
 use super::gate::complaint;
-use super::history::{Open, ROOT, What};
+use super::history::{CallTarget, PendingCall, ROOT};
 use super::run::FunctionRun;
-use super::work::{Came, after};
+use super::work::{CallOutcome, after};
 use crate::run::RunInbox;
 
 /// How deep functions and graphs may call each other within one run.
@@ -46,23 +46,23 @@ impl FunctionRun {
                 self.call_node(number, at, &graph, input, timeout, again);
             }
             kind @ CallKind::Gate { .. } if let Some(complaint) = complaint(&kind) => {
-                self.work.came(number, Came::refused(complaint));
+                self.work.came(number, CallOutcome::refused(complaint));
             }
             CallKind::Gate { prompt, timeout: timeout @ Some(seconds), .. } => {
                 let message = format!("nobody answered within {seconds} s: {prompt}");
-                self.work.later(number, at, timeout, Came::TimedOut(message));
+                self.work.later(number, at, timeout, CallOutcome::TimedOut(message));
             }
             // It is told as part of the run's progress; whoever answers is an input.
             CallKind::Gate { timeout: None, .. } => {}
-            CallKind::Sleep { seconds } => self.work.later(number, at, Some(seconds), Came::value(Value::Null)),
-            CallKind::Now {} => self.work.came(number, Came::value(clock::now().as_seconds())),
+            CallKind::Sleep { seconds } => self.work.later(number, at, Some(seconds), CallOutcome::value(Value::Null)),
+            CallKind::Now {} => self.work.came(number, CallOutcome::value(clock::now().as_seconds())),
             CallKind::Random {} => self.work.came(number, drawn()),
             CallKind::RunWorkflow { workflow, timeout: Some(timeout), .. } if timeout <= 0.0 => {
-                self.work.came(number, Came::TimedOut(too_long("Workflow", &workflow, Some(timeout))));
+                self.work.came(number, CallOutcome::TimedOut(too_long("Workflow", &workflow, Some(timeout))));
             }
             CallKind::RunWorkflow { workflow, input, params, timeout } => {
                 let interrupt = self.work.interrupt_for(number);
-                let wanted = child::Wanted {
+                let wanted = child::ChildRequest {
                     step: super::history::child_step(&self.recorder.run.id, number),
                     workflow,
                     input,
@@ -111,7 +111,7 @@ impl FunctionRun {
             return self.work.came(number, self.missing(number, id, input));
         };
         if timeout.is_some_and(|timeout| timeout <= 0.0) {
-            return self.work.came(number, Came::TimedOut(too_long("Node", id, timeout)));
+            return self.work.came(number, CallOutcome::TimedOut(too_long("Node", id, timeout)));
         }
         match &node.kind {
             NodeKind::Function(_) if self.is_inline(number, &node) => {
@@ -120,19 +120,19 @@ impl FunctionRun {
                 }
                 match again {
                     true => self.resume_inline(number),
-                    false => self.work.came(number, Came::Begin),
+                    false => self.work.came(number, CallOutcome::Begin),
                 }
             }
             NodeKind::Function(_) | NodeKind::Graph(_) => {
                 let is_begun = self.call_frame(number, at, node, (input, params), timeout);
                 // One that another daemon began is begun once it is known how far it was.
                 if is_begun && !again {
-                    self.work.came(number, Came::Begin);
+                    self.work.came(number, CallOutcome::Begin);
                 }
             }
             NodeKind::Identity(_) => {
                 let output = input.clone();
-                self.work.came(number, Came::node(NodeResult::succeeded(&node, input, output)));
+                self.work.came(number, CallOutcome::node(NodeResult::succeeded(&node, input, output)));
             }
             _ if again => {
                 let message = "The daemon ended while the node was running; whether it was done is not known, and it is \
@@ -145,7 +145,7 @@ impl FunctionRun {
                     (self.recorder.shared.hands.clone(), super::history::call_step(&self.recorder.run.id, number));
                 self.work.spawn(number, async move {
                     hands.end_left(&step.to_string()).await;
-                    Came::node(result)
+                    CallOutcome::node(result)
                 });
             }
             _ => {
@@ -159,12 +159,12 @@ impl FunctionRun {
                     tokio::pin!(performing);
                     tokio::select! {
                         biased;
-                        result = &mut performing => Came::node(result),
+                        result = &mut performing => CallOutcome::node(result),
                         () = after(at, timeout) => {
-                            // What it started has ended when it returns.
+                            // CallTarget it started has ended when it returns.
                             interrupt.cancel();
                             performing.await;
-                            Came::TimedOut(message)
+                            CallOutcome::TimedOut(message)
                         }
                     }
                 });
@@ -172,13 +172,13 @@ impl FunctionRun {
         }
     }
 
-    /// What comes of calling a node that is not there: an exception for a function, a failed result for a graph.
-    fn missing(&self, number: u64, id: &str, input: Value) -> Came {
-        let is_step = self.folded.open.get(number).is_some_and(|open| matches!(open.what, What::Step { .. }));
+    /// CallTarget comes of calling a node that is not there: an exception for a function, a failed result for a graph.
+    fn missing(&self, number: u64, id: &str, input: Value) -> CallOutcome {
+        let is_step = self.folded.open.get(number).is_some_and(|open| matches!(open.what, CallTarget::Step { .. }));
         if !is_step {
             return Self::not_found("Node", id);
         }
-        Came::node(NodeResult {
+        CallOutcome::node(NodeResult {
             success: false,
             output: Value::Null,
             error: Some(format!("Node '{id}' not found in session")),
@@ -205,17 +205,17 @@ impl FunctionRun {
         let frame = match &node.kind {
             NodeKind::Graph(graph) => {
                 let graph = graph.clone();
-                Frame::Graph(Box::new(OfGraph::new(Called { node, input }, graph)))
+                Frame::Graph(Box::new(GraphFrame::new(CalledNode { node, input }, graph)))
             }
             _ => match self.function_of(&node, at, &input, params) {
                 Ok(function) => Frame::Function {
                     execution: Box::new(self.recorder.shared.workers.execution(function)),
-                    of: Some(Box::new(Called { node, input })),
+                    of: Some(Box::new(CalledNode { node, input })),
                     held: Vec::new(),
                 },
                 Err(message) => {
                     let result = NodeResult::failed(&node, input, ErrorType::NotStarted, message);
-                    self.work.came(number, Came::node(result));
+                    self.work.came(number, CallOutcome::node(result));
                     return false;
                 }
             },
@@ -230,19 +230,19 @@ impl FunctionRun {
         if self.levels_above(number) >= MOST_LEVELS {
             let message = format!("Maximum recursion depth ({MOST_LEVELS}) exceeded");
             let result = NodeResult::failed(node, input.clone(), ErrorType::Exception, message);
-            self.work.came(number, Came::node(result));
+            self.work.came(number, CallOutcome::node(result));
             return false;
         }
         let own = node.timeout.map(Seconds::duration).as_ref().map(Duration::as_secs_f64);
         match (timeout, own) {
             (Some(timeout), own) if own.is_none_or(|own| timeout <= own) => {
                 let message = too_long("Node", node.id.as_str(), Some(timeout));
-                self.work.later(number, at, Some(timeout), Came::TimedOut(message));
+                self.work.later(number, at, Some(timeout), CallOutcome::TimedOut(message));
             }
             (_, Some(own)) => {
                 let message = format!("It took longer than {own} s, which is its limit.");
                 let result = NodeResult::failed(node, input.clone(), ErrorType::Timeout, message);
-                self.work.later(number, at, Some(own), Came::node(result));
+                self.work.later(number, at, Some(own), CallOutcome::node(result));
             }
             _ => {}
         }
@@ -276,7 +276,8 @@ impl FunctionRun {
     }
 
     fn levels_above(&self, number: u64) -> usize {
-        let parent = |number: &u64| self.folded.open.get(*number).map(Open::parent).filter(|frame| *frame != ROOT);
+        let parent =
+            |number: &u64| self.folded.open.get(*number).map(PendingCall::parent).filter(|frame| *frame != ROOT);
         std::iter::successors(parent(&number), parent).count()
     }
 
@@ -292,11 +293,11 @@ fn too_long(what: &str, id: &str, timeout: Option<f64>) -> String {
 }
 
 /// Draws a number from 0 to below 1, of as many digits as such numbers have.
-fn drawn() -> Came {
+fn drawn() -> CallOutcome {
     match getrandom::u64() {
         #[allow(clippy::cast_precision_loss, reason = "53 bits are what a number has")]
-        Ok(bits) => Came::value((bits >> 11) as f64 / (1_u64 << 53) as f64),
-        Err(error) => Came::Answer(Answer::Raise {
+        Ok(bits) => CallOutcome::value((bits >> 11) as f64 / (1_u64 << 53) as f64),
+        Err(error) => CallOutcome::Answer(Answer::Raise {
             exception: "OSError".to_owned(),
             message: format!("the operating system has no randomness to give: {error}"),
         }),

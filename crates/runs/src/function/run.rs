@@ -11,28 +11,28 @@ use steplatch_python_api::{Answer, Call, CallKind};
 use steplatch_store::Record;
 use steplatch_workflow::{By, Input};
 
-use super::cancel::Ending;
-use super::entry::{Asked, Entry, Started};
+use super::cancel::CancelProgress;
+use super::entry::{CallLabel, Entry, Started};
 use super::frame::Frame;
 use super::gate::{answer_of, is_for_person, open_gate, step};
-use super::history::{Folded, Open, ROOT, What, child_of, child_step};
-use super::node::Declared;
-use super::work::{Came, Work, due};
+use super::history::{CallTarget, FunctionState, PendingCall, ROOT, child_of, child_step};
+use super::node::DeclaredNodes;
+use super::work::{CallOutcome, PendingWork, due};
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RunKind, StoredRun};
 use crate::origin::Environment;
-use crate::run::{About, Progress, RunInputs, RunState};
+use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
-use crate::shared::Shared;
-use crate::source::Source;
+use crate::shared::Engine;
+use crate::source::DefinitionSource;
 
 /// One run of functions and graphs.
 pub(crate) struct FunctionRun {
     pub(super) recorder: Recorder,
-    pub(super) declared: Arc<Declared>,
+    pub(super) declared: Arc<DeclaredNodes>,
     /// Who makes calls, by the numbers of the calls that they are the answers to.
     pub(super) frames: HashMap<u64, Frame>,
-    pub(super) folded: Folded,
-    pub(super) work: Work,
+    pub(super) folded: FunctionState,
+    pub(super) work: PendingWork,
     /// Frames that are to begin once the run is not paused any more.
     pub(super) to_begin: Vec<u64>,
     pub(super) depth: u32,
@@ -42,8 +42,8 @@ pub(crate) struct FunctionRun {
     pub(super) file: Option<Arc<OwnFile>>,
     /// Whether the library has counted the run, whose end another daemon saw.
     pub(super) counted: bool,
-    /// What is known of its end while it is cancelled.
-    pub(super) ending: Ending,
+    /// CallTarget is known of its end while it is cancelled.
+    pub(super) ending: CancelProgress,
 }
 
 /// The file that a run was begun with.
@@ -53,9 +53,9 @@ pub(crate) struct OwnFile {
     pub(super) text: Arc<str>,
 }
 
-/// What makes a run go on.
-pub(crate) enum Happened {
-    Came { number: u64, came: Came, by: Option<By> },
+/// CallTarget makes a run go on.
+pub(crate) enum FunctionEvent {
+    Outcome { number: u64, came: CallOutcome, by: Option<By> },
     Child { number: u64, waits: bool },
     Cancelled { reason: String },
     CleanedUpTooLong,
@@ -65,11 +65,11 @@ pub(crate) enum Happened {
     OutOfTime,
 }
 
-/// What the journal has of a function.
+/// CallTarget the journal has of a function.
 pub(crate) struct FunctionHistory {
     started: Box<Started>,
-    folded: Folded,
-    declared: Declared,
+    folded: FunctionState,
+    declared: DeclaredNodes,
     file: Option<Arc<OwnFile>>,
     frame: Frame,
     counted: bool,
@@ -79,8 +79,8 @@ impl Recovery for FunctionRun {
     type History = FunctionHistory;
 
     async fn read(
-        shared: &Arc<Shared>,
-        about: &About,
+        shared: &Arc<Engine>,
+        about: &RunHeader,
         run: &RunId,
         records: Vec<Record>,
         seal: Seal,
@@ -90,18 +90,18 @@ impl Recovery for FunctionRun {
             let entry = Entry::read(record, &seal);
             entries.push(entry.map_err(|error| format!("its history can not be read: {error}"))?);
         }
-        let mut folded = Folded::default();
+        let mut folded = FunctionState::default();
         entries.iter().for_each(|entry| folded.apply(entry));
         let Some(Entry::Started(started)) = entries.into_iter().next() else {
             return Err("its history does not begin with its start".to_owned());
         };
-        let declared = Declared::read(&started.nodes, &shared.hands, run)?;
+        let declared = DeclaredNodes::read(&started.nodes, &shared.hands, run)?;
         declared.adopt(std::mem::take(&mut folded.terminals));
         let file = shared.file_of(&started);
         let frame = shared.frame_of(&started, file.as_deref());
         // Looked up before any run goes on: a run that was over may have been counted, and others are counted after it.
         let counted = match (&about.source, &folded.end) {
-            (Source::SavedFunction { folder, file, .. }, Some(_)) => {
+            (DefinitionSource::SavedFunction { folder, file, .. }, Some(_)) => {
                 shared.workflows.has_counted(folder, file, &about.workflow, run).await
             }
             _ => false,
@@ -123,7 +123,7 @@ impl Recovery for FunctionRun {
 
 impl RunKind for FunctionRun {
     type Entry = Entry;
-    type Event = Happened;
+    type Event = FunctionEvent;
 
     fn recorder(&self) -> &Recorder {
         &self.recorder
@@ -146,9 +146,9 @@ impl RunKind for FunctionRun {
         self.declared.secrets()
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> RunStatus {
         let end = self.folded.end.as_ref();
-        Progress {
+        RunStatus {
             state: self.folded.state(),
             ended: end.map(|end| end.at),
             error: self.recorder.shared.secrets.masked_if(end.and_then(|end| end.error.clone())),
@@ -168,13 +168,13 @@ impl RunKind for FunctionRun {
             below: self.waiting_children().collect(),
             asks_person: self.asks_person(),
             returned: end.and_then(|end| end.result.clone()).map(Arc::new),
-            ..Progress::default()
+            ..RunStatus::default()
         }
     }
 
     async fn start(&mut self, attempt: Attempt) -> bool {
         if attempt == Attempt::First {
-            self.work.came(ROOT, Came::Begin);
+            self.work.came(ROOT, CallOutcome::Begin);
             self.publish();
             return true;
         }
@@ -193,27 +193,27 @@ impl RunKind for FunctionRun {
         true
     }
 
-    async fn next_event(&mut self) -> Happened {
+    async fn next_event(&mut self) -> FunctionEvent {
         let out_of_time = self.timeout.and_then(|timeout| self.folded.at_work_for(timeout));
         if out_of_time.is_some_and(|at| at <= clock::now()) {
-            return Happened::OutOfTime;
+            return FunctionEvent::OutOfTime;
         }
         loop {
             // Ready results are polled last, so that a function whose calls all complete at once does not starve its limits.
             let is_ready = self.work.is_ready();
             tokio::select! {
                 biased;
-                Some((number, came)) = self.work.next() => return Happened::Came { number, came, by: None },
-                () = due(out_of_time) => return Happened::OutOfTime,
-                () = due(self.ending.cleans_up_until) => return Happened::CleanedUpTooLong,
+                Some((number, came)) = self.work.next() => return FunctionEvent::Outcome { number, came, by: None },
+                () = due(out_of_time) => return FunctionEvent::OutOfTime,
+                () = due(self.ending.cleans_up_until) => return FunctionEvent::CleanedUpTooLong,
                 () = std::future::ready(()), if is_ready => if let Some((number, came)) = self.work.next_ready() {
-                    return Happened::Came { number, came, by: None };
+                    return FunctionEvent::Outcome { number, came, by: None };
                 },
             }
         }
     }
 
-    async fn handle_event(&mut self, event: Happened) -> bool {
+    async fn handle_event(&mut self, event: FunctionEvent) -> bool {
         self.take(event).await
     }
 
@@ -232,7 +232,7 @@ impl RunKind for FunctionRun {
 
     /// Has the library count the run, if it has the workflow.
     async fn settle(&mut self) {
-        let Source::SavedFunction { folder, file, hash } = &self.recorder.about.source else { return };
+        let DefinitionSource::SavedFunction { folder, file, hash } = &self.recorder.about.source else { return };
         let Some(end) = self.folded.end.as_ref().filter(|_| !self.counted) else { return };
         let succeeded = end.state == RunState::Completed;
         let at = UNIX_EPOCH + Duration::from_micros(u64::try_from(end.at.0).unwrap_or(0));
@@ -245,8 +245,8 @@ impl FunctionRun {
     pub(super) fn new(
         recorder: Recorder,
         started: &Started,
-        folded: Folded,
-        declared: Arc<Declared>,
+        folded: FunctionState,
+        declared: Arc<DeclaredNodes>,
         file: Option<Arc<OwnFile>>,
         frame: Frame,
     ) -> Self {
@@ -255,67 +255,72 @@ impl FunctionRun {
             declared,
             frames: HashMap::from([(ROOT, frame)]),
             folded,
-            work: Work::default(),
+            work: PendingWork::default(),
             to_begin: Vec::new(),
             depth: started.depth,
             timeout: started.limit(),
             file,
             counted: false,
-            ending: Ending::default(),
+            ending: CancelProgress::default(),
         }
     }
 
     /// Returns what an input means to the run as it is now.
-    fn heard(&self, input: Input) -> Option<Happened> {
+    fn heard(&self, input: Input) -> Option<FunctionEvent> {
         match input {
-            Input::Cancel { reason } => Some(Happened::Cancelled { reason }),
+            Input::Cancel { reason } => Some(FunctionEvent::Cancelled { reason }),
             Input::GateAnswered { step: gate, choice, by } => {
                 let number = u64::from(gate.visit);
                 // Somebody else was first, or it is another run's.
-                let What::Call(Call { kind: kind @ CallKind::Gate { .. }, .. }) = &self.folded.open.get(number)?.what
+                let CallTarget::Call(Call { kind: kind @ CallKind::Gate { .. }, .. }) =
+                    &self.folded.open.get(number)?.what
                 else {
                     return None;
                 };
-                let came = Came::Answer(answer_of(kind, choice));
-                (step(&self.recorder.run.id, number)? == gate).then_some(Happened::Came { number, came, by: Some(by) })
+                let came = CallOutcome::Answer(answer_of(kind, choice));
+                (step(&self.recorder.run.id, number)? == gate).then_some(FunctionEvent::Outcome {
+                    number,
+                    came,
+                    by: Some(by),
+                })
             }
-            Input::ChildWaits { step, waits } => Some(Happened::Child { number: u64::from(step.visit), waits }),
+            Input::ChildWaits { step, waits } => Some(FunctionEvent::Child { number: u64::from(step.visit), waits }),
             Input::Pause { by, above } => {
                 let is_running = self.folded.paused.is_none() && self.folded.cancel.is_none();
-                is_running.then_some(Happened::Paused { by, above })
+                is_running.then_some(FunctionEvent::Paused { by, above })
             }
             // A run that was paused directly is not resumed with its parent.
             Input::Resume { by, above } => {
                 let pause = self.folded.paused.as_ref().filter(|pause| !above || pause.above);
-                pause.map(|_| Happened::Resumed { by })
+                pause.map(|_| FunctionEvent::Resumed { by })
             }
-            Input::ChildBegan { step, .. } => Some(Happened::ChildBegan { number: u64::from(step.visit) }),
+            Input::ChildBegan { step, .. } => Some(FunctionEvent::ChildBegan { number: u64::from(step.visit) }),
             // Functions are told nothing else from outside.
             _ => None,
         }
     }
 
     /// Records and performs what follows from it. Returns false when the run is not this daemon's to drive any more.
-    async fn take(&mut self, happened: Happened) -> bool {
+    async fn take(&mut self, happened: FunctionEvent) -> bool {
         let at = clock::now();
         match happened {
-            Happened::Cancelled { reason } => self.cancel(at, reason).await,
-            Happened::CleanedUpTooLong => self.cancel_at_once(at, String::new()).await,
-            Happened::OutOfTime => {
+            FunctionEvent::Cancelled { reason } => self.cancel(at, reason).await,
+            FunctionEvent::CleanedUpTooLong => self.cancel_at_once(at, String::new()).await,
+            FunctionEvent::OutOfTime => {
                 let seconds = self.timeout.unwrap_or_default();
                 let error = format!("the run was at work for {seconds} s, which is its limit");
                 let entries =
                     self.folded.ended_by(&self.recorder.run.id, at, Entry::Failed { at, error, traceback: None });
                 self.append(entries).await
             }
-            Happened::Paused { by, above } => {
+            FunctionEvent::Paused { by, above } => {
                 if !self.append(vec![Entry::Paused { at, by: by.clone(), above }]).await {
                     return false;
                 }
                 self.tell_children(|| Input::Pause { by: by.clone(), above: true });
                 true
             }
-            Happened::ChildBegan { number } => {
+            FunctionEvent::ChildBegan { number } => {
                 if let Some(pause) = self.folded.paused.clone()
                     && let Some(child) = self.recorder.shared.driven(&child_of(&self.recorder.run.id, number))
                 {
@@ -323,17 +328,17 @@ impl FunctionRun {
                 }
                 true
             }
-            Happened::Resumed { by } => {
+            FunctionEvent::Resumed { by } => {
                 if !self.append(vec![Entry::Resumed { at, by: by.clone() }]).await {
                     return false;
                 }
                 self.tell_children(|| Input::Resume { by: by.clone(), above: true });
                 for number in std::mem::take(&mut self.to_begin) {
-                    self.work.came(number, Came::Begin);
+                    self.work.came(number, CallOutcome::Begin);
                 }
                 self.go_on_all().await
             }
-            Happened::Child { number, waits } => {
+            FunctionEvent::Child { number, waits } => {
                 let is_known = self.folded.waiting_children.contains(&number);
                 match waits {
                     true if !is_known && self.folded.open.contains(number) => {
@@ -344,19 +349,20 @@ impl FunctionRun {
                     _ => self.record(&[]).await,
                 }
             }
-            Happened::Came { number, came: Came::Begin, .. } => {
+            FunctionEvent::Outcome { number, came: CallOutcome::Begin, .. } => {
                 if self.folded.paused.is_some() {
                     self.to_begin.push(number);
                     return true;
                 }
                 self.begin_frame(number).await
             }
-            Happened::Came { number, came: Came::DelayOver(step), .. } => {
+            FunctionEvent::Outcome { number, came: CallOutcome::DelayOver(step), .. } => {
                 self.graph_goes_on(number, Vec::new(), GraphInput::DelayOver { step }, None).await
             }
-            Happened::Came { number, came, by } => {
+            FunctionEvent::Outcome { number, came, by } => {
                 let open = self.folded.open.get(number).cloned();
-                let starts_run = |open: &Open| matches!(open.asked(&self.recorder.run.id, number), Asked::Run { .. });
+                let starts_run =
+                    |open: &PendingCall| matches!(open.asked(&self.recorder.run.id, number), CallLabel::Run { .. });
                 let child = open.as_ref().is_none_or(starts_run).then(|| child_of(&self.recorder.run.id, number));
                 let goes_on = match open {
                     Some(open) => self.answer(number, open, came, by).await,
@@ -371,14 +377,14 @@ impl FunctionRun {
         }
     }
 
-    /// Does again what a run waits for that another daemon left. What may have been done is not done again.
+    /// Does again what a run waits for that another daemon left. CallTarget may have been done is not done again.
     async fn take_up(&mut self) -> Result<(), String> {
         let open: Vec<_> = self.folded.open.iter().map(|(number, open)| (number, open.clone())).collect();
         // Those that make calls come before their calls, as they began.
         for (number, open) in open {
             match open.what {
-                What::Call(call) => self.perform(number, open.at, call.kind, true),
-                What::Step { step, node, input, .. } => {
+                CallTarget::Call(call) => self.perform(number, open.at, call.kind, true),
+                CallTarget::Step { step, node, input, .. } => {
                     let timeout = self.limit_of(open.frame, &step, &node);
                     self.call_node(number, open.at, node.as_str(), input, timeout, true);
                 }
@@ -414,7 +420,7 @@ impl FunctionRun {
     /// Whether a person has to answer a question of the run, or of one below it.
     fn asks_person(&self) -> bool {
         let mut waiting = self.folded.open.waiting();
-        waiting.any(|(_, open)| matches!(&open.what, What::Call(call) if is_for_person(&call.kind)))
+        waiting.any(|(_, open)| matches!(&open.what, CallTarget::Call(call) if is_for_person(&call.kind)))
             || self.recorder.shared.ask_person(&self.waiting_children().collect::<Vec<_>>())
     }
 
@@ -426,7 +432,7 @@ impl FunctionRun {
     /// Sends an input to all runs below this one.
     fn tell_children(&self, input: impl Fn() -> Input) {
         for (number, open) in self.folded.open.iter() {
-            if matches!(&open.what, What::Call(Call { kind: CallKind::RunWorkflow { .. }, .. }))
+            if matches!(&open.what, CallTarget::Call(Call { kind: CallKind::RunWorkflow { .. }, .. }))
                 && let Some(child) = self.recorder.shared.driven(&child_of(&self.recorder.run.id, number))
             {
                 child.send(input());
@@ -435,7 +441,7 @@ impl FunctionRun {
     }
 
     /// Returns an answer that says what is not there.
-    pub(super) fn not_found(what: &str, id: &str) -> Came {
-        Came::Answer(Answer::refused(format!("{what} '{id}' not found in session")))
+    pub(super) fn not_found(what: &str, id: &str) -> CallOutcome {
+        CallOutcome::Answer(Answer::refused(format!("{what} '{id}' not found in session")))
     }
 }

@@ -9,9 +9,9 @@ use steplatch_protocol::{RunEvent, RunReply};
 use steplatch_python_api::{Answer, CallKind};
 use steplatch_store::Record;
 
-use super::entry::{Asked, Entry, told_as};
+use super::entry::{CallLabel, Entry, told_as};
 use super::gate::{HUMAN, step};
-use super::history::{Folded, ROOT, child_of};
+use super::history::{FunctionState, ROOT, child_of};
 use crate::event::{Unreadable, envelope, tell_by};
 use crate::run::{Run, RunState};
 use crate::seal::Seal;
@@ -51,8 +51,8 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
         }
         Entry::Answered { at, number, answer, by, asked, timeout } => {
             let (event_type, data) = match asked {
-                Asked::Other => return Ok(None),
-                Asked::Gate => match answer {
+                CallLabel::Other => return Ok(None),
+                CallLabel::Gate => match answer {
                     Answer::Value(answer) => {
                         let mut data = json!({"gate_id": gate_id(number), "state": "gate", "answer": answer});
                         tell_by(&mut data, by);
@@ -62,7 +62,7 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
                         ("gate_timeout", json!({"gate_id": gate_id(number), "state": "gate", "timeout": timeout}))
                     }
                 },
-                Asked::Node(node) => match answer {
+                CallLabel::Node(node) => match answer {
                     Answer::Value(result) => {
                         let good = result.get("success") == Some(&Value::Bool(true));
                         let data = json!({"node_id": node, "call": number, "success": good, "result": result});
@@ -76,7 +76,7 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
                         ("node_error", json!({"node_id": node, "call": number, "error": message}))
                     }
                 },
-                Asked::Run { workflow, run } => match answer {
+                CallLabel::Run { workflow, run } => match answer {
                     Answer::Value(result) => (
                         "nested_workflow_completed",
                         json!({"workflow_id": workflow, "child_run_id": run, "call": number, "result": result}),
@@ -90,16 +90,16 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
             (at, event_type.to_owned(), data)
         }
         Entry::Abandoned { at, number, asked } => match asked {
-            Asked::Gate => (at, "gate_cancelled".to_owned(), json!({"gate_id": gate_id(number), "state": "gate"})),
-            Asked::Node(node) => {
+            CallLabel::Gate => (at, "gate_cancelled".to_owned(), json!({"gate_id": gate_id(number), "state": "gate"})),
+            CallLabel::Node(node) => {
                 let data = json!({"node_id": node, "call": number, "error": "nobody waits for it any more"});
                 (at, "node_error".to_owned(), data)
             }
-            Asked::Run { workflow, run } => {
+            CallLabel::Run { workflow, run } => {
                 let data = json!({"workflow_id": workflow, "child_run_id": run, "call": number});
                 (at, "nested_workflow_cancelled".to_owned(), data)
             }
-            Asked::Other => return Ok(None),
+            CallLabel::Other => return Ok(None),
         },
         Entry::Graph { at, frame, number, event, node, timeout } => {
             let (event_type, data) = of_graph(frame, number, event, node, timeout);
@@ -203,7 +203,7 @@ fn of_graph(
 /// When an entry can not be read.
 pub(crate) fn report(run: &Run, records: &[Record], secrets: &Redactor) -> Result<RunReply, Unreadable> {
     let progress = run.progress();
-    let mut folded = Folded::default();
+    let mut folded = FunctionState::default();
     for record in records {
         folded.apply(&Entry::read(record, &Seal::default())?);
     }

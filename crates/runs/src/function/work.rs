@@ -17,17 +17,17 @@ const LONGEST: f64 = 1e9;
 
 /// What is being waited for.
 #[derive(Default)]
-pub(super) struct Work {
-    tasks: JoinSet<(u64, Came)>,
+pub(super) struct PendingWork {
+    tasks: JoinSet<(u64, CallOutcome)>,
     /// Ends a call, by its number.
     interrupts: HashMap<u64, CancellationToken>,
     /// What needs no waiting.
-    ready: VecDeque<(u64, Came)>,
+    ready: VecDeque<(u64, CallOutcome)>,
 }
 
 /// What came of a call, or what goes on in a frame.
 #[derive(Debug)]
-pub(crate) enum Came {
+pub(crate) enum CallOutcome {
     /// The result of a node.
     Node(Box<NodeResult>),
     /// Anything else that a function is answered.
@@ -40,7 +40,7 @@ pub(crate) enum Came {
     DelayOver(NodeId),
 }
 
-impl Came {
+impl CallOutcome {
     pub(super) fn node(result: NodeResult) -> Self {
         Self::Node(Box::new(result))
     }
@@ -74,9 +74,9 @@ impl Came {
     }
 }
 
-impl Work {
+impl PendingWork {
     /// Has something come at once.
-    pub(super) fn came(&mut self, number: u64, came: Came) {
+    pub(super) fn came(&mut self, number: u64, came: CallOutcome) {
         self.ready.push_back((number, came));
     }
 
@@ -84,12 +84,12 @@ impl Work {
         !self.ready.is_empty()
     }
 
-    pub(super) fn next_ready(&mut self) -> Option<(u64, Came)> {
+    pub(super) fn next_ready(&mut self) -> Option<(u64, CallOutcome)> {
         self.ready.pop_front()
     }
 
     /// Returns what comes next. `None` when nothing is waited for. Safe to drop and call again.
-    pub(super) async fn next(&mut self) -> Option<(u64, Came)> {
+    pub(super) async fn next(&mut self) -> Option<(u64, CallOutcome)> {
         loop {
             match self.tasks.join_next().await? {
                 Ok(done) => return Some(done),
@@ -100,7 +100,7 @@ impl Work {
     }
 
     /// Waits for something.
-    pub(super) fn spawn(&mut self, number: u64, work: impl Future<Output = Came> + Send + 'static) {
+    pub(super) fn spawn(&mut self, number: u64, work: impl Future<Output = CallOutcome> + Send + 'static) {
         self.tasks.spawn(async move { (number, work.await) });
     }
 
@@ -118,7 +118,7 @@ impl Work {
     }
 
     /// Has something come a time after `at`, unless the call is over before.
-    pub(super) fn later(&mut self, number: u64, at: Timestamp, seconds: Option<f64>, came: Came) {
+    pub(super) fn later(&mut self, number: u64, at: Timestamp, seconds: Option<f64>, came: CallOutcome) {
         let interrupt = self.interrupt_for(number);
         self.spawn(number, async move {
             tokio::select! {

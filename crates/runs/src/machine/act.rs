@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use crate::call;
 use crate::engine::Attempt;
-use crate::shared::Shared;
+use crate::shared::Engine;
 
 /// What a step does.
 pub(super) struct Action {
@@ -27,11 +27,11 @@ pub(super) struct Action {
 }
 
 /// Performs an action within its limit.
-pub(super) async fn perform(shared: Arc<Shared>, caller: Arc<Caller>, action: Action) -> Outcome {
+pub(super) async fn perform(shared: Arc<Engine>, caller: Arc<Caller>, action: Action) -> Outcome {
     let Action { tool, params, step, limit, attempt } = action;
     if let "run_node" | "run_graph" = tool.as_str() {
         let graph = tool == "run_graph";
-        let called = Box::pin(call::perform(&shared, &caller, call::Wanted { graph, params, step, attempt }));
+        let called = Box::pin(call::perform(&shared, &caller, call::NodeCallRequest { graph, params, step, attempt }));
         return limited(limit, called).await.unwrap_or(Outcome::TimedOut);
     }
     if attempt.is_repeated()
@@ -79,7 +79,7 @@ pub(super) async fn perform(shared: Arc<Shared>, caller: Arc<Caller>, action: Ac
 
 /// Says what came of an action that another daemon may have performed, where no terminal host can be asked: it keeps
 /// a ledger of steps, and that is gone with it.
-async fn done_before(shared: &Shared, tool: &str, params: &Map<String, Value>) -> Option<Outcome> {
+async fn done_before(shared: &Engine, tool: &str, params: &Map<String, Value>) -> Option<Outcome> {
     let session = params.get("session_id").and_then(Value::as_str).unwrap_or_default();
     match tool {
         "open_terminal" => shared.sessions.host_was_lost().then_some(Outcome::Unknown),

@@ -10,25 +10,25 @@ use steplatch_workflow::{Definition, Start};
 
 use super::run::MachineRun;
 use crate::engine::{LaunchParts, uncancelled};
-use crate::function::Given;
+use crate::function::RunArguments;
 use crate::origin::Environment;
 use crate::pins::References;
-use crate::run::{About, Run};
+use crate::run::{Run, RunHeader};
 use crate::seal::Seal;
-use crate::shared::Shared;
-use crate::source::Source;
+use crate::shared::Engine;
+use crate::source::DefinitionSource;
 use crate::start_key::StartKey;
 
 /// What a new run is made of.
-pub(crate) struct Beginning {
+pub(crate) struct MachineLaunch {
     pub(crate) definition: Definition,
-    pub(crate) source: Source,
+    pub(crate) source: DefinitionSource,
     pub(crate) start: Start,
     /// A name under which only one run begins.
     pub(crate) key: Option<StartKey>,
 }
 
-impl Shared {
+impl Engine {
     /// Begins a run, which goes on by itself from here, or finds the one that began under the same key or id.
     /// Returns once it is written down.
     ///
@@ -37,7 +37,7 @@ impl Shared {
     pub(crate) async fn begin(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
-        beginning: Beginning,
+        beginning: MachineLaunch,
     ) -> Result<Arc<Run>, String> {
         self.begin_with(caller, beginning, None).await
     }
@@ -49,8 +49,8 @@ impl Shared {
     pub(crate) async fn begin_with(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
-        beginning: Beginning,
-        given: Option<Given>,
+        beginning: MachineLaunch,
+        given: Option<RunArguments>,
     ) -> Result<Arc<Run>, String> {
         let (shared, caller) = (self.clone(), caller.clone());
         uncancelled(async move { shared.begin_machine(caller, beginning, given).await }).await
@@ -59,23 +59,23 @@ impl Shared {
     async fn begin_machine(
         self: Arc<Self>,
         caller: Arc<Caller>,
-        beginning: Beginning,
-        given: Option<Given>,
+        beginning: MachineLaunch,
+        given: Option<RunArguments>,
     ) -> Result<Arc<Run>, String> {
-        let Beginning { definition, source, start, key } = beginning;
+        let MachineLaunch { definition, source, start, key } = beginning;
         if self.stopping.is_cancelled() {
             return Err("the daemon is stopping; ask again".to_owned());
         }
         let caller = self.pinned(caller, || References::of_machine(definition.document())).await?;
         let id = start.run.clone();
-        let variables = || Given { input: Value::Object(start.variables.clone()), params: Map::new() };
-        let Given { mut input, mut params } = given.unwrap_or_else(variables);
+        let variables = || RunArguments { input: Value::Object(start.variables.clone()), params: Map::new() };
+        let RunArguments { mut input, mut params } = given.unwrap_or_else(variables);
         let named = Seal::default().of(&definition);
         named.hide_named(&mut params);
         if let Value::Object(fields) = &mut input {
             named.hide_named(fields);
         }
-        let about = About {
+        let about = RunHeader {
             workflow: definition.name().map_or_else(|| "unnamed".to_owned(), ToString::to_string),
             started: clock::now(),
             input,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use steplatch_access::Caller;
 use steplatch_protocol::{AwaitOutput, AwaitUntil, GetVariables, SetVariables};
-use steplatch_sessions::{ShellQueryError, Sessions};
+use steplatch_sessions::{Sessions, ShellQueryError};
 use steplatch_workflow::{Definition, History, Input, ShellAnswer, State};
 
 /// Seconds that a shell may still be busy with what was typed last.

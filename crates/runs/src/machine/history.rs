@@ -8,9 +8,9 @@ use steplatch_store::{Journal as _, Record};
 use steplatch_workflow::{ChildEnd, Event, History, Outcome};
 
 use crate::event::{Unreadable, envelope, tell_by};
-use crate::run::{Progress, Run};
+use crate::run::{Run, RunStatus};
 use crate::seal::Seal;
-use crate::shared::Shared;
+use crate::shared::Engine;
 
 /// Reads an entry of a history. What a seal does not know stays hidden.
 pub(crate) fn read(record: Record, seal: &Seal) -> Result<Event, Unreadable> {
@@ -21,7 +21,7 @@ pub(crate) fn read(record: Record, seal: &Seal) -> Result<Event, Unreadable> {
 /// Text of entries that is read at once; more of it is read where it holds up nobody.
 const READ_AT_ONCE: usize = 256 * 1024;
 
-impl Shared {
+impl Engine {
     /// Returns what happened in a run, from entry number `from` on. What a seal does not know stays hidden.
     pub(crate) async fn events_of(&self, run: &RunId, from: u64, seal: &Seal) -> Result<Vec<Event>, Unreadable> {
         let records = self.journal.read(run, from).await?;
@@ -73,7 +73,7 @@ impl Shared {
 
     /// Returns the return values of a machine that is completed.
     async fn returned_by(&self, run: &Run) -> Result<Value, Unreadable> {
-        let Progress { result, result_shortened, .. } = run.progress();
+        let RunStatus { result, result_shortened, .. } = run.progress();
         match result.filter(|_| !result_shortened) {
             Some(result) => Ok(Value::clone(&result)),
             None => {

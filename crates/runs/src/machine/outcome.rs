@@ -7,14 +7,14 @@ use super::report::shorten;
 use crate::child::refused;
 use crate::run::Run;
 use crate::seal::Seal;
-use crate::shared::Shared;
+use crate::shared::Engine;
 
 /// Characters of a variable in the result of a child, at the most: its head and tail are kept. A result is stored with the run
 /// above and reported with it; the child's own history has all of it.
 const LONGEST_VARIABLE: usize = 500;
 
 /// Returns what a machine that is over came to, for a machine that waits for it.
-pub(crate) async fn outcome(shared: &Shared, run: &Run) -> Outcome {
+pub(crate) async fn outcome(shared: &Engine, run: &Run) -> Outcome {
     let events = match shared.events_of(&run.id, 1, &Seal::default()).await {
         Ok(events) => events,
         Err(error) => return refused(format!("what became of run {} can not be read: {error}", run.id)),
@@ -49,7 +49,7 @@ pub(crate) async fn outcome(shared: &Shared, run: &Run) -> Outcome {
 ///
 /// # Errors
 /// In the rest of a sentence about the run, when its history cannot be read.
-pub(crate) async fn value(shared: &Shared, run: &Run) -> Result<Value, String> {
+pub(crate) async fn value(shared: &Engine, run: &Run) -> Result<Value, String> {
     let events = shared.events_of(&run.id, 1, &Seal::default()).await;
     let events = events.map_err(|error| format!("is over, and its result can not be read: {error}"))?;
     match child_outcome(&History::from_iter(&events), run.state().name()) {

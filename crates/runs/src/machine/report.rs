@@ -12,7 +12,7 @@ use steplatch_workflow::{Told, workflow_signature};
 
 use super::history::read;
 use crate::event::Unreadable;
-use crate::run::{Progress, Run, RunState};
+use crate::run::{Run, RunState, RunStatus};
 use crate::seal::Seal;
 
 /// Characters of a text in a report, at the most; its head and tail are kept.
@@ -42,7 +42,7 @@ const VARIABLES: usize = 300;
 /// When an entry can not be read.
 pub(crate) fn of(
     run: &Run,
-    progress: Progress,
+    progress: RunStatus,
     records: Vec<Record>,
     gate: Option<GateInfo>,
     secrets: &Redactor,
@@ -111,7 +111,7 @@ pub(crate) fn of(
 /// Says what to do about a run that has neither completed nor failed. `gate` is the oldest that it waits at.
 pub(crate) fn next_step(
     run: &RunId,
-    progress: &Progress,
+    progress: &RunStatus,
     gate: Option<&GateInfo>,
     secrets: &Redactor,
 ) -> Option<String> {

@@ -22,10 +22,10 @@ use crate::child;
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RunKind, StoredRun};
 use crate::gates::OpenGate;
 use crate::origin::Environment;
-use crate::run::{About, Progress, RunInputs, RunState};
+use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
-use crate::shared::Shared;
-use crate::source::{Ending, Kept};
+use crate::shared::Engine;
+use crate::source::{LibraryCopy, RunEnding};
 
 /// How long reading a screen for a condition may take. After that, the pattern is searched in nothing.
 const SCREEN_WITHIN: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ pub(crate) struct MachineRun {
     /// What has to be done before the run counts as over.
     closing: Vec<JoinHandle<()>>,
     /// Where the definition is now that it is over.
-    kept: Option<Kept>,
+    kept: Option<LibraryCopy>,
     /// Why it could not be saved.
     unsaved: Option<String>,
     /// Whether another daemon saw the run end.
@@ -64,8 +64,8 @@ impl Recovery for MachineRun {
     type History = MachineHistory;
 
     async fn read(
-        shared: &Arc<Shared>,
-        _: &About,
+        shared: &Arc<Engine>,
+        _: &RunHeader,
         _: &RunId,
         records: Vec<Record>,
         seal: Seal,
@@ -111,7 +111,7 @@ impl RunKind for MachineRun {
         self.leaves_work || self.ended_before
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> RunStatus {
         let below = self.below();
         let state = match self.history.status() {
             Status::Running if below.is_some() => RunState::Waiting,
@@ -121,7 +121,7 @@ impl RunKind for MachineRun {
             Status::Failed { .. } => RunState::Failed,
             Status::Cancelled { .. } => RunState::Cancelled,
         };
-        Progress {
+        RunStatus {
             state,
             ended: self.history.ended_at(),
             error: self.recorder.shared.secrets.masked_if(self.history.error().map(str::to_owned)),
@@ -136,7 +136,7 @@ impl RunKind for MachineRun {
             paused: self.history.paused().cloned(),
             kept: self.kept.clone(),
             unsaved: self.unsaved.clone(),
-            ..Progress::default()
+            ..RunStatus::default()
         }
     }
 
@@ -182,7 +182,7 @@ impl RunKind for MachineRun {
     }
 
     async fn settle(&mut self) {
-        let ending = Ending {
+        let ending = RunEnding {
             completed: self.progress().state == RunState::Completed,
             states: self.history.states_executed(),
             at: self.history.ended_at().unwrap_or_else(clock::now),

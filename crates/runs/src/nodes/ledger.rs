@@ -26,7 +26,7 @@ const MOST_STEPS: usize = 10_000;
 
 /// What is known of steps. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Ledger {
+pub(super) struct OnceCalls {
     steps: Arc<Mutex<Steps>>,
     grace: Duration,
 }
@@ -43,7 +43,7 @@ struct Steps {
 
 #[derive(Debug)]
 struct Step {
-    asked: Asked,
+    asked: CallFingerprint,
     state: State,
 }
 
@@ -58,9 +58,9 @@ enum State {
 
 /// What a step asks for, told apart from other things by a hash: the input itself may be large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Asked(u64);
+pub(super) struct CallFingerprint(u64);
 
-impl Asked {
+impl CallFingerprint {
     pub(super) fn of(node: &str, input: &Value) -> Self {
         let mut hasher = DefaultHasher::new();
         (node, input.to_string()).hash(&mut hasher);
@@ -70,14 +70,14 @@ impl Asked {
 
 /// Why a step has no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoReply {
+pub(super) enum OnceError {
     /// Another call has this name.
     Another,
     /// It was called, and its result is not kept any more; or it broke off.
     Lost,
 }
 
-impl Ledger {
+impl OnceCalls {
     pub(super) fn new() -> Self {
         Self { steps: Arc::default(), grace: GRACE }
     }
@@ -89,17 +89,17 @@ impl Ledger {
     pub(super) async fn once<C: Future<Output = NodeReply> + Send + 'static>(
         &self,
         step: String,
-        asked: Asked,
+        asked: CallFingerprint,
         working: &TaskTracker,
         interrupt: CancellationToken,
         call: impl FnOnce(CancellationToken) -> C,
-    ) -> Result<NodeReply, NoReply> {
+    ) -> Result<NodeReply, OnceError> {
         let mut waiting = {
             let mut steps = self.lock();
             match steps.known.get(&step) {
-                Some(known) if known.asked != asked => return Err(NoReply::Another),
+                Some(known) if known.asked != asked => return Err(OnceError::Another),
                 Some(Step { state: State::Over(reply), .. }) => return Ok((**reply).clone()),
-                Some(Step { state: State::Emptied, .. }) => return Err(NoReply::Lost),
+                Some(Step { state: State::Emptied, .. }) => return Err(OnceError::Lost),
                 Some(Step { state: State::Calling(waiting), .. }) => waiting.subscribe(),
                 None => {
                     let (sender, waiting) = watch::channel(None);
@@ -111,7 +111,7 @@ impl Ledger {
             }
         };
         let reply = waiting.wait_for(Option::is_some).await;
-        reply.ok().and_then(|reply| reply.clone()).ok_or(NoReply::Lost)
+        reply.ok().and_then(|reply| reply.clone()).ok_or(OnceError::Lost)
     }
 
     async fn see_through(
@@ -199,48 +199,48 @@ mod tests {
     }
 
     async fn asks(
-        ledger: &Ledger,
+        ledger: &OnceCalls,
         step: &str,
         output: &'static str,
         calls: &AtomicUsize,
-    ) -> Result<NodeReply, NoReply> {
+    ) -> Result<NodeReply, OnceError> {
         let call = |_| {
             calls.fetch_add(1, Ordering::Relaxed);
             async move { reply(output) }
         };
-        let asked = Asked::of("node", &Value::Null);
+        let asked = CallFingerprint::of("node", &Value::Null);
         ledger.once(step.to_owned(), asked, &TaskTracker::new(), CancellationToken::new(), call).await
     }
 
     #[tokio::test]
     async fn a_step_is_called_once_and_another_call_of_its_name_is_refused() {
-        let (ledger, calls) = (Ledger::new(), AtomicUsize::new(0));
+        let (ledger, calls) = (OnceCalls::new(), AtomicUsize::new(0));
         assert_eq!(asks(&ledger, "a", "first", &calls).await, Ok(reply("first")));
         assert_eq!(asks(&ledger, "a", "second", &calls).await, Ok(reply("first")));
         assert_eq!(calls.load(Ordering::Relaxed), 1);
-        let other = Asked::of("node", &Value::Bool(true));
+        let other = CallFingerprint::of("node", &Value::Bool(true));
         let call = |_| async { unreachable!("it is not called") };
         let refused = ledger.once("a".to_owned(), other, &TaskTracker::new(), CancellationToken::new(), call).await;
-        assert_eq!(refused, Err(NoReply::Another));
+        assert_eq!(refused, Err(OnceError::Another));
     }
 
     #[tokio::test]
     async fn a_call_that_broke_off_is_not_made_again() {
-        let (ledger, calls) = (Ledger::new(), AtomicUsize::new(0));
-        let asked = Asked::of("node", &Value::Null);
+        let (ledger, calls) = (OnceCalls::new(), AtomicUsize::new(0));
+        let asked = CallFingerprint::of("node", &Value::Null);
         let call = |_| async { panic!("it breaks off") };
         let lost = ledger.once("a".to_owned(), asked, &TaskTracker::new(), CancellationToken::new(), call).await;
-        assert_eq!(lost, Err(NoReply::Lost));
-        assert_eq!(asks(&ledger, "a", "second", &calls).await, Err(NoReply::Lost));
+        assert_eq!(lost, Err(OnceError::Lost));
+        assert_eq!(asks(&ledger, "a", "second", &calls).await, Err(OnceError::Lost));
         assert_eq!(calls.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test]
     async fn a_call_that_nobody_waits_for_is_interrupted_unless_somebody_comes_back() {
         for (grace, came_back) in [(Duration::from_secs(3600), true), (Duration::ZERO, false)] {
-            let ledger = Ledger { grace, ..Ledger::new() };
+            let ledger = OnceCalls { grace, ..OnceCalls::new() };
             let (finish, interrupt, tracker) = (Arc::new(Notify::new()), CancellationToken::new(), TaskTracker::new());
-            let (asked, calls) = (Asked::of("node", &Value::Null), AtomicUsize::new(0));
+            let (asked, calls) = (CallFingerprint::of("node", &Value::Null), AtomicUsize::new(0));
             let call = |interrupt: CancellationToken| {
                 calls.fetch_add(1, Ordering::Relaxed);
                 let finish = finish.clone();
@@ -271,12 +271,12 @@ mod tests {
 
     #[tokio::test]
     async fn results_give_way_to_newer_ones_and_their_steps_are_still_not_called_again() {
-        let (ledger, calls) = (Ledger::new(), AtomicUsize::new(0));
+        let (ledger, calls) = (OnceCalls::new(), AtomicUsize::new(0));
         let large: &'static str = "x".repeat(MOST_BYTES / 2).leak();
         for step in ["a", "b", "c"] {
             asks(&ledger, step, large, &calls).await.unwrap();
         }
-        assert_eq!(asks(&ledger, "a", large, &calls).await, Err(NoReply::Lost));
+        assert_eq!(asks(&ledger, "a", large, &calls).await, Err(OnceError::Lost));
         assert!(asks(&ledger, "c", large, &calls).await.is_ok());
         assert_eq!(calls.load(Ordering::Relaxed), 3);
         for step in 0..=MOST_STEPS {

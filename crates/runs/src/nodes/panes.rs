@@ -33,15 +33,15 @@ const MOST_READ: u32 = 100_000;
 
 /// Terminals of nodes, by node.
 #[derive(Debug)]
-pub(crate) struct Panes {
+pub(crate) struct PtyNodes {
     sessions: Sessions,
     owner: String,
-    open: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Pane>>>>,
+    open: Mutex<HashMap<String, Arc<tokio::sync::Mutex<PtyNode>>>>,
 }
 
 /// The terminal of one node.
 #[derive(Debug, Default)]
-struct Pane {
+struct PtyNode {
     session: Option<String>,
     /// The one that it had before, after which the opening of the next one is called.
     last: Option<String>,
@@ -49,7 +49,7 @@ struct Pane {
     given_up: bool,
 }
 
-impl Pane {
+impl PtyNode {
     fn lose(&mut self) {
         self.last = self.session.take().or(self.last.take());
         self.given_up = false;
@@ -57,9 +57,9 @@ impl Pane {
 }
 
 /// Why a call came to nothing.
-struct Trouble(ErrorType, String);
+struct PtyNodeError(ErrorType, String);
 
-impl Panes {
+impl PtyNodes {
     pub(super) fn new(sessions: Sessions, owner: String) -> Self {
         Self { sessions, owner, open: Mutex::default() }
     }
@@ -76,13 +76,13 @@ impl Panes {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let known = open.get(node).and_then(|pane| pane.try_lock().ok()?.session.clone());
         let session = Some(known.unwrap_or_else(|| self.name_of(node)));
-        let pane = Pane { session, given_up: true, ..Pane::default() };
+        let pane = PtyNode { session, given_up: true, ..PtyNode::default() };
         open.insert(node.to_owned(), Arc::new(tokio::sync::Mutex::new(pane)));
     }
 
     /// Takes over a terminal that a node was given before.
     pub(crate) fn adopt(&self, node: String, session: String) {
-        let pane = Pane { session: Some(session), ..Pane::default() };
+        let pane = PtyNode { session: Some(session), ..PtyNode::default() };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.insert(node, Arc::new(tokio::sync::Mutex::new(pane)));
     }
@@ -112,7 +112,7 @@ impl Panes {
                 () = call.interrupt.cancelled() => Err(interrupted()),
                 () = tokio::time::sleep_until(deadline) => Err(out_of_time(limit)),
             };
-            if let Err(Trouble(ErrorType::Timeout | ErrorType::Interrupted, _)) = &came {
+            if let Err(PtyNodeError(ErrorType::Timeout | ErrorType::Interrupted, _)) = &came {
                 self.give_up(caller, pty, &mut pane).await;
             }
             came
@@ -128,7 +128,7 @@ impl Panes {
                 result.attributes = attributes;
                 result
             }
-            Err(Trouble(kind, message)) => NodeResult::failed(node, input, kind, message),
+            Err(PtyNodeError(kind, message)) => NodeResult::failed(node, input, kind, message),
         }
     }
 
@@ -140,9 +140,9 @@ impl Panes {
         node: &Node,
         pty: &Pty,
         input: &Value,
-        pane: &mut Pane,
+        pane: &mut PtyNode,
         step: &str,
-    ) -> Result<(Value, serde_json::Map<String, Value>), Trouble> {
+    ) -> Result<(Value, serde_json::Map<String, Value>), PtyNodeError> {
         let session = self.opened(caller, nodes, node, pty, pane).await?;
         let quiet = Pty { ready: Ready::Quiet, ..pty.clone() };
         if pane.given_up {
@@ -170,11 +170,11 @@ impl Panes {
         };
         let sent = self.sessions.send(caller, send, Some(step.to_owned())).await;
         if sent.outcome_unknown == Some(true) {
-            return Err(Trouble(ErrorType::Unknown, "Whether the input was typed is not known.".to_owned()));
+            return Err(PtyNodeError(ErrorType::Unknown, "Whether the input was typed is not known.".to_owned()));
         }
         if !sent.success {
             pane.lose();
-            return Err(Trouble(ErrorType::Connection, sent.error.unwrap_or_default()));
+            return Err(PtyNodeError(ErrorType::Connection, sent.error.unwrap_or_default()));
         }
         // Until it is ready again, nobody else may type.
         pane.given_up = true;
@@ -218,17 +218,17 @@ impl Panes {
         nodes: &Nodes,
         node: &Node,
         pty: &Pty,
-        pane: &mut Pane,
-    ) -> Result<String, Trouble> {
+        pane: &mut PtyNode,
+    ) -> Result<String, PtyNodeError> {
         if let Some(session) = &pane.session {
             if self.sessions.exists(session).await.is_ok() {
                 return Ok(session.clone());
             }
             pane.lose();
         }
-        let (folder, environment) = nodes.start_of(pty).await.map_err(|why| Trouble(why.kind, why.message))?;
+        let (folder, environment) = nodes.start_of(pty).await.map_err(|why| PtyNodeError(why.kind, why.message))?;
         let command = shell_words::split(&pty.command)
-            .map_err(|error| Trouble(ErrorType::NotStarted, format!("The command can not be split: {error}.")))?;
+            .map_err(|error| PtyNodeError(ErrorType::NotStarted, format!("The command can not be split: {error}.")))?;
         loop {
             let open = OpenTerminal {
                 command: Some(command.clone()),
@@ -244,7 +244,10 @@ impl Panes {
             let step = format!("{}/{}/{after}", self.owner, node.id);
             let opened = self.sessions.open(caller, open, Some(step)).await;
             if opened.outcome_unknown == Some(true) {
-                return Err(Trouble(ErrorType::Unknown, "Whether its terminal was opened is not known.".to_owned()));
+                return Err(PtyNodeError(
+                    ErrorType::Unknown,
+                    "Whether its terminal was opened is not known.".to_owned(),
+                ));
             }
             if opened.success {
                 pane.session = Some(opened.session_id.clone());
@@ -259,7 +262,7 @@ impl Panes {
                 pane.lose();
                 continue;
             }
-            return Err(Trouble(ErrorType::NotStarted, opened.error.unwrap_or_default()));
+            return Err(PtyNodeError(ErrorType::NotStarted, opened.error.unwrap_or_default()));
         }
     }
 
@@ -270,7 +273,7 @@ impl Panes {
         pty: &Pty,
         session: &str,
         since: Option<u64>,
-    ) -> Result<AwaitOutputReply, Trouble> {
+    ) -> Result<AwaitOutputReply, PtyNodeError> {
         let (pattern, how) = match &pty.ready {
             Ready::Shell => (String::new(), AwaitUntil::Prompt),
             Ready::Quiet => (String::new(), AwaitUntil::Quiet),
@@ -287,7 +290,7 @@ impl Panes {
             };
             let waited = self.sessions.wait(caller, wait).await;
             if !waited.success {
-                return Err(Trouble(ErrorType::Connection, waited.error.unwrap_or_default()));
+                return Err(PtyNodeError(ErrorType::Connection, waited.error.unwrap_or_default()));
             }
             if !waited.timeout_occurred {
                 let reads = pty.parser.is_some() && waited.reason != AwaitReason::Exit;
@@ -325,7 +328,7 @@ impl Panes {
     }
 
     /// Leaves a program that did not get ready: a shell is told to stop what it is at, others may have their reasons.
-    async fn give_up(&self, caller: &Caller, pty: &Pty, pane: &mut Pane) {
+    async fn give_up(&self, caller: &Caller, pty: &Pty, pane: &mut PtyNode) {
         if let (Ready::Shell, Some(session), true) = (&pty.ready, &pane.session, pane.given_up) {
             let keys = Some(vec!["ctrl-c".to_owned()]);
             let send = SendInput { session_id: session.clone(), keys, ..SendInput::default() };
@@ -353,12 +356,12 @@ impl Panes {
     }
 }
 
-fn interrupted() -> Trouble {
-    Trouble(ErrorType::Interrupted, "The call was interrupted.".to_owned())
+fn interrupted() -> PtyNodeError {
+    PtyNodeError(ErrorType::Interrupted, "The call was interrupted.".to_owned())
 }
 
-fn out_of_time(limit: Duration) -> Trouble {
-    Trouble(ErrorType::Timeout, format!("It took longer than {} s, which is its limit.", limit.as_secs_f64()))
+fn out_of_time(limit: Duration) -> PtyNodeError {
+    PtyNodeError(ErrorType::Timeout, format!("It took longer than {} s, which is its limit.", limit.as_secs_f64()))
 }
 
 /// Returns what a program printed between the echo of its input, if there is one, and the sign that it is ready: what a

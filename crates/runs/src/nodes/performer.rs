@@ -12,14 +12,14 @@ use steplatch_sessions::Sessions;
 use steplatch_terminal::Programs;
 use tokio::sync::Semaphore;
 
-use super::panes::Panes;
+use super::panes::PtyNodes;
 
 /// Calls that are under way at once in the whole daemon; others wait for their turn.
 const MOST_AT_ONCE: usize = 64;
 
 /// What all nodes of this daemon are performed with. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Hands {
+pub struct ExecutorFactory {
     programs: Programs,
     secrets: Arc<Redactor>,
     turns: Arc<Semaphore>,
@@ -28,11 +28,11 @@ pub struct Hands {
 
 /// Performs the kinds of nodes that are no calls of others: everything but functions and graphs. The MCP servers that it
 /// starts go on until it is closed.
-pub(crate) struct Performer {
+pub(crate) struct NodeExecutor {
     nodes: steplatch_nodes::Nodes,
     turns: Arc<Semaphore>,
     caller: Arc<Caller>,
-    panes: Arc<Panes>,
+    panes: Arc<PtyNodes>,
     resolved: Resolved,
 }
 
@@ -40,13 +40,13 @@ pub(crate) struct Performer {
 type Resolved = Arc<Mutex<BTreeSet<String>>>;
 
 /// Redactor by reference: variables of the caller's environment. What was asked for is seen in no reply from then on.
-struct OfEnvironment {
+struct EnvSecrets {
     environment: Arc<[(OsString, OsString)]>,
     hidden: Arc<Redactor>,
     resolved: Resolved,
 }
 
-impl steplatch_nodes::Secrets for OfEnvironment {
+impl steplatch_nodes::Secrets for EnvSecrets {
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a> {
         let found = self.environment.iter().find(|(key, _)| key == name);
         let value = found.and_then(|(_, value)| value.to_str()).filter(|value| !value.is_empty());
@@ -62,7 +62,7 @@ impl steplatch_nodes::Secrets for OfEnvironment {
 /// that are asked for tokens. Each of them waits for its child, so this takes milliseconds.
 const OWNERS_COLLECT_WITHIN: Duration = Duration::from_secs(5);
 
-impl Hands {
+impl ExecutorFactory {
     /// What calls refer to as secrets is added to `secrets`.
     pub fn new(sessions: Sessions, secrets: Arc<Redactor>) -> Self {
         Self { programs: Programs::new(), secrets, turns: Arc::new(Semaphore::new(MOST_AT_ONCE)), sessions }
@@ -84,29 +84,26 @@ impl Hands {
     }
 
     /// Returns the terminals of nodes that stay, named after who opens them.
-    pub(crate) fn panes(&self, owner: String) -> Arc<Panes> {
-        Arc::new(Panes::new(self.sessions.clone(), owner))
+    pub(crate) fn panes(&self, owner: String) -> Arc<PtyNodes> {
+        Arc::new(PtyNodes::new(self.sessions.clone(), owner))
     }
 
     /// Returns what performs nodes for `caller` in `folder`. Programs that stay are in `panes`.
-    pub(crate) fn performer(&self, caller: &Arc<Caller>, folder: PathBuf, panes: Arc<Panes>) -> Performer {
+    pub(crate) fn performer(&self, caller: &Arc<Caller>, folder: PathBuf, panes: Arc<PtyNodes>) -> NodeExecutor {
         let (environment, resolved) = (caller.environment.clone(), Resolved::default());
-        let secrets = OfEnvironment {
-            environment: environment.clone(),
-            hidden: self.secrets.clone(),
-            resolved: resolved.clone(),
-        };
+        let secrets =
+            EnvSecrets { environment: environment.clone(), hidden: self.secrets.clone(), resolved: resolved.clone() };
         let nodes = steplatch_nodes::Nodes::new(Surroundings {
             folder,
             environment: environment.to_vec(),
             programs: self.programs.clone(),
             secrets: Arc::new(secrets),
         });
-        Performer { nodes, turns: self.turns.clone(), caller: caller.clone(), panes, resolved }
+        NodeExecutor { nodes, turns: self.turns.clone(), caller: caller.clone(), panes, resolved }
     }
 }
 
-impl Performer {
+impl NodeExecutor {
     /// Performs one call. `step` is its name, under which what it types is typed once, and what it starts is found.
     pub(crate) async fn run(&self, node: &Node, call: Call, step: &str) -> NodeResult {
         let call = Call { family: Some(step.to_owned()), ..call };

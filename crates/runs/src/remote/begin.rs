@@ -8,19 +8,19 @@ use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_protocol::ToolInfo;
 
-use super::entry::{Began, Entry};
+use super::entry::{Entry, RemoteStart};
 use super::run::RemoteRun;
 use super::state::State;
 use crate::engine::{LaunchParts, uncancelled};
 use crate::origin::Environment;
-use crate::run::{About, Run};
+use crate::run::{Run, RunHeader};
 use crate::seal::Seal;
-use crate::shared::Shared;
-use crate::source::Source;
+use crate::shared::Engine;
+use crate::source::DefinitionSource;
 use crate::start_key::StartKey;
 
 /// What a run of a remote workflow begins with.
-pub(crate) struct BeginsRemote {
+pub(crate) struct RemoteLaunch {
     pub(crate) run: RunId,
     /// The tool that was called; its arguments are checked.
     pub(crate) tool: ToolInfo,
@@ -33,7 +33,7 @@ pub(crate) struct BeginsRemote {
     pub(crate) key: Option<StartKey>,
 }
 
-impl Shared {
+impl Engine {
     /// Begins a run of a remote workflow, or finds the one that began under the same key or id. Returns once it is
     /// written down.
     ///
@@ -42,18 +42,18 @@ impl Shared {
     pub(crate) async fn begin_remote(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
-        begins: BeginsRemote,
+        begins: RemoteLaunch,
     ) -> Result<Arc<Run>, String> {
         let (shared, caller) = (self.clone(), caller.clone());
         uncancelled(async move { shared.launch_remote(caller, begins).await }).await
     }
 
-    async fn launch_remote(self: Arc<Self>, caller: Arc<Caller>, begins: BeginsRemote) -> Result<Arc<Run>, String> {
+    async fn launch_remote(self: Arc<Self>, caller: Arc<Caller>, begins: RemoteLaunch) -> Result<Arc<Run>, String> {
         if self.stopping.is_cancelled() {
             return Err("the daemon is stopping; ask again".to_owned());
         }
-        let BeginsRemote { run, tool, input, timeout, parent, key } = begins;
-        let began = Began {
+        let RemoteLaunch { run, tool, input, timeout, parent, key } = begins;
+        let began = RemoteStart {
             at: clock::now(),
             run: run.clone(),
             tool: tool.name.clone(),
@@ -63,11 +63,20 @@ impl Shared {
             timeout,
         };
         let input = Value::Object(began.input.clone());
-        let source = Source::Remote { service: began.service.clone() };
+        let source = DefinitionSource::Remote { service: began.service.clone() };
         let (workflow, params) = (tool.name, Map::new());
         let request = StartKey::request(key.as_ref());
-        let mut about =
-            About { workflow, started: began.at, input, params, parent, signature: None, pins: None, request, source };
+        let mut about = RunHeader {
+            workflow,
+            started: began.at,
+            input,
+            params,
+            parent,
+            signature: None,
+            pins: None,
+            request,
+            source,
+        };
         about.mask(&self.secrets);
         let (seal, environment) = (Seal::default(), Environment::Empty);
         let parts = LaunchParts { caller, run, about, environment, seal, key };

@@ -14,7 +14,7 @@ use crate::seal::{Seal, SealedEntry};
 #[serde(tag = "remote", rename_all = "snake_case")]
 pub(crate) enum Entry {
     /// The run began. Always the first entry.
-    Began(Box<Began>),
+    Began(Box<RemoteStart>),
     /// As many as the service may have are under way; this one stands in line.
     Queued {
         /// When.
@@ -109,7 +109,7 @@ pub(crate) enum Entry {
 
 /// The beginning of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Began {
+pub(crate) struct RemoteStart {
     /// When.
     pub(crate) at: Timestamp,
     /// The run's id.
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn an_entry_is_read_as_it_was_written_and_never_taken_for_one_of_another_kind() {
         let at = Timestamp(7);
-        let began = Began {
+        let began = RemoteStart {
             at,
             run: RunId::random(),
             tool: "workflow_deploy".to_owned(),
@@ -234,7 +234,7 @@ mod tests {
         seal.learn(secret);
         let (at, text) = (Timestamp(7), || format!("it is {secret}"));
         let value = || json!({"output": [text()]});
-        let began = Began {
+        let began = RemoteStart {
             at,
             run: RunId::random(),
             tool: "workflow_deploy".to_owned(),

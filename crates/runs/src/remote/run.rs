@@ -7,18 +7,18 @@ use std::time::Duration;
 use steplatch_clock as clock;
 use steplatch_ids::{RunId, StepId};
 use steplatch_remote::{AskError, Cancelled, Config, LocalEnd, Pace, StartError, Started, Status};
-use steplatch_services::{RunEnd, Service, ServiceClient, Permit};
+use steplatch_services::{Permit, RunEnd, Service, ServiceClient};
 use steplatch_store::Record;
 use steplatch_workflow::Input;
 
-use super::entry::{Began, Entry};
+use super::entry::{Entry, RemoteStart};
 use super::state::{Next, Phase, State};
 use crate::engine::{Attempt, Handled, Recorder, Recovery, RunKind, StoredRun};
 use crate::function::{due, until};
 use crate::origin::Environment;
-use crate::run::{About, Progress, RunInputs, RunState};
+use crate::run::{RunHeader, RunInputs, RunState, RunStatus};
 use crate::seal::Seal;
-use crate::shared::Shared;
+use crate::shared::Engine;
 
 /// How long the answer to a start is waited for when the daemon stops: without it, nobody knows what became of it.
 const LAST_ANSWER: Duration = Duration::from_secs(8);
@@ -29,7 +29,7 @@ const CANCELS_WITHIN: Duration = Duration::from_secs(8);
 /// One run of a remote workflow.
 pub(crate) struct RemoteRun {
     pub(super) recorder: Recorder,
-    pub(super) began: Began,
+    pub(super) began: RemoteStart,
     pub(super) state: State,
     pub(super) service: Arc<Service>,
     /// The right to be under way at the service.
@@ -37,7 +37,7 @@ pub(crate) struct RemoteRun {
     /// When it is looked at next.
     pub(super) pace: Pace,
     pub(super) look_after: Duration,
-    /// What was seen last.
+    /// RequestKind was seen last.
     pub(super) seen: Option<Status>,
     /// Looks in a row at which the service did not know the run.
     pub(super) unknown: u32,
@@ -45,26 +45,26 @@ pub(crate) struct RemoteRun {
     pub(super) longest: Duration,
     /// Why it can not go on just now.
     pub(super) trouble: Option<String>,
-    /// What is being asked.
-    asking: Option<Asking>,
+    /// RequestKind is being asked.
+    asking: Option<PendingRequest>,
 }
 
-/// What is being asked, and waited for.
-struct Asking {
-    what: What,
-    answer: Pin<Box<dyn Future<Output = Came> + Send>>,
+/// RequestKind is being asked, and waited for.
+struct PendingRequest {
+    what: RequestKind,
+    answer: Pin<Box<dyn Future<Output = ServiceReply> + Send>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum RequestKind {
     Turn,
     Start,
     Look,
     Cancel,
 }
 
-/// What came of it.
-pub(crate) enum Came {
+/// RequestKind came of it.
+pub(crate) enum ServiceReply {
     Turn(Permit),
     Start(Result<Started, StartError>),
     Look(Box<Result<Status, AskError>>),
@@ -72,15 +72,15 @@ pub(crate) enum Came {
     Cancel(Option<Result<Cancelled, AskError>>),
 }
 
-/// What a run of a remote workflow waits for besides inputs.
+/// RequestKind a run of a remote workflow waits for besides inputs.
 pub(crate) enum RemoteEvent {
-    Came(Came),
+    Reply(ServiceReply),
     Late,
 }
 
-/// What the journal has of a run of a remote workflow.
+/// RequestKind the journal has of a run of a remote workflow.
 pub(crate) struct RemoteHistory {
-    began: Began,
+    began: RemoteStart,
     state: State,
 }
 
@@ -90,8 +90,8 @@ impl Recovery for RemoteRun {
     const GOES_ON_WITHOUT_CALLER: bool = true;
 
     async fn read(
-        _: &Arc<Shared>,
-        _: &About,
+        _: &Arc<Engine>,
+        _: &RunHeader,
         _: &RunId,
         records: Vec<Record>,
         seal: Seal,
@@ -138,9 +138,9 @@ impl RunKind for RemoteRun {
         false
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self) -> RunStatus {
         let end = self.state.end.as_ref();
-        Progress {
+        RunStatus {
             state: self.state.run_state(),
             ended: end.map(|end| end.at),
             error: self.recorder.shared.secrets.masked_if(end.and_then(|end| end.error.clone())),
@@ -153,7 +153,7 @@ impl RunKind for RemoteRun {
             paused: self.state.paused.clone(),
             asks_elsewhere: end.is_none() && self.state.gate().is_some(),
             trouble: self.trouble.clone().filter(|_| end.is_none()),
-            ..Progress::default()
+            ..RunStatus::default()
         }
     }
 
@@ -178,7 +178,7 @@ impl RunKind for RemoteRun {
             biased;
             came = answer(&mut self.asking) => {
                 self.asking = None;
-                RemoteEvent::Came(came)
+                RemoteEvent::Reply(came)
             }
             () = due(late) => RemoteEvent::Late,
         }
@@ -186,7 +186,7 @@ impl RunKind for RemoteRun {
 
     async fn handle_event(&mut self, event: RemoteEvent) -> bool {
         let goes_on = match event {
-            RemoteEvent::Came(came) => self.came(came).await,
+            RemoteEvent::Reply(came) => self.came(came).await,
             RemoteEvent::Late => self.late().await,
         };
         goes_on && self.ask_next().await
@@ -209,7 +209,7 @@ impl RunKind for RemoteRun {
 
     /// The answer to a start is recorded if it comes soon.
     async fn stop(&mut self) {
-        if self.asking.as_ref().is_some_and(|asking| asking.what == What::Start)
+        if self.asking.as_ref().is_some_and(|asking| asking.what == RequestKind::Start)
             && let Ok(came) = tokio::time::timeout(LAST_ANSWER, answer(&mut self.asking)).await
         {
             self.asking = None;
@@ -225,7 +225,7 @@ impl RunKind for RemoteRun {
 }
 
 impl RemoteRun {
-    pub(super) fn new(recorder: Recorder, began: Began, state: State) -> Self {
+    pub(super) fn new(recorder: Recorder, began: RemoteStart, state: State) -> Self {
         // Those that are there already count before others begin.
         let service = recorder.shared.remotes.service(&began.service);
         let turn = state.there.is_some().then(|| service.enter_anyway());
@@ -278,8 +278,8 @@ impl RemoteRun {
                     return false;
                 }
                 let service = self.service.clone();
-                self.asking = Some(Asking {
-                    what: What::Turn,
+                self.asking = Some(PendingRequest {
+                    what: RequestKind::Turn,
                     answer: Box::pin(async move {
                         if let Some(not_before) = not_before {
                             until(not_before).await;
@@ -287,8 +287,8 @@ impl RemoteRun {
                         // One that is not configured just now may be again.
                         service.usable().await;
                         match turn {
-                            Some(turn) => Came::Turn(turn),
-                            None => Came::Turn(service.enter().await),
+                            Some(turn) => ServiceReply::Turn(turn),
+                            None => ServiceReply::Turn(service.enter().await),
                         }
                     }),
                 });
@@ -297,8 +297,8 @@ impl RemoteRun {
             Next::Look => {
                 self.tell_of_service();
                 let (after, instance) = (self.look_after, self.instance());
-                self.asking = Some(self.asks(What::Look, after, move |setup, workflow| async move {
-                    Came::Look(Box::new(setup.client.status(&workflow, &instance).await))
+                self.asking = Some(self.asks(RequestKind::Look, after, move |setup, workflow| async move {
+                    ServiceReply::Look(Box::new(setup.client.status(&workflow, &instance).await))
                 }));
                 true
             }
@@ -307,9 +307,9 @@ impl RemoteRun {
             }
             Next::Cancel => {
                 let instance = self.instance();
-                self.asking = Some(self.asks(What::Cancel, Duration::ZERO, move |setup, workflow| async move {
+                self.asking = Some(self.asks(RequestKind::Cancel, Duration::ZERO, move |setup, workflow| async move {
                     let asked = setup.client.cancel(&workflow, &instance);
-                    Came::Cancel(tokio::time::timeout(CANCELS_WITHIN, asked).await.ok())
+                    ServiceReply::Cancel(tokio::time::timeout(CANCELS_WITHIN, asked).await.ok())
                 }));
                 true
             }
@@ -317,9 +317,14 @@ impl RemoteRun {
     }
 
     /// Asks the service something, after a time, once it is configured.
-    fn asks<F>(&self, what: What, after: Duration, ask: impl FnOnce(Arc<ServiceClient>, String) -> F + Send + 'static) -> Asking
+    fn asks<F>(
+        &self,
+        what: RequestKind,
+        after: Duration,
+        ask: impl FnOnce(Arc<ServiceClient>, String) -> F + Send + 'static,
+    ) -> PendingRequest
     where
-        F: Future<Output = Came> + Send + 'static,
+        F: Future<Output = ServiceReply> + Send + 'static,
     {
         let (service, workflow) = (self.service.clone(), self.began.workflow_id.clone());
         let answer = Box::pin(async move {
@@ -328,7 +333,7 @@ impl RemoteRun {
             setup.hide_token().await;
             ask(setup, workflow).await
         });
-        Asking { what, answer }
+        PendingRequest { what, answer }
     }
 
     /// Records an input.
@@ -350,8 +355,8 @@ impl RemoteRun {
             },
             _ => return Handled::Ignored,
         };
-        // What may have been done already is not let go of.
-        if self.asking.as_ref().is_some_and(|asking| asking.what != What::Start) {
+        // RequestKind may have been done already is not let go of.
+        if self.asking.as_ref().is_some_and(|asking| asking.what != RequestKind::Start) {
             self.asking = None;
         }
         Handled::recorded(self.append(entry).await)
@@ -365,24 +370,24 @@ impl RemoteRun {
     }
 
     /// Goes on with an answer. Returns false when this run is not ours to go on with.
-    async fn came(&mut self, came: Came) -> bool {
+    async fn came(&mut self, came: ServiceReply) -> bool {
         self.trouble = None;
         match came {
-            Came::Turn(turn) => {
+            ServiceReply::Turn(turn) => {
                 self.turn = Some(turn);
                 // Written before it is asked: what came of it may never be known.
                 if !self.append(Entry::Starting { at: clock::now() }).await {
                     return false;
                 }
                 let (key, input) = (self.began.run.to_string(), self.began.input.clone());
-                self.asking = Some(self.asks(What::Start, Duration::ZERO, move |setup, workflow| async move {
-                    Came::Start(setup.client.start(&workflow, &input, &key).await)
+                self.asking = Some(self.asks(RequestKind::Start, Duration::ZERO, move |setup, workflow| async move {
+                    ServiceReply::Start(setup.client.start(&workflow, &input, &key).await)
                 }));
                 true
             }
-            Came::Start(answer) => self.started(answer).await,
-            Came::Look(answer) => self.looked(*answer).await,
-            Came::Cancel(answer) => self.cancelled(answer).await,
+            ServiceReply::Start(answer) => self.started(answer).await,
+            ServiceReply::Look(answer) => self.looked(*answer).await,
+            ServiceReply::Cancel(answer) => self.cancelled(answer).await,
         }
     }
 
@@ -444,7 +449,7 @@ impl RemoteRun {
 }
 
 /// Waits for the answer to what is asked; for ever if nothing is.
-async fn answer(asking: &mut Option<Asking>) -> Came {
+async fn answer(asking: &mut Option<PendingRequest>) -> ServiceReply {
     match asking {
         Some(asking) => asking.answer.as_mut().await,
         None => std::future::pending().await,

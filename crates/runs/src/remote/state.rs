@@ -24,7 +24,7 @@ pub(super) struct State {
     /// Whether it stood in line.
     pub(super) queued: bool,
     /// The run there, once it is started.
-    pub(super) there: Option<There>,
+    pub(super) there: Option<ServiceRun>,
     /// How it ended.
     pub(super) end: Option<End>,
     /// How long it was at work there, without pauses and what it waited for somebody.
@@ -53,7 +53,7 @@ pub(super) enum Phase {
 
 /// A run of a service.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct There {
+pub(super) struct ServiceRun {
     pub(super) correlation_id: String,
     pub(super) instance: String,
     /// When the service started it.
@@ -102,7 +102,7 @@ impl State {
             }
             Entry::Started { at, correlation_id, instance } => {
                 let (correlation_id, instance) = (correlation_id.clone(), instance.clone());
-                self.there = Some(There { correlation_id, instance, since: *at, status: None, gate: None });
+                self.there = Some(ServiceRun { correlation_id, instance, since: *at, status: None, gate: None });
                 // Somebody may have wanted its end while the service was asked.
                 if !matches!(self.phase, Phase::Cancelling { .. }) {
                     self.phase = Phase::UnderWay;

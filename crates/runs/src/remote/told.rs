@@ -8,14 +8,14 @@ use steplatch_services::RemoteIds;
 use steplatch_store::{Journal as _, Record};
 use steplatch_workflow::Outcome;
 
-use super::entry::{Began, Entry};
+use super::entry::{Entry, RemoteStart};
 use super::state::{Phase, State};
 use crate::child::outcome_with;
 use crate::event::{Unreadable, envelope};
 use crate::run::{Run, RunState};
 use crate::seal::Seal;
-use crate::shared::Shared;
-use crate::source::Source;
+use crate::shared::Engine;
+use crate::source::DefinitionSource;
 
 /// Tells an entry as an event; one that says nothing to anybody else is `None`.
 pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unreadable> {
@@ -23,7 +23,7 @@ pub(crate) fn event(run: &Run, record: &Record) -> Result<Option<RunEvent>, Unre
     let at = entry.at();
     let (event_type, data) = match entry {
         Entry::Began(began) => {
-            let Began { service, workflow_id, input, .. } = *began;
+            let RemoteStart { service, workflow_id, input, .. } = *began;
             ("workflow_started", json!({"input": input, "remote": service, "remote_workflow_id": workflow_id}))
         }
         Entry::Queued { .. } => ("remote_queued", json!({})),
@@ -104,7 +104,7 @@ fn next_step(state: &State, tool: &str) -> Option<String> {
 ///
 /// # Errors
 /// When it can not be read.
-pub(crate) async fn result_of(shared: &Shared, run: &Run) -> Result<Value, String> {
+pub(crate) async fn result_of(shared: &Engine, run: &Run) -> Result<Value, String> {
     if let Some(returned) = run.progress().returned {
         return Ok(Value::clone(&returned));
     }
@@ -119,8 +119,8 @@ pub(crate) async fn result_of(shared: &Shared, run: &Run) -> Result<Value, Strin
 }
 
 /// Returns the ids of a run at its service; `None` if the service has not started it.
-pub(crate) async fn there(shared: &Shared, run: &Run) -> Option<RemoteIds> {
-    let Source::Remote { service } = &run.about.source else { return None };
+pub(crate) async fn there(shared: &Engine, run: &Run) -> Option<RemoteIds> {
+    let DefinitionSource::Remote { service } = &run.about.source else { return None };
     let records = shared.journal.read(&run.id, 1).await.ok()?;
     records.iter().rev().find_map(|record| match Entry::read(record, &Seal::default()) {
         Ok(Entry::Started { instance, correlation_id, .. }) => {
@@ -131,6 +131,6 @@ pub(crate) async fn there(shared: &Shared, run: &Run) -> Option<RemoteIds> {
 }
 
 /// Returns what a run came to that is over, as the machine that waits for it is told.
-pub(crate) async fn outcome_of(shared: &Shared, run: &Run) -> Outcome {
+pub(crate) async fn outcome_of(shared: &Engine, run: &Run) -> Outcome {
     outcome_with(run, Some(result_of(shared, run).await))
 }
